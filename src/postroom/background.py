@@ -49,7 +49,7 @@ RETENTION = (
     *campaigns.RETENTION,
     *stats.RETENTION,
 )
-"""Everything that is deleted when it is old, besides the months that the archive takes."""
+"""Tables whose old rows are deleted, besides the months that the archive takes."""
 
 NOTICES = (
     delivery.NOTICE,
@@ -59,7 +59,7 @@ NOTICES = (
 
 
 async def open_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """All background loops; the stack closes what they use after they have ended."""
+    """All background loops; the stack closes their resources after they have ended."""
     settings, pool = room.settings, room.pool
     feeder = campaigns.Feeder(pool, campaigns.FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(listener(room, f"{room.name}_campaigns", feeder.notified))
@@ -82,7 +82,7 @@ async def open_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: 
 
 
 async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """Those that need a setting: the administrator's address, a mailbox of bounces, the key that signs links."""
+    """Loops that need a setting: the administrator's address, a mailbox of bounces, the key that signs links."""
     settings, loops = room.settings, list[Loop]()
     if settings.admin_email is not None:
         admin = read_address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
@@ -125,7 +125,7 @@ def _maintenance_options(settings: Settings) -> delivery.MaintenanceOptions:
 
 
 def read_address(variable: str, value: str) -> Address:
-    """The address that a setting holds; raises `SettingInvalid` with the name of the variable."""
+    """The address of a setting; raises `SettingInvalid` with the name of the variable."""
     try:
         return parse_address(value)
     except ValueError as error:

@@ -172,7 +172,7 @@ async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path)
     await make_backup(room, file, actor=ACTOR, verify=False)
     with pytest.raises(RoomNotEmpty):
         await restore_backup(room.url, file, actor=ACTOR)
-    with pytest.raises(BackupFailed, match="there already"):
+    with pytest.raises(BackupFailed, match="already exists"):
         await make_backup(room, file, actor=ACTOR)
 
 
@@ -262,7 +262,7 @@ def test_differences_are_told_by_table() -> None:
     """What is missing, what has other numbers, what has other values."""
     expected = (TableCount("a", 1, 5), TableCount("b", 1, 5), TableCount("c", 1, 5), TableCount("d", 1, 5))
     found = (TableCount("a", 1, 5), TableCount("b", 2, 5), TableCount("c", 1, 6))
-    assert differences(expected, found) == ["b has 2 rows and not 1", "c has other values", "d is missing"]
+    assert differences(expected, found) == ["b has 2 rows instead of 1", "c has different values", "d is missing"]
 
 
 async def test_no_program_is_told_the_password(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

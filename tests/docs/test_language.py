@@ -26,6 +26,12 @@ SCOPES = (
     "docs/troubleshooting.md",
     "src/postroom/accounts",
     "src/postroom/archive",
+    "src/postroom/background.py",
+    "src/postroom/backup",
+    "src/postroom/embedded",
+    "src/postroom/erasure",
+    "src/postroom/inbox",
+    "src/postroom/runtime",
     "tests/archive",
     "tests/test_background.py",
 )

@@ -11,7 +11,7 @@ OPENINGS = re.compile(r"^\W*(What|Who|Whose|Whom|Whoever|Whosoever|Whatever|Of|B
 """A sentence names its subject first; questions may begin with their question word."""
 
 WORDS = re.compile(
-    r"\b(told|mend(?:s|ed|ing)?|anew|in vain|for ever|is none|are none|nobody|somebody|whoever|whosoever|whomever"
+    r"(?<!`)\b(told|mend(?:s|ed|ing)?|anew|in vain|for ever|is none|are none|nobody|somebody|whoever|whosoever|whomever"
     r"|is no more|as it were|of its own accord|once more than|naught|thereof|hereby|ere)\b",
     re.IGNORECASE,
 )

@@ -19,18 +19,18 @@ def backup(
     target: Annotated[
         str | None,
         typer.Argument(
-            help="A file, or s3://bucket/prefix/name; named after room and time in this folder unless given."
+            help="File or s3://bucket/prefix/name; default: a file in this folder, named after room and time."
         ),
     ] = None,
     *,
-    verify: Annotated[bool, typer.Option(help="Restore it into a scratch server and compare.")] = True,
+    verify: Annotated[bool, typer.Option(help="Restore it into a temporary server and compare.")] = True,
     check: Annotated[
-        str | None, typer.Option("--check", help="Only verify an existing backup, a file or s3://….")
+        str | None, typer.Option("--check", help="Only verify an existing backup: a file or s3://….")
     ] = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write the room into one file, and prove that it comes back."""
+    """Write the room into one file, and verify it by restoring it."""
     from postroom.backup.stores import make_backup_at
 
     if check is not None:
@@ -56,15 +56,13 @@ def backup(
 
 
 def restore(
-    source: Annotated[
-        str, typer.Argument(help="A backup, a file or s3://bucket/prefix/name, with its manifest beside it.")
-    ],
+    source: Annotated[str, typer.Argument(help="Backup with its manifest: a file or s3://bucket/prefix/name.")],
     *,
-    room: Annotated[str | None, typer.Option("--as", help="The room's new name; its own unless given.")] = None,
+    room: Annotated[str | None, typer.Option("--as", help="New name of the room; default: its own.")] = None,
     endpoint: Endpoint = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a room back from a backup. It must not exist in the database yet."""
+    """Restore a room from a backup. The room must not exist in the database."""
     _need(source)
     manifest = run(_restore(load_settings(), source, room, endpoint))
     name = room or manifest.room
@@ -72,7 +70,7 @@ def restore(
 
 
 def _need(source: str) -> None:
-    """Refuse a local file that does not exist; an object store is asked later."""
+    """Reject a local file that does not exist; an object store is queried later."""
     if "://" not in source:
         existing(Path(source))
 

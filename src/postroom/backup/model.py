@@ -1,4 +1,4 @@
-"""What a backup says of itself. Pure."""
+"""Models of backups. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,7 +6,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
-    """One table: how many rows, and a number that changes with any value in them."""
+    """The number of rows of one table, and a checksum of their values."""
 
     name: str
     rows: int
@@ -15,11 +15,11 @@ class TableCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupManifest:
-    """What stands beside a backup, in a file of its own."""
+    """The manifest of a backup, stored beside it."""
 
     room: str
     made_at: datetime
-    server: str  # the version of PostgreSQL it was made from
+    server: str  # version of the PostgreSQL server
     migration: str  # the last migration of the room
     bytes: int
     sha256: str
@@ -31,7 +31,7 @@ class BackupManifest:
 
 
 def differences(expected: tuple[TableCount, ...], found: tuple[TableCount, ...]) -> list[str]:
-    """The tables that are not the same, by name, in words."""
+    """Sentences about the tables that differ."""
     there = {table.name: table for table in found}
     told = []
     for table in expected:
@@ -39,7 +39,7 @@ def differences(expected: tuple[TableCount, ...], found: tuple[TableCount, ...])
         if other is None:
             told.append(f"{table.name} is missing")
         elif other.rows != table.rows:
-            told.append(f"{table.name} has {other.rows} rows and not {table.rows}")
+            told.append(f"{table.name} has {other.rows} rows instead of {table.rows}")
         elif other.fingerprint != table.fingerprint:
-            told.append(f"{table.name} has other values")
+            told.append(f"{table.name} has different values")
     return told

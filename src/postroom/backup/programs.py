@@ -1,4 +1,4 @@
-"""pg_dump and pg_restore, as programs: what they are told, and that no password is among it."""
+"""Run pg_dump and pg_restore, without a password among their arguments."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ from postroom.embedded.binaries import PASSED_ON, find_client
 
 
 async def dump(url: Url, room: str, target: Path, *, snapshot: str | None = None) -> None:
-    """Write one room into a file, as of a snapshot."""
+    """Write one room into a file, from a snapshot."""
     arguments = ["--format=custom", "--no-owner", "--no-privileges", f"--schema={room}", f"--file={target}"]
     if snapshot is not None:
         arguments.append(f"--snapshot={snapshot}")
@@ -19,7 +19,7 @@ async def dump(url: Url, room: str, target: Path, *, snapshot: str | None = None
 
 
 async def restore(url: Url, room: str, source: Path) -> None:
-    """Fill an empty schema from a file: all of it, or nothing."""
+    """Restore a file into an empty schema, in one transaction."""
     arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", f"--schema={room}"]
     await _run("pg_restore", url, [*arguments, str(source)])
 
@@ -40,7 +40,7 @@ async def _run(name: str, url: Url, arguments: list[str]) -> None:
     )
     try:
         _, errors = await process.communicate()
-    except BaseException:  # a worker that stops does not wait for a dump
+    except BaseException:  # a stop does not wait for a dump
         process.kill()
         await process.wait()
         raise

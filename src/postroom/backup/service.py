@@ -1,10 +1,10 @@
-"""Making, proving and restoring backups.
+"""Make, verify and restore backups.
 
-A restore under another name, and every proof, happens in a server of its own in a temporary directory: it needs no
-privilege on the real one and puts no load on it, and it is another cluster, as after a disaster.
+Verification, and a restore under another name, use a temporary server: that needs no privilege on the real server,
+puts no load on it, and is another cluster, as after a disaster.
 
-A restore is finished when its cursors are set right. Until then a table called `restoring` stands in the room: nobody
-else opens the room while it does, and the same restore, asked for again, goes on where a killed one ended.
+A restore is complete when its cursors are corrected. Until then the room has a table `restoring`, which keeps every
+other process out; the same restore, started again, continues a killed one.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from postroom.runtime.signals import Signal, unheard
 
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
-    """Write the room into a file with its manifest beside it, and prove that it comes back."""
+    """Write the room into a file with its manifest beside it, and verify it."""
     manifest = await write_backup(room.direct_url, room.name, target, verify=verify)
     async with room.pool.acquire() as connection:
         after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
@@ -43,12 +43,14 @@ async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = Tr
 
 
 async def write_backup(url: Url, name: str, target: Path, *, verify: bool = True) -> BackupManifest:
-    """The same without a trace in the room, which may be of an older version."""
+    """Write a backup without an audit entry, because the room may have an older schema."""
     if await asyncio.to_thread(target.exists):
-        raise BackupFailed(f"{target} is there already.")
+        raise BackupFailed(f"{target} already exists; choose another name.")
     fresh = target.with_name(f".{target.name}.unfinished")
     try:
-        await asyncio.to_thread(_write_private, fresh, b"")  # pg_dump fills the file that it finds
+        await asyncio.to_thread(
+            _write_private, fresh, b""
+        )  # pg_dump writes into the existing file, which has mode 0600
         manifest = await _dump(url, name, fresh)
         if verify:
             await _prove(fresh, manifest)
@@ -59,7 +61,7 @@ async def write_backup(url: Url, name: str, target: Path, *, verify: bool = True
 
 
 async def verify_backup(source: Path) -> BackupManifest:
-    """Restore a backup into a scratch server and compare it with its manifest; raises `BackupFailed`."""
+    """Restore a backup into a temporary server and compare it with its manifest; raises `BackupFailed`."""
     manifest = await read_manifest(source)
     await _prove(source, manifest)
     return manifest
@@ -68,7 +70,7 @@ async def verify_backup(source: Path) -> BackupManifest:
 async def restore_backup(
     url: Url, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
 ) -> BackupManifest:
-    """Bring a room back into the database at `url`, under its own name or another; it must not exist there yet."""
+    """Restore a room into the database at `url`, under its own name or another; it must not exist there."""
     manifest = await read_manifest(source)
     name = manifest.room if room is None else _checked_name(room)
     await check_file(source, manifest)
@@ -84,7 +86,7 @@ async def restore_backup(
             await _abandon(url, name, drop=is_made)
             raise
     signal("restored")
-    await _renew_functions(url, name)  # a dump has no privileges: those that functions take away come with their files
+    await _renew_functions(url, name)  # a dump has no privileges; the function files grant them
     signal("migrated")
     await _go_on(url, name, actor=actor, source=source)
     return manifest
@@ -110,7 +112,7 @@ def manifest_path(source: Path) -> Path:
 
 
 async def _dump(url: Url, name: str, target: Path) -> BackupManifest:
-    """The dump and its counts are of one snapshot, however busy the room is."""
+    """The dump and its counts use one snapshot, so concurrent changes do not matter."""
     session = await connect(url, name)
     try:
         async with session.transaction(isolation="repeatable_read", readonly=True):
@@ -133,7 +135,7 @@ async def _prove(source: Path, manifest: BackupManifest) -> None:
 
 
 async def _restore_renamed(url: Url, name: str, source: Path, manifest: BackupManifest) -> None:
-    """A dump knows only the name it was made under, so the room changes its name on the way."""
+    """Rename the room in a temporary server first: a dump can be restored only under its original name."""
     async with _scratch_server() as scratch:
         await _make_room(scratch, manifest.room)
         await programs.restore(scratch, manifest.room, source)
@@ -160,12 +162,12 @@ async def _renew_functions(url: Url, name: str) -> None:
 
 
 async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
-    """Cursors that count transactions of another cluster, or another past, are set right before anybody uses them."""
+    """Correct cursors that count transactions of another cluster, or of a later past, before they are used."""
     session = await connect(url, name)
     try:
         async with session.transaction():
             await store.end_restore(session)
-            await settle(session)  # files of the archive are this room's only if it is the one that wrote them
+            await settle(session)  # decides whether the archive's files belong to this room
             await adopt_restored_events(session, force=True)
             waiting = await store.adopt_restored_tokens(session)
             after = {"file": source.name, "tokens_waiting": waiting}
@@ -175,12 +177,14 @@ async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
 
 
 async def _make_room(url: Url, name: str) -> bool:
-    """An empty schema, as a dump needs it; one that is there and empty will do. Answers whether it was made."""
+    """Create an empty schema for the dump, or accept an existing empty one. Returns True if it was created."""
     session: Session = await connect(url, name)
     try:
         objects = await store.count_objects(session, name=name)
         if objects:
-            raise RoomNotEmpty(f"The room {name!r} exists; restore into another database, or under another name.")
+            raise RoomNotEmpty(
+                f"The room {name!r} exists; restore into another database, or under another name with --as."
+            )
         if objects is None:
             await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
         return objects is None
@@ -189,9 +193,9 @@ async def _make_room(url: Url, name: str) -> bool:
 
 
 async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
-    """Mark the room as one that comes back. Answers whether its schema was made, and whether it is still empty.
+    """Mark the room as being restored. Returns whether its schema was created, and whether it is still empty.
 
-    It is not empty if its rows are there already, left by a restore that was killed.
+    It is not empty if a killed restore had already restored its rows.
     """
     is_made = False
     session: Session = await connect(url, name)
@@ -201,14 +205,16 @@ async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
             is_made = await _make_room(url, name)
             await session.execute(f"CREATE TABLE restoring (); COMMENT ON TABLE restoring IS '{sha256}'")
         elif marked != sha256:
-            raise RoomNotEmpty(f"The room {name!r} is being restored from another file; finish that, or drop it.")
+            raise RoomNotEmpty(
+                f"The room {name!r} is being restored from another file; finish that restore, or drop the schema."
+            )
         return is_made, await store.count_objects(session, name=name) == 1
     finally:
         await session.close()
 
 
 async def _abandon(url: Url, name: str, *, drop: bool) -> None:
-    """A restore that failed leaves nothing behind; a dump comes back whole or not at all, so there is only the mark."""
+    """Remove the mark of a failed restore; pg_restore itself leaves nothing, because it is one transaction."""
     session = await connect(url, name)
     try:
         if await store.count_objects(session, name=name) == 1:
@@ -237,22 +243,22 @@ async def _counts(url: Url, name: str) -> tuple[TableCount, ...]:
 
 
 async def check_file(source: Path, manifest: BackupManifest) -> None:
-    """Raises `BackupFailed` unless the file has the checksum of its manifest."""
+    """Raise `BackupFailed` unless the file has the checksum of its manifest."""
     try:
         found = await asyncio.to_thread(file_sha256, source)
     except OSError as error:
         raise BackupFailed(f"{source} cannot be read: {error.strerror}") from error
     if found != manifest.sha256:
-        raise BackupFailed(f"{source.name} is not the file that was written: its checksum is another.")
+        raise BackupFailed(f"{source.name} is damaged: its checksum differs from its manifest.")
 
 
 def _compare(manifest: BackupManifest, found: tuple[TableCount, ...]) -> None:
     if told := differences(manifest.tables, found):
-        raise BackupFailed(f"The backup does not come back as it was: {'; '.join(told[:5])}.")
+        raise BackupFailed(f"The restored backup differs from its manifest: {'; '.join(told[:5])}.")
 
 
 def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:
-    """The manifest first: a backup under its final name always has one."""
+    """Publish the manifest first, so that a backup under its final name always has one."""
     beside = manifest_path(target)
     _write_private(beside, msgspec.json.format(msgspec.json.encode(manifest)))
     for path in (beside, fresh):
@@ -263,7 +269,7 @@ def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """A new file that only we can read, from its first byte; one that a killed backup left makes way."""
+    """Write a new file with mode 0600, replacing one that a killed backup left."""
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)

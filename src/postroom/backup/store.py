@@ -14,7 +14,7 @@ async def adopt_restored_tokens(connection: Connection) -> int:
 
 
 async def count_objects(connection: Connection, *, name: str) -> int | None:
-    """None when there is no such schema."""
+    """None if the schema does not exist."""
     found: int | None = (await QUERIES["count_objects"].one(connection, name=name))["objects"]
     return found
 
@@ -32,7 +32,7 @@ async def export_snapshot(connection: Connection) -> str:
 
 
 async def find_restore(connection: Connection, *, name: str) -> str | None:
-    """The checksum of the file that a room comes back from; None unless one does."""
+    """The checksum of the file a room is being restored from; None for no restore."""
     row = await QUERIES["find_restore"].maybe(connection, name=name)
     return None if row is None else str(row["sha256"])
 

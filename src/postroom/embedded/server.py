@@ -1,14 +1,13 @@
-"""A real PostgreSQL server of our own, under one directory, shared by every process that asks for it.
+"""A PostgreSQL server in one directory, shared by every process that uses it.
 
-The first to ask starts it, the others use it, the last to leave stops it; `data_directory` says how they
-agree. The server outlives a user that is killed, and the next start adopts it, ready or halfway started. It
-has a session of its own: Ctrl-C in a terminal does not reach it. After a crash, `start` starts it again, on its
-old port if that is free; `keep_running` does so by itself.
+The first process starts it, the last one stops it; `data_directory` has the locks. The server survives a user that is
+killed, and the next start adopts it, even half started. It runs in its own session, so Ctrl-C does not reach it. After
+a crash `start` starts it again, on the same port if that is free; `keep_running` does so automatically.
 
-Superuser over the private socket, role `postroom` over loopback TCP with SCRAM. The server and its log never
-see the password, only a verifier of it. Durable unless the options say otherwise.
+The superuser connects over the private socket, the role `postroom` over loopback TCP with SCRAM. The server and its
+log receive only a verifier of the password. Writes are durable unless the options say otherwise.
 
-Fails with `EmbeddedServerError`, which carries the last lines of the log. Needs `flock`: Linux, macOS, BSD.
+Raises `EmbeddedServerError` with the last lines of the log. Needs `flock`: Linux, macOS, BSD.
 """
 
 import asyncio
@@ -41,29 +40,29 @@ from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, DataDirecto
 from postroom.embedded.errors import EmbeddedServerError
 
 CONNECT_TIMEOUT_S = 5.0
-START_TIMEOUT_S = 60.0  # replaying the log after a crash may take a while
+START_TIMEOUT_S = 60.0  # crash recovery replays the write-ahead log
 STOP_TIMEOUT_S = 30.0
 RETRY_S = 5.0
 WATCH_S = 1.0
-SCRAM_ITERATIONS = 4096  # PostgreSQL's own default; the password is random, so more would buy nothing
+SCRAM_ITERATIONS = 4096  # PostgreSQL's default; the password is random, so more iterations add nothing
 # Outside the ephemeral range (32768–60999 on Linux): no outgoing connection of another program takes the port while the
 # server is down.
 PORTS = range(20_000, 32_000)
 QUERIES = queries.load("postroom.embedded", "server.sql")
-# Reasons that pass by themselves: the last processes of a killed server, or a port somebody took meanwhile.
+# Temporary failures: processes of a killed server that are still ending, or a port that was taken meanwhile.
 PASSING = re.compile("is still in use|lock file .* already exists|Address already in use|could not bind")
 
 SETTINGS = {
     "max_connections": "100",
     "shared_buffers": "128MB",
-    # Backups are made by pg_dump. Crash safety does not need what replication needs.
+    # Backups use pg_dump. Crash safety needs less than replication.
     "wal_level": "minimal",
     "max_wal_senders": "0",
     "log_line_prefix": "%m [%p] ",
-    # The row that was refused, and the statement that named its values, are for whoever sent them and for no file.
+    # Neither rejected rows nor statements with their values are logged.
     "log_error_verbosity": "terse",
     "log_min_error_statement": "panic",
-    "lc_messages": "C",  # PASSING and people asking for help rely on it
+    "lc_messages": "C",  # PASSING matches these messages
 }
 VOLATILE_SETTINGS = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
 ACCESS_RULES = """\
@@ -79,7 +78,7 @@ _children: list[subprocess.Popen[bytes]] = []
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """How to start a server. An adopted server keeps the options it was started with."""
+    """Options of a start. An adopted server keeps its own options."""
 
     fsync: bool = True
     major: int | None = None
@@ -87,9 +86,9 @@ class ServerOptions:
 
 
 class EmbeddedServer:
-    """One PostgreSQL server under one data directory, shared by every process that asks for it."""
+    """A PostgreSQL server in one data directory, shared by every process that uses it."""
 
-    def __init__(self, data_dir: Path, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008 frozen
+    def __init__(self, data_dir: Path, options: ServerOptions = ServerOptions()) -> None:  # noqa: B008 - the default is frozen
         self._home = DataDirectory(data_dir)
         self._options = options
         self._state: ServerState | None = None
@@ -110,20 +109,20 @@ class EmbeddedServer:
 
     @property
     def admin_url(self) -> str:
-        """The superuser, over the private socket. It may change when the server is started again."""
+        """URL of the superuser, over the private socket. It may change when the server restarts."""
         return self._started().admin_url
 
     @property
     def url(self) -> str:
-        """The application's role, over loopback TCP. It may change when the server is started again."""
+        """URL of the application's role, over loopback TCP. It may change when the server restarts."""
         return self._started().url
 
     def find_url(self) -> str:
-        """The same as of now, also when another process has started the server again, on another port."""
+        """The current URL, also after another process restarted the server on another port."""
         return (self._home.read_state() or self._started()).url
 
     async def start(self) -> str:
-        """Use the server that runs here, or start one, also after a crash of the server; returns its URL."""
+        """Use the running server, or start one, also after a crash; returns its URL."""
         async with self._turn:
             try:
                 await self._ensure_running()
@@ -132,27 +131,27 @@ class EmbeddedServer:
         return self.url
 
     async def keep_running(self) -> None:
-        """Start the server again whenever it has crashed, until this is cancelled."""
+        """Restart the server after each crash, until cancelled."""
         while True:
             await asyncio.sleep(WATCH_S)
-            if self._home.is_alive() or self._home.major() is None:  # a deleted data directory is not made anew
+            if self._home.is_alive() or self._home.major() is None:  # a deleted data directory is not created again
                 continue
             log.error("embedded_server_crashed", data_dir=str(self._home.data_dir), log=str(self._home.log))
             try:
                 await self.start()
             except EmbeddedServerError as problem:
-                log.error("embedded_server_did_not_start", error=str(problem))  # noqa: TRY400 - it says all there is
+                log.error("embedded_server_did_not_start", error=str(problem))  # noqa: TRY400 - the message is complete; a traceback adds nothing
             else:
                 log.warning("embedded_server_runs_again")
 
     async def stop(self) -> None:
-        """Leave the server; the last user to leave stops it."""
+        """Stop using the server; the last user stops it."""
         async with self._turn:
             if self._users is None:
                 return
             os.close(self._users)
             self._users = self._state = None
-            # Where somebody deleted the data directory, the server notices within a minute and ends.
+            # If the data directory was deleted, the server notices within a minute and ends by itself.
             with suppress(FileNotFoundError):
                 await self._stop_if_last()
 
@@ -181,7 +180,7 @@ class EmbeddedServer:
                 raise
 
     async def _still_serves(self, state: ServerState) -> bool:
-        """False after a crash, also when somebody else started the server again, on another port."""
+        """False after a crash, also if another process restarted the server on another port."""
         return self._home.read_state() == state and await _answers(state.admin_url)
 
     def _started(self) -> ServerState:
@@ -191,12 +190,12 @@ class EmbeddedServer:
 
 
 def has_cluster(data_dir: Path) -> bool:
-    """True if a server was ever started under this directory."""
+    """True if this directory has a cluster."""
     return data_dir.is_dir() and DataDirectory(data_dir).major() is not None
 
 
 async def running_url(data_dir: Path) -> str | None:
-    """The URL of the server that is live under this directory, without starting one or counting as a user."""
+    """The URL of the server that runs in this directory, without starting one or counting as a user."""
     home = DataDirectory(data_dir)
     state = home.read_state()
     if state is None or not home.is_alive():
@@ -205,7 +204,7 @@ async def running_url(data_dir: Path) -> str | None:
 
 
 async def _adopt(home: DataDirectory) -> ServerState | None:
-    """The server that runs here already, also when whoever started it was killed halfway through."""
+    """The server that already runs here, also if its start was killed halfway."""
     if not home.is_alive():
         return None
     state = home.read_state() or home.recover_state()
@@ -219,7 +218,7 @@ async def _adopt(home: DataDirectory) -> ServerState | None:
 async def _launch(home: DataDirectory, options: ServerOptions) -> ServerState:
     binaries = await asyncio.to_thread(find_binaries, options.major or home.major())
     programs = await asyncio.to_thread(programs_for, home.data_dir, binaries)
-    # Waits for what is left of a killed server, or of a killed start, to end.
+    # Wait until the processes of a killed server or start have ended.
     held = await lock(home.alive, fcntl.LOCK_EX)
     try:
         if home.major() is None:
@@ -241,7 +240,7 @@ def _check_major(home: DataDirectory, options: ServerOptions) -> None:
 
 
 async def _initialise(home: DataDirectory, programs: Programs, *, sync: bool, held: int) -> None:
-    """Make the cluster beside its place and move it there whole: a cluster that exists is a complete one."""
+    """Create the cluster beside its final path and rename it: an existing cluster is always complete."""
     shutil.rmtree(home.unfinished, ignore_errors=True)
     await programs.make_cluster(home.unfinished, sync=sync, held=held)
     (home.unfinished / "pg_hba.conf").write_text(ACCESS_RULES)
@@ -278,14 +277,14 @@ async def _became_ready(home: DataDirectory, state: ServerState, child: subproce
         if ready:
             await _provide(state)
     except BaseException:
-        # Nobody else can be using it yet: the lock on starting is ours.
+        # No other process uses it yet: this process holds the start lock.
         child.send_signal(signal.SIGINT)
         raise
     return ready
 
 
 def _plan(home: DataDirectory, programs: Programs, options: ServerOptions) -> ServerState:
-    """Choose port and socket directory for one start and write them down before the server exists."""
+    """Choose port and socket directory, and write the state file before the server starts."""
     before = home.read_state()
     socket_dir = home.make_socket_dir()
     programs.account.give(socket_dir)
@@ -313,21 +312,21 @@ def _settings(options: ServerOptions, state: ServerState) -> dict[str, str]:
 
 
 def _free_port(wanted: int) -> int:
-    """The port of the last start if it is free, so that clients find the server again; otherwise one of `PORTS`."""
-    chosen = random.sample(PORTS, 100)  # so many attempts find one, however busy the host
+    """The previous port if it is free, so that clients reconnect; otherwise one of `PORTS`."""
+    chosen = random.sample(PORTS, 100)  # 100 attempts find a free port even on a busy host
     for port in (*([wanted] if wanted else []), *chosen, 0):
         with socket.socket() as probe, suppress(OSError):
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL itself does
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as PostgreSQL does
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])
     raise EmbeddedServerError("No port is free on 127.0.0.1.")
 
 
 async def _answers_while(state: ServerState, home: DataDirectory, running: Callable[[], bool]) -> bool:
-    """Wait for a running server to accept the superuser; False if it ends before."""
+    """Wait until the running server accepts the superuser; False if it ends first."""
     deadline = monotonic() + START_TIMEOUT_S
     while running():
-        # Asking too early would fill the log with refusals that look like failures.
+        # Connecting too early would fill the log with errors.
         if home.says_ready() and await _answers(state.admin_url):
             return True
         if monotonic() > deadline:
@@ -348,7 +347,7 @@ async def _answers(url: str) -> bool:
 
 
 async def _provide(state: ServerState) -> None:
-    """Give the server the application's role, with the password of the state file, and its database."""
+    """Create the application's role, with the password of the state file, and its database."""
     verifier = _scram_verifier(state.password)
     connection = await asyncpg.connect(
         state.admin_url, timeout=CONNECT_TIMEOUT_S, ssl=False, server_settings={"postroom.verifier": verifier}
@@ -363,7 +362,7 @@ async def _provide(state: ServerState) -> None:
 
 
 def _scram_verifier(password: str) -> str:
-    """What PostgreSQL stores for a password (RFC 5802), in its own notation."""
+    """The verifier that PostgreSQL stores for a password (RFC 5802)."""
     salt = secrets.token_bytes(16)
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, SCRAM_ITERATIONS)
     stored_key = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
@@ -373,7 +372,7 @@ def _scram_verifier(password: str) -> str:
 
 
 async def _shut_down(home: DataDirectory) -> None:
-    """Stop the server politely, then firmly; return when its last process is gone."""
+    """Stop the server: first a fast shutdown, then an immediate one; return when its last process has ended."""
     for number, patience_s in ((signal.SIGINT, STOP_TIMEOUT_S), (signal.SIGQUIT, RETRY_S)):
         postmaster = home.find_postmaster()
         if postmaster is not None:
@@ -392,5 +391,5 @@ async def _shut_down(home: DataDirectory) -> None:
 
 
 def _reap_children() -> None:
-    """Let go of servers we started that have ended, so that none stays a zombie."""
+    """Reap ended servers that this process started, so that none stays a zombie."""
     _children[:] = [child for child in _children if child.poll() is None]

@@ -1,7 +1,7 @@
--- What a fresh server needs before Postroom can use it. Run by the superuser over the private socket, at every start.
+-- Prepare a server for Postroom. Run by the superuser over the private socket, at every start.
 
 -- name: take_turn :one
--- Wait for a start that was killed: the server finishes the statement its client no longer waits for.
+-- Wait for a start that was killed: the server still runs the statement of its dead client.
 SELECT pg_advisory_lock(1347375954);
 
 -- name: provide_role :exec
@@ -20,7 +20,7 @@ END
 $$;
 
 -- name: has_database :one
--- True if the application's database is there.
+-- True if the application's database exists.
 SELECT EXISTS (SELECT FROM pg_database WHERE datname = 'postroom') AS has_database;
 
 -- name: create_database :exec

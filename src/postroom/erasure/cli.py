@@ -1,4 +1,4 @@
-"""`postroom erase`: erasing a person at the command line."""
+"""`postroom erase`: erase a person."""
 
 import sys
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def erase(
-    address: Annotated[str, typer.Argument(help="The person's address, in any case.")],
+    address: Annotated[str, typer.Argument(help="Address of the person, in any case.")],
     *,
     keep_accounts: Annotated[
         bool, typer.Option("--keep-accounts", help="Leave `accounts` and `users` to the application.")
@@ -54,7 +54,7 @@ def erase(
 
 
 def is_terminal() -> bool:
-    """True if a person can be asked."""
+    """True if standard input and output are a terminal."""
     return sys.stdin.isatty()
 
 
@@ -75,7 +75,7 @@ def _tell(address: str, done: "Erasure") -> None:
     for reason in done.waits_for:
         say(f"waiting: {reason}")
     if not done.is_done:
-        say(f"erasure {done.id} is not done: it waits for the archive, and `postroom work` goes on with it")
+        say(f"erasure {done.id} is not done: files of the archive are left, and `postroom work` continues with them")
     elif done.counts:
         say(f"erasure {done.id} is done")
     else:

@@ -1,9 +1,9 @@
-"""A person in the files of the archive: rows that are theirs go, texts that name them get the pseudonym.
+"""Erase a person from the files of the archive: delete their rows, replace their address in texts by the pseudonym.
 
-A file is only rewritten if it is what its record says: what is damaged must not become good by being written again. The
-new file lies under a path of its own; the record is switched from the old to the new one in one statement, and then
-the old one is removed. A kill anywhere leaves a record whose file is whole, and the path of the file that is too many.
-A file that another room wrote is left to that room: the new one is this room's own.
+A file is rewritten only if it matches its record, because rewriting would give a damaged file a valid checksum. The
+new file has a new path; one statement switches the record to it, and then the old file is removed. After a kill the
+record names a complete file, and the path of the spare file to remove. A file of another room is left unchanged: this
+room gets a file of its own.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ LEDGER = "attempts"
 async def erase_file(
     session: Session, segment: Segment, work: ErasureRun, *, options: ArchiveOptions, signal: Signal = unheard
 ) -> int:
-    """Rewrite one piece if the person is in it; answers how many rows were touched. Raises `ArchiveDamaged`.
+    """Rewrite one piece if the person is in it; returns the number of changed rows. Raises `ArchiveDamaged`.
 
-    A piece whose table is still here is written again from the table, which was erased before.
+    A piece whose table still exists is exported again from the table, which was erased before.
     """
     if segment.state is not SegmentState.ARCHIVED:
         return await _throw_away(session, segment, options=options, signal=signal)
@@ -60,13 +60,13 @@ async def erase_file(
 
 
 async def remove_spare(session: Session, segment_id: int, path: str, *, options: ArchiveOptions) -> None:
-    """Away with a file that its record does not count on: an old one, or a new one that was never finished."""
+    """Remove a file that the record does not use: an old file, or an unfinished new one."""
     segment = await archive_store.find_segment(session, id=segment_id)
     if segment is not None and not segment.is_foreign:
         objects = objects_of(segment, options)
         if segment.state is SegmentState.ARCHIVED and not await objects.exists(segment.path):
-            # An older state of the room came back: the other file may be all there is of these rows.
-            raise ArchiveDamaged(f"{segment.path} is not in the archive; {path} may be what became of it.")
+            # The room was restored from an older state: the other file may be the only copy of these rows.
+            raise ArchiveDamaged(f"{segment.path} is not in the archive; {path} may be its newer version.")
         await delete_file(objects, replace(segment, path=path))
     await archive_store.forget_spare(session, id=segment_id)
 
@@ -80,16 +80,16 @@ async def _put(session: Session, segment: Segment, manifest: Manifest, local: Pa
 
 
 async def _throw_away(session: Session, segment: Segment, *, options: ArchiveOptions, signal: Signal) -> int:
-    """The mark comes first: a table must never be dropped on the strength of a file that is gone."""
+    """Mark the piece first: a table must never be dropped because of a file that is deleted."""
     marked = await archive_store.mark_stale(session, id=segment.id)
     signal("marked_stale")
-    if segment.store_url is not None:  # otherwise nobody can have written it
+    if segment.store_url is not None:  # None: no file was ever written
         await delete_file(objects_of(segment, options), segment)
     return marked
 
 
 class Rewriting:
-    """One file on its way to becoming another."""
+    """The rewriting of one file."""
 
     def __init__(self, segment: Segment, work: ErasureRun) -> None:
         self._segment, self._work = segment, work
@@ -127,7 +127,7 @@ class Rewriting:
         return table
 
     def _without_ledger_texts(self, table: Any) -> Any:
-        """Replies of the person's attempts go; tags and custom data too where they were the only recipient."""
+        """Remove replies of the person's attempts, and tags and custom data where they were the only recipient."""
         if self._segment.table_name != LEDGER:
             return table
         compute, arrow = load_arrow("compute"), load_arrow()
@@ -167,6 +167,6 @@ class Rewriting:
 
 
 def address_pattern(address: str) -> re.Pattern[str]:
-    """As the stored function of this name: the address, and not inside a longer one."""
+    """A pattern for the address that does not match inside a longer one, as the stored function of this name."""
     begin = r"(?:(?<![\w.+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\\[0-7]{3}))"
     return re.compile(begin + re.escape(address) + r"(?![\w-]|\.\w)", re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What an erasure is, as people and programs see it. Pure."""
+"""Models of erasure. Pure."""
 
 import json
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from email_validator import validate_email
 
 
 class ErasureState(StrEnum):
-    """How far an erasure is."""
+    """The state of an erasure."""
 
     DATABASE = "database"
     ARCHIVE = "archive"
@@ -18,15 +18,15 @@ class ErasureState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erasure:
-    """One erasure; it does not say of whom."""
+    """One erasure, without its address."""
 
     id: int
     state: ErasureState
     requested_at: datetime
     finished_at: datetime | None
     requested_by: str
-    counts: dict[str, int]  # rows touched, by table; files of the archive under `archive`
-    waits_for: tuple[str, ...]  # what could not be cleaned yet: a file or a store, and why
+    counts: dict[str, int]  # changed rows by table; archive files under `archive`
+    waits_for: tuple[str, ...]  # files and stores that failed, each with the reason
 
     @property
     def is_done(self) -> bool:
@@ -35,7 +35,7 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRun:
-    """What an erasure needs to know while it runs."""
+    """The values that a running erasure uses."""
 
     id: int
     state: ErasureState
@@ -50,10 +50,10 @@ class ErasureRun:
 
 
 def spellings(address: str) -> tuple[str, ...]:
-    """An address in lower case as others may have written it, the given form first.
+    """The spellings of a lower-case address, the given form first.
 
-    A domain has an ASCII form and one in letters of its own. Letters beyond ASCII are also sought in upper case, for
-    bytes have no case but that of ASCII, and as the numbers that JSON may write for them.
+    A domain has an ASCII and a Unicode form. Non-ASCII letters are also searched in upper case, because bytes are
+    compared case-insensitively only for ASCII, and as the escapes that JSON may use for them.
     """
     local, _, domain = address.rpartition("@")
     written = [address]

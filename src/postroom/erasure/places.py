@@ -1,6 +1,6 @@
-"""Where an address can be, and what happens to it there. Pure; the list is the policy.
+"""Columns that may contain an address, and how each is erased. Pure; the list is the policy.
 
-A test fails when a table has a column that looks personal and is on neither list.
+A test fails if a table has a column that looks personal and is on neither list.
 """
 
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from enum import StrEnum
 
 
 class How(StrEnum):
-    """What happens to a place."""
+    """The way an address is erased from columns."""
 
-    DELETE = "delete"  # the row goes
-    REPLACE = "replace"  # the pseudonym stands in its place
-    WITHIN = "within"  # somewhere inside: texts get the pseudonym, a row whose bytes have it goes
+    DELETE = "delete"  # delete the row
+    REPLACE = "replace"  # replace the value by the pseudonym
+    WITHIN = "within"  # inside a value: texts get the pseudonym, a row whose bytes contain the address is deleted
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,15 @@ class ErasedColumns:
     table: str
     how: How
     columns: tuple[str, ...]
-    keys: tuple[str, ...] = ()  # made by machines: the address is found behind a separator too, as in signup-ann@…
-    is_account: bool = False  # a person's own row, which an operator may want to keep
+    keys: tuple[str, ...] = ()  # machine-made: the address is also found behind a separator, as in signup-ann@…
+    is_account: bool = False  # the person's own row, which --keep-accounts keeps
 
 
 PLACES = (
     ErasedColumns("accounts", How.DELETE, ("email",), is_account=True),  # and its tokens
     ErasedColumns(
         "accounts", How.REPLACE, ("login",), is_account=True
-    ),  # of an account whose address is another by now
+    ),  # of an account whose address has changed since
     ErasedColumns("users", How.DELETE, ("email",), is_account=True),  # and their occasions and scheduled events
     ErasedColumns("open_events", How.DELETE, ("recipient_email",)),
     ErasedColumns("click_events", How.DELETE, ("recipient_email",)),
@@ -38,9 +38,7 @@ PLACES = (
     ErasedColumns("soft_bounces", How.DELETE, ("address",)),
     ErasedColumns("bounces", How.REPLACE, ("address",)),
     ErasedColumns("suppression_changes", How.REPLACE, ("address",)),
-    ErasedColumns(
-        "delivery_recipients", How.REPLACE, ("email",)
-    ),  # those that answers go to; the others are gone by then
+    ErasedColumns("delivery_recipients", How.REPLACE, ("email",)),  # of replies; the others were deleted before
     ErasedColumns(
         "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
     ),
@@ -69,10 +67,10 @@ BY_FUNCTION = (
     "address_limits",
     "reserved_logins",
 )
-"""Tables that have a stored function of their own, because what belongs together must go together."""
+"""Tables with a stored function of their own, because their rows must change together."""
 
 CASCADED = ("tokens", "user_occasions", "scheduled_events")
-"""Tables whose rows go with the person's own."""
+"""Tables whose rows are deleted with the person's own."""
 
 EXEMPT = {
     "api_keys": "keys of programs",
@@ -82,8 +80,8 @@ EXEMPT = {
     "erasures": "holds the address while the work needs it",
     "erasure_key": "the key itself",
     "outbox_mail_rules": "a path into data, not data",
-    "outbox_topics": "what a topic is about",
-    "outbox_topic_progress": "how far a publisher is",
+    "outbox_topics": "definitions of topics",
+    "outbox_topic_progress": "positions of publishers",
     "sender_accounts": "mailboxes of the installation",
     "used_feedback_tokens": "tokens of providers",
     "webhook_endpoints": "addresses of programs",

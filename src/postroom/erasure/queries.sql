@@ -1,32 +1,32 @@
--- Everything erasure asks of the database, in alphabetical order.
+-- Statements of erasure, in alphabetical order.
 
 -- name: add_count :exec
--- Count what was touched.
+-- Add changed rows to the counts.
 UPDATE erasures
 SET counts = counts || jsonb_build_object(:name::text, coalesce((counts ->> :name)::bigint, 0) + :amount::bigint)
 WHERE id = :id;
 
 -- name: begin_erasure :one
--- Note an erasure, or find the one that is under way for this person: whoever asks again has it done from the beginning.
+-- Record an erasure, or restart the unfinished one of this address.
 INSERT INTO erasures AS e (requested_by, pseudonym, address)
 VALUES (:actor, erased_address(:address), :address)
 ON CONFLICT (pseudonym) WHERE state <> 'done' DO UPDATE SET state = 'database', last_file_id = 0
 RETURNING id, state::text, address, pseudonym, delivery_ids, last_file_id, xmax = 0 AS is_new;
 
 -- name: erase_accounts :one
--- The counters of the address; see accounts/functions/erase_accounts.sql.
+-- Delete the limit counters of the address; see accounts/functions/erase_accounts.sql.
 SELECT erase_accounts(:address) AS touched;
 
 -- name: erase_attempts :one
--- The person in one table of the ledger; see functions/erase_attempts.sql.
+-- Erase the person from one table of the ledger; see functions/erase_attempts.sql.
 SELECT erase_attempts(:table_name, :address, :pseudonym) AS delivery_ids;
 
 -- name: erase_audit :one
--- The person in words of the audit log.
+-- Erase the person from texts of the audit log.
 SELECT erase_audit(:address, :pseudonym) AS touched;
 
 -- name: erase_delivery_batch :one
--- One bounded step through deliveries to others; see functions/erase_delivery_batch.sql.
+-- One bounded step through deliveries to other recipients; see functions/erase_delivery_batch.sql.
 SELECT last_id, touched FROM erase_delivery_batch(:address, :pseudonym, :after_id, :batch_limit);
 
 -- name: erase_indexed :one
@@ -43,7 +43,7 @@ SELECT erase_pages(
 ) AS touched;
 
 -- name: erase_rows :one
--- Rows that are the person's by equality; see functions/erase_rows.sql.
+-- Erase rows by equality; see functions/erase_rows.sql.
 SELECT erase_rows(:table_name, :column_name, :how, :address, :pseudonym) AS touched;
 
 -- name: find_erasure :maybe
@@ -51,7 +51,7 @@ SELECT erase_rows(:table_name, :column_name, :how, :address, :pseudonym) AS touc
 SELECT id, state::text, requested_at, finished_at, requested_by, counts::text, waits_for FROM erasures WHERE id = :id;
 
 -- name: find_work :maybe
--- What an erasure that runs needs to know.
+-- The values that a running erasure uses.
 SELECT id, state::text, address, pseudonym, delivery_ids, last_file_id FROM erasures WHERE id = :id AND state <> 'done';
 
 -- name: list_erasures :many
@@ -63,12 +63,12 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: list_running :many
--- Erasures that somebody began and nobody finished.
+-- Unfinished erasures.
 SELECT id FROM erasures WHERE state <> 'done' ORDER BY id;
 
 -- name: list_searched_tables :many
--- The tables that hold a table's rows: itself or its partitions, and months that are on their way out or back, also those
--- that a restore left half filled and nobody recorded.
+-- The tables that hold a table's rows: itself or its partitions, and months that are being archived or restored, also those
+-- of an unfinished restore without a record.
 SELECT c.relname::text AS name
 FROM pg_partition_tree(to_regclass(quote_ident(:table_name))) AS t
 JOIN pg_class AS c ON c.oid = t.relid
@@ -86,35 +86,35 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
     AND c.relname ~ ('^' || :table_name || '_restored_\d{4}_\d\d$');
 
 -- name: lock_work :maybe
--- The erasure, if its database is still to be erased; another run or request of it waits.
+-- Lock the erasure if its database part is not done; a concurrent run or request of the same address waits.
 SELECT id FROM erasures WHERE id = :id AND state = 'database' FOR UPDATE;
 
 -- name: make_erasure_key :exec
--- The key of this room, if nobody was erased yet.
+-- Create the room's key if it does not exist.
 SELECT make_erasure_key();
 
 -- name: mark_database_erased :exec
--- What is left is the archive.
+-- The database part is done; the archive is left.
 UPDATE erasures SET state = 'archive' WHERE id = :id AND state = 'database';
 
 -- name: mark_done :exec
--- Nothing is left to do, and the address is forgotten here too; not if somebody asked again meanwhile.
+-- The erasure is done, and its row loses the address; no effect if the erasure was requested again meanwhile.
 UPDATE erasures
 SET state = 'done', finished_at = now(), address = NULL, delivery_ids = '{}', waits_for = '{}'
 WHERE id = :id AND state = 'archive' AND last_file_id = :last_file_id;
 
 -- name: mark_file_erased :exec
--- The archive is rewritten up to this piece, from where this run began; not if somebody asked again meanwhile.
+-- Files up to this piece are rewritten, counted from where this run began; no effect if it was requested again meanwhile.
 UPDATE erasures
 SET last_file_id = :last_file_id
 WHERE id = :id AND state = 'archive' AND last_file_id = :before_file_id;
 
 -- name: mark_waiting :exec
--- What could not be cleaned, and why.
+-- Record the files and stores that failed, with reasons.
 UPDATE erasures SET waits_for = :waits_for::text[] WHERE id = :id AND state <> 'done';
 
 -- name: remember_deliveries :exec
--- The person's deliveries, for what knows them by nothing else.
+-- Record the ids of the person's deliveries, for tables that refer to nothing else.
 UPDATE erasures
 SET delivery_ids = ARRAY(SELECT DISTINCT unnest(delivery_ids || :delivery_ids::bigint[]))
 WHERE id = :id;

@@ -1,8 +1,8 @@
-"""Erasing a person, from the request to the last file.
+"""Erase a person, from the request to the last file.
 
-First, in one transaction, everything that an index finds: the queue, the ledger, accounts, opens, clicks, suppressions.
-Then, in bounded steps, what has to be searched: events, replies, captured and unreadable mail. Then the archive. Each
-part can be done again; the row in `erasures` says which one is due.
+The first part, one transaction, changes every row that an index finds: queue, ledger, accounts, opens, clicks,
+suppressions. The second searches texts in bounded steps: events, replies, captured and unreadable mail. The third
+rewrites files of the archive. Each part can be repeated; the row in `erasures` records the current part.
 """
 
 from contextlib import suppress
@@ -37,10 +37,10 @@ from postroom.runtime.signals import Signal, unheard
 _log = structlog.get_logger()
 
 FILE_PROBLEMS = (ArchiveDamaged, ArchiveForeign, ArchivePathTaken, ArchiveUnreachable, OSError)
-"""What keeps an erasure from one file and not from the others."""
+"""Failures of one file, after which the other files are tried."""
 
 WAITS = (*FILE_PROBLEMS, ArchiveBusy, ArchiveExtraMissing)
-"""What keeps an erasure from its files; the database is done by then, and somebody else, or a later turn, goes on."""
+"""Failures of the archive part. The database is erased by then; another process or a later run continues."""
 
 
 async def erase(
@@ -52,7 +52,7 @@ async def erase(
     keep_accounts: bool = False,
     signal: Signal = unheard,
 ) -> Erasure:
-    """Forget whoever has this address. While files of the archive cannot be had, the answer is an erasure that runs."""
+    """Erase the person with this address. The result is unfinished while files of the archive cannot be rewritten."""
     work = await _begin(room.pool, _checked(address), actor=actor, keep_accounts=keep_accounts)
     signal("begun")
     try:
@@ -63,10 +63,10 @@ async def erase(
 
 
 async def preview_erasure(room: Room, *, address: str, keep_accounts: bool = False) -> dict[str, int]:
-    """How many rows per table an erasure would change among those that an index finds; nothing is changed.
+    """The number of rows per table that an erasure would change by index; nothing is changed.
 
-    The erasure itself runs in a transaction that is rolled back. A preview does not search texts and files of the
-    archive, as an erasure does.
+    The erasure runs in a transaction that is rolled back. Unlike an erasure, a preview does not search texts and files
+    of the archive.
     """
     async with room.pool.acquire() as connection:
         transaction = connection.transaction()
@@ -86,7 +86,7 @@ async def preview_erasure(room: Room, *, address: str, keep_accounts: bool = Fal
 
 
 async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
-    """Go on with what was begun and not finished, each for itself; answers how many that were."""
+    """Resume unfinished erasures, each on its own; returns their number."""
     async with room.pool.acquire() as connection:
         running = await store.list_running(connection)
     for erasure_id in running:
@@ -94,7 +94,7 @@ async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
             await _go_on(room, options, erasure_id)
         except WAITS as error:
             _log.warning("erasure_waits_for_archive", erasure=erasure_id, reason=str(error))
-        except Exception:  # noqa: BLE001 - one that fails for a reason of its own does not keep the others
+        except Exception:  # noqa: BLE001 - a failed erasure does not stop the others
             _log.exception("erasure_failed", erasure=erasure_id)
     return len(running)
 
@@ -121,7 +121,7 @@ def _checked(address: str) -> str:
 
 
 async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> ErasureRun:
-    """Everything that an index finds, in one transaction with the record and its audit."""
+    """Erase every row that an index finds, in one transaction with the record and its audit entry."""
     async with pool.acquire() as connection, connection.transaction():
         await store.make_erasure_key(connection)
         work, is_new = await store.begin_erasure(connection, actor=actor, address=address)
@@ -158,7 +158,7 @@ async def _erase_attempts(connection: Session, work: ErasureRun, *, table: str) 
 async def _erase_places(connection: Session, work: ErasureRun, *, is_account: bool) -> None:
     for place in PLACES:
         if place.how is not How.WITHIN and place.is_account is is_account:
-            # The table itself reaches its partitions; besides, there may be months on their way out or back.
+            # The parent includes its partitions; months being archived or restored are separate tables.
             searched = {place.table, *await store.list_searched_tables(connection, table_name=place.table)}
             for table in sorted(searched):
                 await _erase_equal_in(connection, work, place, table=table)
@@ -178,8 +178,10 @@ async def _go_on(room: Room, options: ArchiveOptions, erasure_id: int, *, signal
         work = await store.find_work(connection, id=erasure_id)
         if work is not None and work.state is ErasureState.DATABASE:
             await _search(connection, work, options=options, signal=signal)
-            async with connection.transaction():  # a bounce, an open: rows that arrived during the search
-                if await store.lock_work(connection, id=work.id):  # a request of the same person may have finished it
+            async with connection.transaction():  # a bounce or open may have arrived during the search
+                if await store.lock_work(
+                    connection, id=work.id
+                ):  # a concurrent request for the same address may have finished it
                     await _erase_found(connection, work, keep_accounts=True)
                     await store.mark_database_erased(connection, id=work.id)
     if work is not None:
@@ -199,7 +201,7 @@ async def _search(connection: Session, work: ErasureRun, *, options: ArchiveOpti
 
 
 async def _search_table(connection: Session, work: ErasureRun, place: ErasedColumns, *, table: str, pages: int) -> None:
-    """Page by page. A month that the archiver drops meanwhile is searched in its file."""
+    """Search page by page. A month that the archiver drops meanwhile is searched in its file."""
     page = 0
     with suppress(asyncpg.UndefinedTableError):
         while page < await archive_store.count_pages(connection, source_name=table):
@@ -218,7 +220,7 @@ async def _search_table(connection: Session, work: ErasureRun, place: ErasedColu
 
 
 async def _search_deliveries(connection: Session, work: ErasureRun, who: dict[str, str], *, batch_limit: int) -> None:
-    """Those to other people, in the order of their ids: rows of a queue move about too much to be read page by page."""
+    """Search deliveries to other recipients by id: rows of a queue move too often to be read page by page."""
     after: int | None = 0
     while after is not None:
         after, touched = await store.erase_delivery_batch(connection, after_id=after, batch_limit=batch_limit, **who)
@@ -226,10 +228,10 @@ async def _search_deliveries(connection: Session, work: ErasureRun, who: dict[st
 
 
 async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *, signal: Signal) -> None:
-    """File by file, in the order of their ids; then the erasure is done and forgets the address.
+    """Rewrite file by file, in the order of ids; then the erasure is done and its address removed.
 
-    A file that is damaged or missing, or a store that does not answer, does not keep the person in the other files, but
-    the erasure is not done, and its row says which files those are.
+    After a damaged or missing file, or an unreachable store, the other files are rewritten, but the erasure is not
+    done and its row names those files.
     """
     async with archive_session(room) as session:
         work = await store.find_work(session, id=erasure_id)
@@ -255,7 +257,7 @@ async def _erase_archive(room: Room, options: ArchiveOptions, erasure_id: int, *
 
 
 async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[Exception]:
-    """What a killed erasure left; answers what keeps us from it."""
+    """Remove the spare files of killed erasures; returns the failures."""
     problems = list[Exception]()
     for segment_id, path in (await archive_store.list_spares(session)).items():
         try:
@@ -266,7 +268,7 @@ async def _remove_spares(session: Session, *, options: ArchiveOptions) -> list[E
 
 
 async def _search_restored(session: Session, work: ErasureRun, *, options: ArchiveOptions) -> None:
-    """Months that came back while the database was searched. Restoring one takes the lock that this session holds."""
+    """Search months restored during the database part. A restore needs the lock that this session holds."""
     for table in await store.list_searched_tables(session, table_name="attempts"):
         if table.startswith("attempts_restored_"):
             await _erase_attempts(session, work, table=table)
@@ -283,7 +285,7 @@ async def _search_restored(session: Session, work: ErasureRun, *, options: Archi
 async def _finish(session: Session, erasure_id: int, *, last_file_id: int) -> None:
     async with session.transaction():
         if not await store.mark_done(session, id=erasure_id, last_file_id=last_file_id):
-            return  # somebody asked again meanwhile, and whoever that was goes on from the beginning
+            return  # requested again meanwhile: that run starts from the beginning
         done = await store.find_erasure(session, id=erasure_id)
         assert done is not None
         await record_audit(

@@ -19,7 +19,7 @@ async def add_count(connection: Connection, *, id: int, name: str, amount: int) 
 
 
 async def begin_erasure(connection: Connection, *, actor: str, address: str) -> tuple[ErasureRun, bool]:
-    """The work, and whether it is new."""
+    """The erasure, and True if it is new."""
     row = await QUERIES["begin_erasure"].one(connection, actor=actor, address=address)
     return _work(row), bool(row["is_new"])
 
@@ -38,7 +38,7 @@ async def erase_audit(connection: Connection, *, address: str, pseudonym: str) -
 
 
 async def erase_delivery_batch(connection: Connection, **values: Any) -> tuple[int | None, int]:
-    """The last delivery that was looked at, None at the end, and how many were touched."""
+    """The last delivery that was searched, None at the end, and the number of changed rows."""
     row = await QUERIES["erase_delivery_batch"].one(connection, **values)
     return row["last_id"], int(row["touched"])
 

@@ -3,20 +3,20 @@
 NAME     capture, the transport of development, demonstrations and tests
 OWNS     the table `inbox_messages`: the bytes as they would have left, with their envelope
 CALLED BY  delivery's worker (`CaptureTransport`), the API (`service`)
-STATES   a message is there, or it was deleted: by `inbox clear`, or because newer ones fill POSTROOM_INBOX_LIMIT
-FAILURES   a 250 is given only after the commit; a database that goes away before it is known is no answer at `final`
+STATES   a message exists until `inbox clear` deletes it, or newer ones exceed POSTROOM_INBOX_LIMIT
+FAILURES   a 250 is returned only after the commit; if the connection is lost before, the reply is ambiguous (`final`)
 
-Nothing captured ever leaves. Some recipients behave badly on purpose, whatever their domain and with any suffix
-(`bounce+signup@example.org`), so that an application can see how its mail fails:
+Captured mail never leaves. Some recipients fail on purpose, with any domain and any suffix
+(`bounce+signup@example.org`), so that an application can test how its mail fails:
 
-    bounce     550 5.1.1  no such mailbox; refused
-    blocked    550 5.7.1  refused by policy
+    bounce     550 5.1.1  no such mailbox; rejected
+    blocked    550 5.7.1  rejected by policy
     full       452 4.2.2  mailbox full; deferred
     defer      451 4.3.0  deferred
     slow       delivered, after two seconds
-    drop       the line drops while the content is transferred; deferred
-    ambiguous  the content is handed over and captured, and no answer comes
+    drop       the connection is lost during the content; deferred
+    ambiguous  the content is captured, and no reply is returned
 
-Recipients of one message are answered one by one; the good ones get it. `drop` and `ambiguous` concern the line, and
-with it the whole message.
+Each recipient of a message gets its own reply; accepted ones get the message. `drop` and `ambiguous` affect the
+connection, and so the whole message.
 """

@@ -16,9 +16,9 @@ WRITE = "inbox:write"
 
 
 class InboxQuery(PageQuery, frozen=True, kw_only=True):
-    """Whose mail, and which page of it."""
+    """Query parameters of the inbox list."""
 
-    to: Annotated[Text, msgspec.Meta(description="An address of the envelope, in any case.")] | None = None
+    to: Annotated[Text, msgspec.Meta(description="Envelope recipient, in any case.")] | None = None
 
 
 _ENVELOPE = {"mail_from": "from", "recipients": "to"}
@@ -37,7 +37,7 @@ InboxMessageShape = response(
 
 
 class Cleared(msgspec.Struct, frozen=True):
-    """How many messages were forgotten."""
+    """The number of deleted messages."""
 
     cleared: int
 
@@ -64,7 +64,7 @@ async def get_inbox_message(call: Call) -> Answer:
 
 async def get_inbox_raw(call: Call) -> Answer:
     message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
-    # A browser must not take a stranger's bytes for a page of ours.
+    # A browser must not render the bytes of a mail as a page of this site.
     guard = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
     return Answer(message.raw, media_type="message/rfc822", headers=guard)
 
@@ -88,7 +88,7 @@ ENDPOINTS = [
         method="DELETE",
         path="/v1/inbox",
         handler=clear_inbox,
-        summary="Forget every captured message.",
+        summary="Delete every captured message.",
         scope=WRITE,
         tag="inbox",
         answers={200: Cleared},
@@ -106,7 +106,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/inbox/{message_id:int}/raw",
         handler=get_inbox_raw,
-        summary="The bytes of a captured message as they would have left.",
+        summary="Read the raw bytes of a captured message.",
         scope=READ,
         tag="inbox",
         answers={200: None},

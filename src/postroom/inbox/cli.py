@@ -25,18 +25,18 @@ inbox = typer.Typer()
 
 _LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject")
 
-Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="The id of a captured message.")]
+Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of a captured message.")]
 
 
 @inbox.command("list")
 def list_(
     *,
-    to: Annotated[str | None, typer.Option(help="Only mail to this address.")] = None,
+    to: Annotated[str | None, typer.Option(help="Only messages to this address.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """List captured mail, newest first."""
+    """List captured messages, newest first."""
     from postroom.inbox import service
 
     found, more = in_room(lambda room: service.list_inbox(room.pool, recipient=to, cursor=cursor, limit=limit))
@@ -66,13 +66,13 @@ def show(message_id: Id, *, as_json: AsJson = False) -> None:
 
 @inbox.command()
 def raw(message_id: Id) -> None:
-    """Print one captured message as the bytes that would have left."""
+    """Print the raw bytes of one captured message."""
     sys.stdout.buffer.write(_find(message_id).raw)
 
 
 @inbox.command()
 def clear() -> None:
-    """Forget everything captured so far."""
+    """Delete every captured message."""
     from postroom.inbox import service
 
     cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
@@ -80,7 +80,7 @@ def clear() -> None:
 
 
 def _as_json(entry: "InboxEntry") -> dict[str, Any]:
-    """The same names as in the API."""
+    """The JSON form, with the names of the API."""
     return {
         "id": entry.id,
         "delivery_id": entry.delivery_id,

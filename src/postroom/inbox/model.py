@@ -1,4 +1,4 @@
-"""What the inbox holds."""
+"""Models of the inbox."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A message on its way into the inbox."""
+    """A message to be stored in the inbox."""
 
     delivery_id: int
     mail_from: str
@@ -18,7 +18,7 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """One line of the inbox. `mail_from` and `recipients` are the envelope's."""
+    """One message in a list. `mail_from` and `recipients` are the envelope's."""
 
     id: int
     delivery_id: int

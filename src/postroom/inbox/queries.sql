@@ -1,17 +1,17 @@
 -- The capture inbox.
 
 -- name: clear_inbox :exec
--- Forget every captured message.
+-- Delete every captured message.
 DELETE FROM inbox_messages;
 
 -- name: find_inbox_message :maybe
--- One captured message, whole.
+-- One captured message with its bytes.
 SELECT id, delivery_id, received_at, mail_from, recipients, subject, raw
 FROM inbox_messages
 WHERE id = :message_id;
 
 -- name: insert_inbox_messages :many
--- Keep messages that would have left. Recipients are flat and point to their message by ordinal, counted from one.
+-- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one.
 WITH envelope AS (
     SELECT ordinal, array_agg(address ORDER BY position) AS recipients
     FROM unnest(:recipient_ordinal::integer[], :recipient_address::text[]) WITH ORDINALITY AS r(ordinal, address, position)
@@ -35,7 +35,7 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: trim_inbox :exec
--- Delete all but the newest messages; another process that trims at the same time is not waited for.
+-- Delete all but the newest messages; rows locked by a concurrent trim are skipped.
 DELETE FROM inbox_messages
 WHERE id IN (
     SELECT id

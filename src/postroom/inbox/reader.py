@@ -1,7 +1,6 @@
-"""Reading captured messages. Made of the standard library's parser, for our own and anybody's MIME.
+"""Read captured messages with the standard library's parser.
 
-Whatever is wrong with a message, it is shown as well as it can be: a charset nobody knows or a broken encoding never
-raises.
+Any bytes can be read: an unknown charset or a broken encoding never raises.
 """
 
 import base64
@@ -36,7 +35,7 @@ class AttachedFile:
 
 @dataclass(frozen=True, slots=True)
 class ReadMessage:
-    """A message taken apart."""
+    """A parsed message."""
 
     headers: tuple[tuple[str, str], ...]
     text: str | None
@@ -45,7 +44,7 @@ class ReadMessage:
 
 
 def read_message(raw: bytes) -> ReadMessage:
-    """Headers in order and decoded, the first text and HTML parts, and everything else as attachments."""
+    """Decoded headers in order, the first text and HTML parts, and all other parts as attachments."""
     message = message_from_bytes(raw)
     texts: dict[str, str] = {}
     attachments: list[AttachedFile] = []
@@ -53,7 +52,7 @@ def read_message(raw: bytes) -> ReadMessage:
         if part.is_multipart():
             continue
         kind = part.get_content_type()
-        if part is message and kind == "application/json":  # a captured webhook, which is all body
+        if part is message and kind == "application/json":  # a captured webhook
             kind = "text/plain"
         is_body = part.get_content_disposition() != "attachment" and kind in ("text/plain", "text/html")
         if is_body and kind not in texts:
@@ -65,20 +64,20 @@ def read_message(raw: bytes) -> ReadMessage:
 
 
 def subject_of(raw: bytes) -> str:
-    """The decoded subject, read from the headers alone; empty if there is none."""
+    """The decoded subject, read from the headers alone; empty without one."""
     end = _END_OF_HEADERS.search(raw)
     message = message_from_bytes(raw[: end.start()] if end else raw)
-    # Not `get`: it replaces raw UTF-8 with question marks, which raw items still hold.
+    # Not `get`: it replaces raw UTF-8 with question marks, which `raw_items` keeps.
     subjects = (str(value) for name, value in message.raw_items() if name.lower() == "subject")
     return decode_words(next(subjects, ""))
 
 
 def decode_words(value: str) -> str:
-    """A header's value with its folds and encoded words undone."""
+    """The value of a header, unfolded and with encoded words decoded."""
     unfolded = _FOLD.sub("", value)
     if "=?" not in unfolded:
         return _clean(unfolded)
-    # What is not ASCII as octets, each escaped: so the library leaves them as they are.
+    # Escape each non-ASCII octet, so that the library leaves it unchanged.
     escaped = _octets(unfolded).decode("ascii", "surrogateescape")
     try:
         parts = decode_header(escaped)
@@ -88,20 +87,20 @@ def decode_words(value: str) -> str:
 
 
 def decode_text(raw: bytes, charset: str | None = None) -> str:
-    """Text in the charset it claims, or else in the one it is likely to be in: nothing is lost by a wrong claim."""
+    """Text in its declared charset, or in the most likely one if that fails; no byte is lost."""
     for likely in (charset, "utf-8", "cp1252"):
         try:
             text = raw.decode(likely) if likely else None
         except (LookupError, UnicodeError, ValueError):
             continue
-        # Some charsets can spell half characters, which nobody can store.
+        # Some charsets can encode surrogates, which PostgreSQL cannot store.
         if text is not None and _HALVES.search(text) is None:
             return text
     return raw.decode("latin-1")
 
 
 def decode_octets(text: str) -> str:
-    """Text in which the parser kept octets it could not read, with their characters."""
+    """Text with the octets that the parser escaped decoded to characters."""
     return text if text.isascii() else decode_text(_octets(text))
 
 
@@ -110,7 +109,7 @@ def _decoded(part: bytes | str, charset: str | None) -> str:
         return part
     if charset:
         return decode_text(part, charset)
-    # Without a charset it was no encoded word.
+    # Without a charset it was not an encoded word.
     return decode_text(_ESCAPED_OCTET.sub(lambda found: bytes.fromhex(found[1].decode()), part))
 
 

@@ -1,4 +1,4 @@
-"""What can be done with captured mail: look, read, clear."""
+"""Use cases of the inbox: list, read, clear."""
 
 from postroom.db.pool import Pool
 from postroom.events.audit import record_audit
@@ -9,7 +9,7 @@ from postroom.runtime.page import Found, read_page
 
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:
-    """Forget everything captured so far; returns how many messages that were."""
+    """Delete every captured message; returns their number."""
     async with pool.acquire() as connection, connection.transaction():
         cleared = await store.clear_inbox(connection)
         await record_audit(connection, actor=actor, action="inbox.clear", subject="inbox", after={"cleared": cleared})

@@ -32,7 +32,7 @@ async def find_inbox_message(connection: Connection, *, message_id: int) -> Inbo
 
 
 async def insert_inbox_messages(connection: Connection, **columns: Sequence[Any]) -> list[int]:
-    """Keep messages given as columns; see `columns_of`."""
+    """Store messages given as columns; see `columns_of`."""
     return [row["id"] for row in await QUERIES["insert_inbox_messages"].many(connection, **columns)]
 
 

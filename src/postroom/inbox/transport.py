@@ -1,7 +1,7 @@
-"""The capture transport: plays a mail server's part and keeps what it is given. Magic recipients: see the package.
+"""The capture transport: replies like a mail server and stores the mail. The package lists the magic recipients.
 
-Messages that are sent at the same time are stored by one statement; each gets its 250 after the commit it is part of.
-The inbox keeps the newest messages; older ones are deleted whenever a tenth of the bound has been added.
+Concurrent messages are stored by one statement; each gets its 250 after that commit. Older messages beyond the limit
+are deleted whenever a tenth of the limit has been added.
 """
 
 import asyncio
@@ -40,12 +40,12 @@ def _weigh(message: Captured) -> int:
 
 
 def role_of(address: str) -> str:
-    """The part of an address that may be magic: `Bounce+signup@example.org` is `bounce`."""
+    """The magic part of an address: `Bounce+signup@example.org` is `bounce`."""
     return address.rpartition("@")[0].partition("+")[0].lower()
 
 
 class CaptureTransport:
-    """A way out that leads into the room's own inbox."""
+    """A transport that stores mail in the room's inbox."""
 
     name = "capture"
 
@@ -55,7 +55,7 @@ class CaptureTransport:
         self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Answer each recipient; capture the message for those who take it."""
+        """Reply to each recipient; capture the message for those accepted."""
         taken = [address for address in dict.fromkeys(envelope.recipients) if role_of(address) not in _REFUSALS]
         replies = tuple(_refusal(address) for address in dict.fromkeys(envelope.recipients) if address not in taken)
         if not taken:
@@ -72,7 +72,7 @@ class CaptureTransport:
         return Reply(Stage.FINAL, 250, "2.0.0", "captured", remote_host=_HOST, recipients=replies)
 
     async def close(self) -> None:
-        """Wait for what is being stored; the pool belongs to the room."""
+        """Wait for messages being stored; the pool belongs to the room."""
         await self._inbox.drain()
 
     async def _capture(self, envelope: Envelope, recipients: Sequence[str], content: Content) -> bool:
@@ -83,7 +83,7 @@ class CaptureTransport:
         except Exception as error:
             if not is_connection_lost(error):
                 raise
-            # The statement may have been committed before the connection went: nobody knows, and that is the answer.
+            # The statement may have been committed before the connection was lost, so the reply is ambiguous.
             _log.warning("capture_unanswered", delivery_id=envelope.delivery_id, error=type(error).__name__)
             return False
         return True

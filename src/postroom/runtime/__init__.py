@@ -1,1 +1,1 @@
-"""runtime: what every process needs and no capability owns."""
+"""runtime: shared by all processes and capabilities, owned by no capability."""

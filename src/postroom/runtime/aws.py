@@ -1,11 +1,10 @@
-"""AWS Signature Version 4: requests signed as a client, and verified as a server.
+"""AWS Signature Version 4: sign requests as a client, and verify them as a server.
 
-`sign` gives the headers a request needs beyond its own. The caller sends exactly the URL, headers and body it signed;
-`Host` and the headers that proxies touch need not be given. Amazon S3 differs from every other service in how its paths
-are written, and `sign` knows.
+`sign` returns the headers to add. The caller must send exactly the URL, headers and body it signed; `Host` and headers
+that proxies change need not be given. `sign` handles Amazon S3's own rule for paths.
 
-`verify` stands on the other side. It reads only what was signed: the host, the moment (within 5 minutes of ours) and
-the body are always part of that, or the request is refused. Signatures are compared in constant time.
+`verify` requires that host, time (within 5 minutes) and body are signed, and rejects the request otherwise. Signatures
+are compared in constant time.
 """
 
 import hashlib
@@ -18,11 +17,11 @@ from typing import Protocol
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-CLOCK_SKEW = timedelta(minutes=5)  # as AWS itself: for so long a recorded request can be repeated
+CLOCK_SKEW = timedelta(minutes=5)  # as AWS; the time during which a recorded request can be replayed
 
 _MOMENT = "%Y%m%dT%H%M%SZ"
 _UNSIGNED = frozenset({"authorization", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"})
-"""What clients, libraries and proxies set or change on the way."""
+"""Headers that clients, libraries and proxies set or change."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _AUTHORIZATION = re.compile(
     rf"{ALGORITHM} +Credential=(?P<key>[\w+=.@-]{{1,128}})/(?P<day>\d{{8}})/(?P<region>[a-z0-9-]{{1,64}})"
@@ -32,15 +31,15 @@ _AUTHORIZATION = re.compile(
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from: fixed ones, or `runtime.aws_credentials.CredentialChain`."""
+    """A source of credentials: fixed ones, or `runtime.aws_credentials.CredentialChain`."""
 
     async def current(self) -> "AwsCredentials":
-        """Credentials that are valid now. Raises `ConfigurationError` if there are none."""
+        """Credentials that are valid now. Raises `ConfigurationError` if no source has any."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwsCredentials:
-    """Who signs. The secret and the token stay out of every representation."""
+    """Credentials of a signer. Secret and token are left out of `repr`."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -54,7 +53,7 @@ class AwsCredentials:
 
 @dataclass(frozen=True, slots=True)
 class Authorization:
-    """What an `Authorization` header claims, before anything is believed."""
+    """The unverified claims of an `Authorization` header."""
 
     access_key_id: str
     day: str
@@ -65,14 +64,14 @@ class Authorization:
 
 
 class SignatureRefused(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
-    """The request is not signed as it should be. `reason`: incomplete, expired or mismatch."""
+    """The signature is not valid. `reason`: incomplete, expired or mismatch."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
-def sign(  # noqa: PLR0913 - a request has four parts, and a signature four of its own
+def sign(  # noqa: PLR0913 - a request has four parts, and a signature four more
     method: str,
     url: str,
     headers: Mapping[str, str],
@@ -83,7 +82,7 @@ def sign(  # noqa: PLR0913 - a request has four parts, and a signature four of i
     service: str,
     now: datetime,
 ) -> dict[str, str]:
-    """The headers to add to a request: `Authorization`, `X-Amz-Date` and, where they belong, token and content hash."""
+    """The headers to add to a request: `Authorization`, `X-Amz-Date` and, if needed, token and content hash."""
     added = {"X-Amz-Date": now.astimezone(UTC).strftime(_MOMENT)}
     if credentials.session_token is not None:
         added["X-Amz-Security-Token"] = credentials.session_token
@@ -107,7 +106,7 @@ def sign(  # noqa: PLR0913 - a request has four parts, and a signature four of i
 
 
 def parse_authorization(header: str | None) -> Authorization:
-    """Read the header, so that the secret of whom it names can be found. Raises `SignatureRefused`."""
+    """Parse the header, so that the caller can look up the secret of its key. Raises `SignatureRefused`."""
     found = _AUTHORIZATION.fullmatch(header.strip()) if header else None
     if found is None:
         raise SignatureRefused("incomplete", f"The request is not signed with {ALGORITHM}.")
@@ -117,7 +116,7 @@ def parse_authorization(header: str | None) -> Authorization:
     return Authorization(found["key"], found["day"], found["region"], found["service"], names, found["signature"])
 
 
-def verify(  # noqa: PLR0913 - the same request, the same signature, seen from the other side
+def verify(  # noqa: PLR0913 - the parameters of `sign`, from the server's side
     claim: Authorization,
     method: str,
     *,
@@ -127,9 +126,9 @@ def verify(  # noqa: PLR0913 - the same request, the same signature, seen from t
     secret_access_key: str,
     now: datetime,
 ) -> None:
-    """Return if whoever has the secret signed this very request just now; raise `SignatureRefused` if not.
+    """Return if the holder of the secret signed this request within 5 minutes; raise `SignatureRefused` if not.
 
-    `target` is the path and query as they came, undecoded; `headers` have names in lower case.
+    `target` is the undecoded path and query; `headers` have lower-case names.
     """
     moment = headers.get("x-amz-date", "")
     _check_moment(claim, moment, now)
@@ -179,7 +178,7 @@ def _scope(claim: Authorization) -> str:
 
 
 def _encoded_path(path: str) -> str:
-    """The path without dots and empty steps, encoded once more than it already is."""
+    """The path without dot segments and empty segments, percent-encoded a second time."""
     steps: list[str] = []
     for step in path.split("/"):
         if step == "..":
@@ -200,7 +199,7 @@ def _encoded(text: str) -> str:
 
 
 def _host(url: str) -> str:
-    """The `Host` an HTTP client sends: without name and password, and without a port that goes without saying."""
+    """The `Host` header an HTTP client sends: without credentials and without the default port."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
     return host.removesuffix(f":{_DEFAULT_PORTS[parts.scheme]}") if parts.scheme in _DEFAULT_PORTS else host

@@ -1,4 +1,4 @@
-"""AWS credentials by the default chain, as Amazon's own tools find them.
+"""AWS credentials from the default chain, as Amazon's own tools find them.
 
 The first source that is configured is used, in this order:
 
@@ -8,8 +8,8 @@ The first source that is configured is used, in this order:
     container      AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI, as ECS and EKS Pod Identity set them
     instance       the role of an EC2 instance, by IMDSv2; AWS_EC2_METADATA_DISABLED=true skips it
 
-Credentials that expire are replaced five minutes before. If that fails, they are used until they expire. Profiles that
-need another program or another profile (`credential_process`, `source_profile`, SSO) are refused by name.
+Credentials are replaced five minutes before they expire. If that fails, they are used until they expire. Profiles that
+need another program or another profile (`credential_process`, `source_profile`, SSO) are rejected with an error.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, Val
 
 
 class _Answer(msgspec.Struct, rename="pascal"):
-    """The answer of the container endpoint and of IMDS."""
+    """The response of the container endpoint and of IMDS."""
 
     access_key_id: str
     secret_access_key: str
@@ -58,7 +58,7 @@ class _Answer(msgspec.Struct, rename="pascal"):
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """A role and the file whose token proves that this process may assume it."""
+    """A role and the file of the token that allows this process to assume it."""
 
     role: str
     token_file: str
@@ -66,7 +66,7 @@ class _Identity:
 
 
 class CredentialChain:
-    """Finds credentials, keeps them, and replaces them before they expire. Any number of tasks may ask at once."""
+    """Finds credentials, caches them, and replaces them before they expire. Safe for concurrent tasks."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
@@ -237,7 +237,7 @@ def _expires_within(credentials: AwsCredentials, time: timedelta) -> bool:
 
 
 def _from_xml(answer: bytes) -> AwsCredentials:
-    """The four values of STS's answer; a pattern per value needs no XML parser, and with it no entity expansion."""
+    """The four values of STS's response; one regular expression each, so no XML parser can expand entities."""
     text = answer.decode()
     values = [
         re.search(rf"<{name}>\s*([^<]+?)\s*</{name}>", text)
@@ -267,4 +267,4 @@ def _failed(source: str, error: Exception) -> ConfigurationError:
     reason = (
         str(error) if isinstance(error, ValueError) and not isinstance(error, UnicodeError) else type(error).__name__
     )
-    return ConfigurationError(f"AWS credentials could not be had from {source}: {reason}.")
+    return ConfigurationError(f"AWS credentials could not be loaded from {source}: {reason}.")

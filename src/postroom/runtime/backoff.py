@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Backoff:
-    """Counts failures in a row. `jitter` is the largest share of a pause left out at random, to spread retries."""
+    """Counts failures in a row. `jitter` is the largest random share subtracted from a pause, to spread retries."""
 
     first_s: float
     longest_s: float
@@ -14,7 +14,7 @@ class Backoff:
     failures: int = 0
 
     def fail(self) -> float:
-        """Count one more failure; returns the pause before the next try, in seconds."""
+        """Count a failure; returns the pause before the next try, in seconds."""
         self.failures += 1
         return self.pause_s
 
@@ -25,5 +25,5 @@ class Backoff:
         return min(doubled, self.longest_s) * random.uniform(1 - self.jitter, 1)  # noqa: S311 - spreads load, guards nothing
 
     def reset(self) -> None:
-        """A try succeeded."""
+        """Reset the count after a success."""
         self.failures = 0

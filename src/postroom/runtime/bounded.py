@@ -1,4 +1,4 @@
-"""Call functions on other people's input in child processes with limits.
+"""Call functions on untrusted input in child processes with limits.
 
 Parsers of mail and template engines can use seconds of CPU and gigabytes of memory for a few kilobytes of input. In a
 thread they hold the interpreter lock meanwhile: three threads that parse 120 kB with 60 boundaries kept the event loop
@@ -37,9 +37,9 @@ _LENGTH = 4
 _NOTE, _RESULT, _REFUSED = b"n", b"r", b"b"
 _INHERITED = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TZ")
 _NICENESS = 5
-"""Where both want all of a core, a child gets a quarter and the process that serves clients gets the rest."""
+"""If both need a whole core, a child gets a quarter and the process that serves clients gets the rest."""
 _TIMEOUT_S = 60.0
-"""By the clock, for children that wait for something; the CPU limit ends the others, on a loaded machine much later."""
+"""Wall-clock timeout, for children that wait; the CPU limit ends the others, on a loaded machine much later."""
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -56,7 +56,7 @@ class Limits:
 
 
 class Exceeded(Exception):  # noqa: N818 - a condition of the call, which callers turn into their own error
-    """The child died during the call or did not answer in time. `note` is the last one it sent."""
+    """The child died during the call or timed out. `note` is its last note."""
 
     def __init__(self, note: str) -> None:
         super().__init__(note)
@@ -73,13 +73,13 @@ class _Job:
 class Children:
     """A few processes for one kind of call, for any event loop. `close` ends them; else they end with this process.
 
-    Calls with the same key use one process less than there are: one client does not occupy them all.
+    Calls with the same key use at most one process less than the total, so that one client cannot occupy them all.
     """
 
     def __init__(self, *, processes: int, timeout_s: float = _TIMEOUT_S, limits: Limits | None = None) -> None:
         self._processes, self._timeout_s, self._limits = processes, timeout_s, limits or Limits()
         self._threads: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()  # guards the next two: threads dispatch, too
+        self._lock = threading.Lock()  # guards the next two, because threads dispatch too
         self._waiting: list[_Job] = []
         self._working: Counter[str | None] = Counter()
         self._idle: list[subprocess.Popen[bytes]] = []
@@ -87,7 +87,7 @@ class Children:
 
     @property
     def busy(self) -> int:
-        """How many processes work on a call right now."""
+        """The number of processes that work on a call."""
         return len(self._busy)
 
     async def call(
@@ -97,7 +97,7 @@ class Children:
         *arguments: Arguments.args,
         **named: Arguments.kwargs,
     ) -> Result:
-        """The function's result; `Exceeded` without one. A cancelled caller leaves the child its call."""
+        """The function's result, or `Exceeded`. A cancelled caller does not stop the child's call."""
         given = inspect.signature(function).bind(*arguments, **named).arguments
         job = _Job(key, _encode((function.__module__, function.__qualname__, given)))
         with self._lock:
@@ -110,7 +110,7 @@ class Children:
         return result
 
     def close(self) -> None:
-        """End the processes and cancel the calls that wait."""
+        """End the processes and cancel waiting calls."""
         with self._lock:
             threads, self._threads = self._threads, None
             waiting, self._waiting = self._waiting, []
@@ -168,7 +168,7 @@ class Children:
 def _start(limits: Limits) -> subprocess.Popen[bytes]:
     # Not `-m`: a function that calls `note` would import this module a second time, with another `note`.
     code = f"from postroom.runtime.bounded import Limits, serve; serve({limits!r})"
-    return subprocess.Popen(  # noqa: S603 - the command is ours
+    return subprocess.Popen(  # noqa: S603 - a fixed command
         [sys.executable, "-P", "-c", code],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -184,7 +184,7 @@ def _exchange(child: subprocess.Popen[bytes], task: bytes) -> _Answer:
     assert child.stdin is not None
     assert child.stdout is not None
     last_note = ""
-    with suppress(OSError):  # it ended already: reading says so
+    with suppress(OSError):  # it has already ended; the read detects that
         child.stdin.write(len(task).to_bytes(_LENGTH) + task)
         child.stdin.flush()
     while kind := child.stdout.read(1):
@@ -214,7 +214,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def note(text: str) -> None:
-    """In a child: report the part it works on, for `Exceeded`. Elsewhere this does nothing."""
+    """In a child: report the current part of the work, for `Exceeded`. No effect elsewhere."""
     if _sink is not None:
         _send(_sink, _NOTE, text.encode())
 
@@ -223,7 +223,7 @@ _sink: BinaryIO | None = None
 
 
 def serve(limits: Limits) -> None:
-    """Answer calls from standard input until it ends."""
+    """Serve calls from standard input until it ends."""
     global _sink
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its children
     os.nice(_NICENESS)

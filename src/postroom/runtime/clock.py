@@ -1,7 +1,7 @@
-"""The time, as something that can be handed in.
+"""The time as a parameter.
 
-Production asks the database for the time (`now()` in every statement), so that hosts with crooked clocks agree.
-A test passes a moment instead, and every statement obeys it.
+Production uses the database's time (`now()` in every statement), so that hosts with wrong clocks agree. Tests pass a
+fixed time instead.
 """
 
 import time
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], datetime | None]
-"""None means: let the database's clock decide."""
+"""None: use the database's clock."""
 
 
 def database_time() -> None:
-    """Leave the time to the database."""
+    """Use the database's time."""
     return
 
 
@@ -23,10 +23,10 @@ def utc_now() -> datetime:
 
 
 class DatabaseClock:
-    """The database's time between two of its answers: its last word plus the time that has passed here since.
+    """An estimate of the database's time: its last known time plus the time that has passed on this host since.
 
-    A host whose clock is wrong thus judges age and expiry like everybody else. Until the database has said a time it is
-    that of this host; a clock that is handed in has the last word.
+    So a host with a wrong clock decides about age and expiry like the others. Before the first known time it is this
+    host's time. A clock given by the caller takes precedence.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class DatabaseClock:
         self._said, self._heard_at = utc_now(), time.monotonic()
 
     def hear(self, now: datetime) -> None:
-        """The database has just said what time it is."""
+        """Record the database's current time."""
         self._said, self._heard_at = now, time.monotonic()
 
     def __call__(self) -> datetime:

@@ -1,11 +1,10 @@
-"""Many who ask at once, answered by one statement.
+"""Combine concurrent calls into one statement.
 
-Whoever comes while nobody works starts a flush at once; whoever comes while a flush runs joins the next. So a lone
-caller waits for nobody, and a crowd pays for one round trip and one commit together. An answer is given only after the
-flush it belongs to has returned.
+A call starts a flush at once if none runs; calls during a flush join the next one. So a single caller does not wait,
+and concurrent callers share one round trip and one commit. A call returns after its flush has returned.
 
-One bad item cannot fail its neighbours: when a flush raises, its items are tried one by one. The exception is a lost
-connection, after which nobody knows what was committed: then all of them get the error.
+One invalid item does not fail the others: when a flush raises, its items are flushed one by one. After a lost
+connection, when it is unknown whether the flush was committed, all of them get the error.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ def _weighs_nothing(_item: object) -> int:
 
 
 class Combiner(Generic[Item, Result]):
-    """Gathers items that wait and hands them to `flush`, which answers in the same order."""
+    """Collects waiting items and passes them to `flush`, which returns results in the same order."""
 
     def __init__(
         self,
@@ -40,11 +39,11 @@ class Combiner(Generic[Item, Result]):
         self._in_hand = 0
 
     def __len__(self) -> int:
-        """How many wait or are being answered."""
+        """The number of items that are waiting or being flushed."""
         return len(self._waiting) + self._in_hand
 
     async def submit(self, item: Item) -> Result:
-        """Wait until the flush that holds this item has returned. Giving up waiting does not take the item back."""
+        """Wait until the flush of this item has returned. Cancelling the wait does not withdraw the item."""
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
         if self._task is None:
@@ -52,7 +51,7 @@ class Combiner(Generic[Item, Result]):
         return await future
 
     async def drain(self) -> None:
-        """Wait until nothing waits."""
+        """Wait until no item is left."""
         while self._task is not None:
             await asyncio.wait([self._task])
 
@@ -64,7 +63,7 @@ class Combiner(Generic[Item, Result]):
                 await self._answer(batch)
         finally:
             self._task, self._in_hand = None, 0
-            for _item, future in self._waiting:  # only after a cancellation: nobody may wait for ever
+            for _item, future in self._waiting:  # only after a cancellation: no caller may wait indefinitely
                 future.cancel()
             self._waiting.clear()
 
@@ -85,7 +84,7 @@ class Combiner(Generic[Item, Result]):
             for _item, future in batch:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to those who wait, not to this loop
+        except Exception as error:  # noqa: BLE001 - every error is raised in the callers
             await self._answer_alone(batch, error)
         else:
             for (_item, future), result in zip(batch, results, strict=True):

@@ -1,8 +1,8 @@
-"""The HTTP endpoints of a capability, as data: API calls, public links and pages of the dashboard alike.
+"""HTTP endpoints of a capability as data: API calls, public links and pages of the dashboard.
 
 A capability lists `Endpoint`s; `postroom.http` routes them, checks keys and scopes, decodes and validates input,
-encodes output, and writes the OpenAPI document from the same list. A handler is one async function from a `Call` to an
-`Answer`: parse → one service call → render.
+encodes output, and generates the OpenAPI document from the same list. A handler is one async function from a `Call` to
+an `Answer`: parse → one service call → render.
 """
 
 import atexit
@@ -16,14 +16,14 @@ from typing import Any, TypeVar, cast
 from postroom.db.room import Room
 from postroom.errors import FieldError, ScopeMissing
 
-# msgspec 0.22 frees the types of nested Structs twice when the interpreter collects its last garbage, and a process
-# that has done everything right ends by a signal. What is frozen is left to the operating system.
+# msgspec 0.22 frees the types of nested Structs twice in the interpreter's last garbage collection, so that a process
+# that succeeded ends by a signal. Frozen objects are not collected.
 atexit.register(gc.freeze)
 
 
 MEGABYTE = 1024 * 1024
 LARGE = sys.maxsize
-"""`most_body` of endpoints that take attachments or batches: what POSTROOM_MAX_BODY_MB allows."""
+"""`most_body` of endpoints that take attachments or batches: the limit is POSTROOM_MAX_BODY_MB."""
 
 
 Scope = MutableMapping[str, Any]
@@ -43,7 +43,7 @@ class Call:
     tools: Mapping[type, Any]
     asgi: Scope
     headers: Mapping[str, str]  # names in lower case
-    client: str  # the address of the client; empty if it has none
+    client: str  # address of the client; empty without one
     request_id: str
     path: Mapping[str, Any] = field(default_factory=dict)  # the values in the path
     actor: str = "anonymous"  # key:<id>:<name>, for the audit log
@@ -51,8 +51,8 @@ class Call:
     scopes: tuple[str, ...] = ()  # of the key
     query: Any = None  # an instance of Endpoint.query, or None
     body: Any = None  # an instance of Endpoint.body, or None
-    raw: bytes = b""  # the body as it came; empty if it is streamed
-    chunks: AsyncIterator[bytes] | None = None  # the body of an endpoint that streams
+    raw: bytes = b""  # the body as received; empty if it is streamed
+    chunks: AsyncIterator[bytes] | None = None  # the body of a streaming endpoint
 
     @property
     def method(self) -> str:
@@ -60,7 +60,7 @@ class Call:
 
     @property
     def target(self) -> str:
-        """The path and the query as they were sent, for signatures over them."""
+        """Path and query as received, for signatures."""
         path: bytes = self.asgi.get("raw_path") or self.asgi["path"].encode()
         query: bytes = self.asgi["query_string"]
         return (path + b"?" + query if query else path).decode("latin-1")
@@ -70,14 +70,14 @@ class Call:
         return cast("T", self.tools[kind])
 
     def need(self, scope: str) -> None:
-        """Raise `ScopeMissing` unless the key has this scope, or all of them."""
+        """Raise `ScopeMissing` unless the key has this scope or all scopes."""
         if scope not in self.scopes and "*" not in self.scopes:
             raise ScopeMissing(scope)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A handler's answer: a status, and bytes, a stream of bytes, or a value that msgspec encodes."""
+    """A response: a status, and bytes, a stream of bytes, or a value that msgspec encodes."""
 
     value: Any = None
     status: int = 200
@@ -90,7 +90,7 @@ def redirect(location: str, status: HTTPStatus = HTTPStatus.SEE_OTHER) -> Answer
 
 
 class ProtocolError(Exception):
-    """The HTTP application refused the request before a capability saw it."""
+    """The HTTP application rejected the request before its handler ran."""
 
     def __init__(self, status: HTTPStatus, detail: str, *, field: str | None = None, allow: str | None = None) -> None:
         super().__init__(detail)
@@ -101,12 +101,12 @@ class ProtocolError(Exception):
 
 Handler = Callable[[Call], Awaitable[Answer]]
 Refuse = Callable[[Call, Exception, Answer], Answer | None]
-"""Writes a refusal in the form of another protocol or as a page; None: the problem document (the third argument)."""
+"""Renders an error in the form of another protocol or as a page; None: use the problem document (third argument)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One method of one path, completely described."""
+    """One method of one path."""
 
     method: str
     path: str  # "/v1/deliveries/{delivery_id:int}"
@@ -118,25 +118,25 @@ class Endpoint:
     body: Any = None  # a `Shape`, or a type such as list[Item]
     answers: Mapping[int, Any] = field(default_factory=dict)  # status → type of the JSON answer
     media_type: str = "application/json"  # of the successful answer
-    problems: Sequence[int] = ()  # error statuses beyond those every endpoint of its kind can answer
+    problems: Sequence[int] = ()  # error statuses besides those of every endpoint of its kind
     idempotent: bool = False  # takes an Idempotency-Key header
-    accepts: Sequence[str] = ()  # media types of a body that is not JSON, and is left as it is
-    most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise it is not read at all
+    accepts: Sequence[str] = ()  # media types of a body that is not JSON and is not decoded
+    most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise no body is read
     refuse: Refuse | None = None
-    stream: bool = False  # the body may be of any size: the handler reads it from `Call.chunks`
-    is_page: bool = False  # for browsers: any Accept header will do, and an invalid query counts as none
-    headers: Mapping[str, str] = field(default_factory=dict)  # of every answer and refusal, unless it has its own
+    stream: bool = False  # the body has no size limit: the handler reads it from `Call.chunks`
+    is_page: bool = False  # for browsers: any Accept header is accepted, and an invalid query is ignored
+    headers: Mapping[str, str] = field(default_factory=dict)  # of every response, unless it sets its own
 
     def body_limit(self, most: int) -> int:
-        """The bytes of a body that are read, where the settings allow `most`."""
+        """The largest body that is read, given the limit of the settings."""
         takes_body = self.body is not None or bool(self.accepts)
         return min(most, (MEGABYTE if takes_body else 0) if self.most_body is None else self.most_body)
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Endpoints that a process serves beside the API, and the objects their handlers use."""
+    """Endpoints that a process serves besides the API, and the objects their handlers use."""
 
     endpoints: Sequence[Endpoint]
     tools: Sequence[object] = ()
-    refuse_unknown: Refuse | None = None  # answers paths that no endpoint has
+    refuse_unknown: Refuse | None = None  # responds to unknown paths

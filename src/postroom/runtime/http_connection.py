@@ -1,15 +1,15 @@
 """One HTTP connection with limits: uvicorn's httptools protocol, which has none of its own.
 
-| limit                                              | answer                       |
+| limit                                              | response                     |
 |----------------------------------------------------|------------------------------|
 | head, or trailers: 64 kB, 100 headers              | 431                          |
 | head: 10 s from the first byte, or from connecting | 408                          |
 | body: 30 s, and one second more for each 8 kB      | 408                          |
-| body after the answer was sent: 30 s               | the connection ends          |
-| a client that does not read its answer: 60 s       | the connection ends          |
+| body after the response was sent: 30 s             | the connection ends          |
+| a client that does not read its response: 60 s     | the connection ends          |
 | connections in all, and from one address           | 503                          |
 
-Answers are problem documents. The server calls `check` once a second; no connection has a timer of its own.
+Responses are problem documents. The server calls `check` once a second; no connection has a timer of its own.
 """
 
 import asyncio
@@ -26,12 +26,12 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
 
-_LINGER_S = 2.0  # a refused client may still be sending; closing at once would discard the answer it has not read
+_LINGER_S = 2.0  # a rejected client may still be sending; closing at once would discard the unread response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpLimits:
-    """What one client may ask of the server."""
+    """Limits of one client."""
 
     head_bytes: int = 64 * 1024
     headers: int = 100
@@ -41,21 +41,21 @@ class HttpLimits:
     unread_s: float = 60.0
     connections: int = 800
     connections_per_peer: int = 100
-    unlimited: Sequence[Network] = LOOPBACK  # peers that may open any number of the connections
+    unlimited: Sequence[Network] = LOOPBACK  # peers without a limit of connections
 
 
 class LimitedConfig(uvicorn.Config):
-    """uvicorn's configuration with our limits and the connections of each address."""
+    """uvicorn's configuration with limits and the connections of each address."""
 
     def __init__(self, app: Any, limits: HttpLimits, **options: Any) -> None:
-        # "error": uvicorn warns about each request that is not HTTP, and strangers could fill the log with that.
+        # "error": uvicorn warns about each request that is not HTTP, so that any client could fill the log.
         super().__init__(app, http=LimitedConnection, ws="none", log_level="error", **options)
         self.limits = limits
         self.peers: Counter[str] = Counter()
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """Counts bytes since the last progress, keeps one deadline, and refuses with problem documents."""
+    """Counts bytes since the last progress, keeps one deadline, and rejects with problem documents."""
 
     config: LimitedConfig
 
@@ -80,13 +80,13 @@ class LimitedConnection(HttpToolsProtocol):
         self.config.peers[self._peer] -= 1
         if not self.config.peers[self._peer]:
             del self.config.peers[self._peer]
-        for cycle in self._unanswered:  # the library tells the last one only; the others would write and raise
+        for cycle in self._unanswered:  # the library notifies only the last one; the others would write and raise
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._deadline == math.inf:  # the first bytes of the next request on a connection that was kept open
+        if self._deadline == math.inf:  # the first bytes of the next request on a kept-alive connection
             self._deadline = self.loop.time() + self._limits.head_s
         while data and not self._is_refused:
             room = self._limits.head_bytes - self._without_progress
@@ -141,7 +141,7 @@ class LimitedConnection(HttpToolsProtocol):
         super().resume_writing()
 
     def check(self, now: float) -> None:
-        """End the connection if its client took too long."""
+        """End the connection if its client exceeded a time limit."""
         if now - self._unread_since > self._limits.unread_s:
             self.transport.abort()
         elif self._is_body and self.flow.read_paused:  # the handler is slow, not the client
@@ -150,8 +150,8 @@ class LimitedConnection(HttpToolsProtocol):
             part = "body" if self._is_body else "head"
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"The {part} of the request took too long to arrive.")
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the library's words for every error
-        """The parser failed, or one of our callbacks stopped it."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the library's message, the same for every error
+        """Called when the parser failed, or a callback stopped it."""
         self._refuse(*self._refusal or (HTTPStatus.BAD_REQUEST, "The request is not valid HTTP/1.1."))
 
     def _is_unlimited(self) -> bool:
@@ -170,15 +170,17 @@ class LimitedConnection(HttpToolsProtocol):
         )
 
     def _refuse(self, status: HTTPStatus, detail: str) -> None:
-        """Answer with a problem and end the connection; data that still arrives is ignored."""
+        """Respond with a problem and end the connection; further data is ignored."""
         if self._is_refused or self.transport.is_closing():
             return
         self._is_refused, self._deadline = True, math.inf
         is_busy = self.cycle is not None and not self.cycle.response_complete
         if is_busy and not self._is_body:
-            self.cycle.keep_alive = False  # the request before this one gets its answer first, and the last one
+            self.cycle.keep_alive = False  # the previous request gets its response first, and it is the last one
             return
-        if is_busy and self.pipeline and self.pipeline[0][0] is self.cycle:  # it waits; the one before is answered
+        if (
+            is_busy and self.pipeline and self.pipeline[0][0] is self.cycle
+        ):  # it is waiting; the previous one is being handled
             self.pipeline.popleft()
             self._unanswered.pop()
             self.cycle = self._unanswered[-1]
@@ -186,7 +188,7 @@ class LimitedConnection(HttpToolsProtocol):
             return
         is_new = not is_busy and self._without_progress == 0 and status is HTTPStatus.REQUEST_TIMEOUT
         has_begun = is_busy and self.cycle.response_started
-        if is_busy:  # the application writes no more: the transport would raise, and the log would have a traceback
+        if is_busy:  # the application must not write: the transport would raise a traceback into the log
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if is_new or has_begun:
@@ -196,7 +198,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _answer(self, status: HTTPStatus, detail: str) -> None:
         self.transport.write(_problem(status, detail))
-        if status is HTTPStatus.SERVICE_UNAVAILABLE:  # a crowd must not hold sockets
+        if status is HTTPStatus.SERVICE_UNAVAILABLE:  # many clients must not hold sockets
             self.transport.close()
             return
         if self.transport.can_write_eof():
@@ -205,7 +207,7 @@ class LimitedConnection(HttpToolsProtocol):
 
 
 def _problem(status: HTTPStatus, detail: str) -> bytes:
-    """The same document that `postroom.http.problems` makes, with its head."""
+    """The document of `postroom.http.problems`, with its head."""
     slug = status.phrase.lower().replace(" ", "_")
     document = {
         "type": f"urn:postroom:problem:{slug}",

@@ -1,7 +1,7 @@
 """Structured logs: `noun_verbed` and fields, one line each.
 
-Addresses, subjects and bodies never appear at info or above. Keys that could carry a secret are blanked whatever the
-level, so that a careless call site cannot leak one.
+Addresses, subjects and bodies never appear at info or above. Values of keys that could hold a secret are removed at
+every level, so that a careless call cannot leak one.
 """
 
 import logging
@@ -16,7 +16,7 @@ _PERSONAL = ("email", "address", "recipient", "subject", "body")
 
 
 def configure_logging(level: str, style: str, *, stream: TextIO | None = None) -> None:
-    """Set up structlog and the standard library's logging alike; `style` is auto, json or text."""
+    """Configure structlog and the standard library's logging; `style` is auto, json or text."""
     out = stream or sys.stderr
     text = style == "text" or (style == "auto" and out.isatty())
     renderer: Any = structlog.dev.ConsoleRenderer(colors=out.isatty()) if text else structlog.processors.JSONRenderer()
@@ -31,14 +31,16 @@ def configure_logging(level: str, style: str, *, stream: TextIO | None = None) -
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(out),  # a line is one write: several processes share the stream
+        logger_factory=structlog.WriteLoggerFactory(
+            out
+        ),  # one write per line, because several processes share the stream
         cache_logger_on_first_use=False,
     )
     logging.basicConfig(level=logging.WARNING, stream=out, force=True, format="%(levelname)s %(name)s %(message)s")
 
 
 def guard(_logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Blank what must not be written: secrets always, people's data unless debugging."""
+    """Remove secrets at every level, and personal data above debug."""
     for key in list(event):
         lowered = key.lower()
         if any(word in lowered for word in _SECRETS) or (

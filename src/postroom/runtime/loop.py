@@ -1,4 +1,4 @@
-"""The loop of every background task: run once, rest, run again, until the process stops.
+"""The loop of every background task: run once, sleep, run again, until the process stops.
 
 One rule for all errors. An interruption (see `postroom.db.faults.is_passing`) is logged and retried after a short
 pause. Any other error is a bug: it is logged, counted in `postroom_loop_failures_total`, recorded for `postroom doctor`
@@ -20,10 +20,10 @@ from postroom.runtime.backoff import Backoff
 from postroom.runtime.metrics import LOOP_FAILURES
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
-"""Between two failures of the same loop. A bug that lasts writes one line a minute, not thousands."""
+"""Between two failures of the same loop. A persistent bug logs one line a minute, not thousands."""
 
 FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S = 0.1, 5.0
-"""While the database is away. Work goes on at most five seconds after it is back."""
+"""While the database is unreachable. Work continues at most five seconds after it is back."""
 
 _log = structlog.get_logger()
 
@@ -36,22 +36,21 @@ Failed = Callable[[str, Exception], Awaitable[None]]
 
 
 class Runs(Protocol):
-    """Runs by itself until `stop` is called, then finishes the work it has begun."""
+    """Runs until `stop` is called, then finishes the work it has begun."""
 
     async def run(self) -> None: ...
     def stop(self) -> None: ...
 
 
 class Loop:
-    """Calls `run_once`, rests and calls it again; at once if `more` says so of its result.
+    """Calls `run_once`, sleeps and calls it again; without a pause if `more` is true of its result.
 
-    `wake` ends a rest early. A stop lets `run_once` finish, or cancels it if the loop is `interruptible`: then
-    `run_once` must leave nothing half done that its next call does not finish. `expected` are interruptions besides
-    those of the database: the errors of another server that the loop depends on. `fatal` errors end the loop, and with
-    it the process: there is nobody left to work for.
+    `wake` ends a sleep early. A stop lets `run_once` finish, or cancels it if the loop is `interruptible`: then the
+    next call of `run_once` must finish any half-done work. `expected` are interruptions besides those of the database:
+    errors of another server that the loop depends on. `fatal` errors end the loop and the process.
     """
 
-    def __init__(  # noqa: PLR0913 - the ways in which loops differ
+    def __init__(  # noqa: PLR0913 - the options in which loops differ
         self,
         name: str,
         run_once: Callable[[], Awaitable[Any]],
@@ -76,7 +75,7 @@ class Loop:
                 result = await self._run(stop)
             except self._fatal:
                 raise
-            except Exception as error:  # noqa: BLE001 - any bug: the other loops go on, and this one is tried again
+            except Exception as error:  # noqa: BLE001 - any bug: the other loops continue, and this one retries
                 await wait_for_any(stop, timeout_s=await self._report(error, failed))
             else:
                 self._interruption.reset()
@@ -104,14 +103,14 @@ class Loop:
             _log.warning("loop_interrupted", loop=self.name, error=type(error).__name__, retry_in_s=round(pause_s, 2))
             return pause_s
         pause_s = self._failure.fail()
-        # Neither the message nor the values of the frames: both may hold an address or a secret.
+        # Neither the message nor local variables: both may contain an address or a secret.
         frames = [f"{Path(each.filename).name}:{each.lineno}" for each in traceback.extract_tb(error.__traceback__)]
         _log.error(
             "loop_failed", loop=self.name, error=type(error).__name__, frames=frames, retry_in_s=round(pause_s, 2)
         )
         LOOP_FAILURES.labels(loop=self.name).inc()
         if failed is not None:
-            with suppress(Exception):  # the record is for people; the next try must not depend on it
+            with suppress(Exception):  # the retry must not depend on the record, which is for operators
                 await failed(self.name, error)
         return pause_s
 
@@ -125,7 +124,7 @@ class Loop:
 
 
 async def run_all(run: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
-    """Run it for every item, even after one has failed, then raise the first error; an interruption at once."""
+    """Run it for every item, even after a failure, then raise the first error; an interruption is raised at once."""
     results: list[Result] = []
     errors: list[Exception] = []
     for item in items:
@@ -154,7 +153,7 @@ async def wait_for_any(*events: asyncio.Event, timeout_s: float) -> None:
 async def run_loops(
     loops: Sequence[Loop], *, stop: asyncio.Event, main: Runs | None = None, failed: Failed | None = None
 ) -> None:
-    """Run all loops until `stop` is set, or the main task ends by itself. An error of the main task is raised."""
+    """Run all loops until `stop` is set, or the main task ends. An error of the main task is raised."""
     stopping = asyncio.Event()
 
     def stop_all(_waited: object = None) -> None:

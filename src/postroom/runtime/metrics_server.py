@@ -1,6 +1,6 @@
-"""Metrics of processes that answer no other HTTP: workers.
+"""Metrics of processes without another HTTP server: workers.
 
-Several workers of one host are given one address: the first takes it, each further one the next free port above.
+Several workers of one host share one setting: the first takes the port, each other one the next free port above.
 """
 
 import errno
@@ -20,7 +20,7 @@ _log = structlog.get_logger()
 
 @contextmanager
 def metrics_served(address: tuple[str, int] | None) -> Iterator[str | None]:
-    """Answer `GET /metrics` while the block runs; yields where. None serves nothing."""
+    """Serve `GET /metrics` while the block runs; yields the address. None serves nothing."""
     if address is None:
         yield None
         return

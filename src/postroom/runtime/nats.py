@@ -1,7 +1,7 @@
-"""A connection to NATS: it heals itself once it stands, and says within seconds when it cannot be made.
+"""A connection to NATS: it reconnects by itself, and its first connect has a timeout.
 
-The client repeats the first connect for ever if it may reconnect for ever. Whoever waits for it would hear neither of
-the trouble nor of the order to stop, so the first one has a bound.
+The client retries the first connect without end if reconnects are unlimited. The caller would see neither the error
+nor a stop meanwhile.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ import structlog
 from nats.aio.client import Client
 
 FIRST_CONNECT_S = 5.0
-ONE_SERVER_S = 2  # less than the bound, so that a silent server does not keep us from the others
+ONE_SERVER_S = 2  # shorter than the whole timeout, so that an unresponsive server does not prevent trying the others
 
 _log = structlog.get_logger()
 
 
 async def connect(servers: Sequence[str]) -> Client:
-    """A connection to one of these servers; raises what went wrong last if none answers in time."""
+    """Connect to one of these servers; raises the last error if none responds in time."""
     client = Client()
     try:
         async with asyncio.timeout(FIRST_CONNECT_S):
@@ -41,5 +41,5 @@ async def connect(servers: Sequence[str]) -> Client:
 
 
 async def _note(error: Exception) -> None:
-    """The client reconnects by itself; its troubles on the way are worth one line each, without a trace."""
+    """Log a connection error in one line; the client reconnects by itself."""
     _log.info("nats_troubled", error=type(error).__name__)

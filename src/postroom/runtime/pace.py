@@ -1,4 +1,4 @@
-"""Giving way: after each step a rest in proportion to how long the step took."""
+"""Pauses in proportion to work: after each step, sleep according to its duration."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -6,10 +6,10 @@ from time import monotonic
 
 
 class Pace:
-    """Keeps work to a share of the time, so that housekeeping is not what mail waits for."""
+    """Limits work to a share of the time, so that housekeeping does not slow down mail."""
 
     def __init__(self, share: float, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """`sleep` may end early, for whoever is told to stop."""
+        """`sleep` may return early when the process stops."""
         self._rest_per_work, self._sleep = 1 / share - 1, sleep
         self._since = monotonic()
 

@@ -1,6 +1,6 @@
-"""Pages of listings: one order, one cursor, one more row than asked for.
+"""Pages of lists: one order, one cursor, one row more than requested.
 
-A cursor is the position in a listing as a short opaque string that callers hand back unchanged.
+A cursor is a position in a list as a short opaque string that callers send back unchanged.
 """
 
 import base64
@@ -16,30 +16,30 @@ from postroom.runtime.record import Shape
 
 Item = TypeVar("Item")
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="How many items a page holds at most.")]
-Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the page before, as it was.")]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum number of items in a page.")]
+Cursor = Annotated[str, msgspec.Meta(max_length=500, description="`next_cursor` of the previous page.")]
 
 
 class PageQuery(Shape, frozen=True, kw_only=True):
-    """Which page of a listing."""
+    """Query parameters of a page."""
 
     cursor: Cursor | None = None
     limit: Limit = 50
 
 
 class Page(msgspec.Struct, Generic[Item], frozen=True):
-    """A page of a listing as JSON. `next_cursor` leads to the next page and is null on the last."""
+    """A page of a list as JSON. `next_cursor` is the cursor of the next page, null on the last."""
 
     items: Sequence[Item]
     next_cursor: str | None
 
 
 Found = tuple[list[Item], str | None]
-"""The items of a page and the cursor of the next."""
+"""The items of a page, and the cursor of the next one."""
 
 
 def page_of(kind: Any) -> Any:
-    """`Page[kind]` of a derived type, which a type checker does not know as one."""
+    """`Page[kind]` of a derived type, which a type checker does not accept as a type."""
     return Page[kind]
 
 
@@ -62,7 +62,7 @@ async def read_page(
     """The page after `cursor`. `statement` is a store function that takes `page_limit` and the order's parameters."""
     kinds = tuple(kind for _name, kind in order.values())
     position = decode_cursor(cursor, tuple.__class_getitem__(kinds)) if cursor else [None] * len(order)
-    # One row more than asked for says that there is a next page.
+    # One row more than requested shows that there is a next page.
     found = await statement(connection, page_limit=limit + 1, **dict(zip(order, position, strict=True)), **parameters)
     if len(found) <= limit:
         return found, None
@@ -75,9 +75,9 @@ def encode_cursor(*position: Any) -> str:
 
 
 def decode_cursor(cursor: str, shape: Any) -> Any:
-    """The position inside a cursor, checked against its shape, such as `tuple[int]`."""
+    """The position of a cursor, checked against its type, such as `tuple[int]`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
-        raise BadInput.of("cursor", "is not a cursor of this listing") from error
+        raise BadInput.of("cursor", "is not a cursor of this list") from error

@@ -1,4 +1,4 @@
-"""Network peers: the address of a client, also behind trusted proxies, and how limits count it.
+"""Network peers: the address of a client, also behind trusted proxies, and its form for limits.
 
 Limits count an IPv4 address, or the /64 network of an IPv6 address, because one IPv6 host has 2^64 addresses.
 """
@@ -22,7 +22,7 @@ _IPV6 = 6
 
 
 def network_of(address: str) -> str:
-    """The address that limits count: of IPv6 the /64, of anything that is no address the text itself."""
+    """The form of an address that limits count: the /64 of an IPv6 address; an invalid address unchanged."""
     found = _read(address)
     if found is None:
         return address
@@ -36,7 +36,7 @@ def is_within(address: str, networks: Iterable[Network]) -> bool:
 
 
 def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """An address without zone, port or brackets; proxies write all three."""
+    """An address without zone, port and brackets, which proxies add."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -53,8 +53,8 @@ def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 class TrustedProxies:
     """Finds the address of a client.
 
-    Behind a proxy the peer is the proxy, and `X-Forwarded-For` names the client; but every client can send that header.
-    So it is read from the right, and only as far as the proxies that the operator listed.
+    Behind a proxy the peer is the proxy, and `X-Forwarded-For` names the client; but every client can send that
+    header. So it is read from the right, only as far as the proxies that the operator listed.
     """
 
     def __init__(self, networks: Sequence[Network] = ()) -> None:
@@ -62,11 +62,11 @@ class TrustedProxies:
         self._find = lru_cache(maxsize=_CACHED_CLIENTS)(self._look_up)
 
     def find(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
-        """The client's address in its usual form; None if it has none, as on a Unix socket."""
+        """The client's address in normal form; None on a Unix socket."""
         return self._find(peer, forwarded_for if self._trusted else None)
 
     def client_of(self, scope: Mapping[str, Any]) -> str:
-        """The client's address of an ASGI request; empty if it has none."""
+        """The client's address of an ASGI request; empty without one."""
         forwarded = None
         if self._trusted:
             forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for") or None
@@ -85,7 +85,7 @@ class TrustedProxies:
 
 
 class WrongKeyCounter:
-    """Wrong keys by address: after `most` within `GUESS_WINDOW_S` seconds, an address waits.
+    """Wrong keys by address: after `most` within `GUESS_WINDOW_S` seconds, an address is rejected for a time.
 
     A key has 256 bits and cannot be guessed; this limits the queries and log lines that guessing costs.
     """

@@ -1,12 +1,12 @@
-"""Supervision: some processes of the same kind, kept running until told to stop.
+"""Supervision of several processes of the same kind until a stop.
 
-A child that ends is replaced, at once the first time and with growing patience while it keeps ending quickly. Being
-told to stop is passed on as SIGTERM; a child that has not finished within the grace time is killed. A child that is
-sent SIGTERM by somebody else finishes its work and is replaced, which is how to restart workers one by one.
+A child that ends is replaced, at once the first time and with growing delays while it keeps ending quickly. A stop
+sends SIGTERM to the children; a child that has not ended within the grace time is killed. A child that receives
+SIGTERM from another process finishes its work and is replaced, so workers can be restarted one by one.
 
-Children hold one end of a pipe as their standard input. When the supervisor is gone, even by SIGKILL, the pipe ends,
-and a child that called `stop_with_parent` finishes its work as if it had been told to. Children have sessions of their
-own, so that Ctrl-C reaches them only through the supervisor.
+The standard input of children is a pipe from the supervisor. When the supervisor ends, even by SIGKILL, the pipe
+closes, and a child that called `stop_with_parent` stops gracefully. Children have sessions of their own, so that
+Ctrl-C reaches them only through the supervisor.
 """
 
 import asyncio
@@ -28,22 +28,22 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorOptions:
-    """How patient a supervisor is."""
+    """Delays and grace time of a supervisor."""
 
-    grace: timedelta = timedelta(seconds=28)  # below the 30 s most orchestrators wait before they kill
+    grace: timedelta = timedelta(seconds=28)  # below the 30 s that most orchestrators wait before they kill
     first_delay: timedelta = timedelta(milliseconds=200)
     longest_delay: timedelta = timedelta(seconds=30)
-    steady_after: timedelta = timedelta(seconds=10)  # who lived this long starts again with the first delay
-    until_done: bool = False  # a child that ends with 0 has done its work and is not replaced
+    steady_after: timedelta = timedelta(seconds=10)  # a child that ran this long restarts with the first delay
+    until_done: bool = False  # a child that exits with 0 is finished and not replaced
 
 
 def own_command(*arguments: str) -> list[str]:
-    """Postroom again, by the same interpreter, whatever is on the PATH."""
+    """A command line of Postroom with the same interpreter, independent of PATH."""
     return [sys.executable, "-m", "postroom.cli", *arguments]
 
 
 class Supervisor:
-    """Keeps `count` children alive. `run` returns when they have all ended after a stop, or are done."""
+    """Keeps `count` children running. `run` returns when all have ended after a stop, or are finished."""
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class Supervisor:
         self._lifeline = -1
 
     async def run(self, stop: asyncio.Event) -> bool:
-        """Supervise until `stop` is set. False if a child had to be killed in the end."""
+        """Supervise until `stop` is set. False if a child had to be killed."""
         self._stop = stop
-        self._lifeline, held = os.pipe()  # `held` is never written to; it only has to close when we end
+        self._lifeline, held = os.pipe()  # `held` is never written to; it closes when this process ends
         try:
             ended = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
         finally:
@@ -71,7 +71,7 @@ class Supervisor:
         return all(ended)
 
     async def _keep(self, place: int) -> bool:
-        """One place among the children, filled again whenever it falls empty."""
+        """Keep one child running, replacing it whenever it ends."""
         options = self._options
         delay = Backoff(options.first_delay.total_seconds(), options.longest_delay.total_seconds(), jitter=0)
         while not self._stop.is_set():
@@ -108,11 +108,11 @@ class Supervisor:
             await child.wait()
             _log.error("process_killed", pid=child.pid)
             return False
-        return child.returncode in (0, -signal.SIGTERM)  # the latter: it had not even begun
+        return child.returncode in (0, -signal.SIGTERM)  # -SIGTERM: it was stopped before it installed a handler
 
 
 def stop_with_parent(end: Callable[[], None]) -> None:
-    """In a child: call `end` when the supervisor, who holds the other end of our standard input, is gone."""
+    """In a child: call `end` when the supervisor, which holds the other end of standard input, is gone."""
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
@@ -124,7 +124,7 @@ def stop_with_parent(end: Callable[[], None]) -> None:
 
 
 async def _first(doing: Coroutine[Any, Any, object], stop: asyncio.Event) -> bool:
-    """Wait for one of both; True if it was the stop."""
+    """Wait for the coroutine or the stop; True if it was the stop."""
     work = asyncio.create_task(doing)
     told = asyncio.create_task(stop.wait())
     try:

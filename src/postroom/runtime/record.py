@@ -1,7 +1,7 @@
-"""Records declared once: the model is what the store reads, the API answers and the command line prints.
+"""Records declared once: the store reads the model, the API returns it and the command line prints it.
 
-A model, a frozen dataclass or a `msgspec.Struct`, is encoded as it is. Where the API differs from it, the difference
-is said as data: `response` hides, renames or adds fields, `change` makes every field of a request optional.
+A model, a frozen dataclass or a `msgspec.Struct`, is encoded directly. Differences of the API are declared as data:
+`response` hides, renames or adds fields, `change` makes every field of a request optional.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,14 +15,14 @@ import msgspec
 Model = TypeVar("Model")
 
 Text = Annotated[str, msgspec.Meta(pattern=r"^[^\x00]*$", max_length=1000)]
-"""A string the database can hold, for fields of queries and bodies."""
+"""A string that PostgreSQL can store, for fields of queries and bodies."""
 
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A time with its zone; answers are always UTC."""
+"""A time with a zone; responses are always UTC."""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of everything that arrives: an unknown field is refused, not ignored."""
+    """The base of all input: unknown fields are rejected."""
 
 
 def read_row(model: type[Model], row: Mapping[str, Any]) -> Model:
@@ -39,11 +39,11 @@ def response(
     rename: Mapping[str, str] | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> Any:
-    """A type of JSON answers: the model's fields, or `only` some, or all but `hide`, under other names.
+    """A type of JSON responses: the model's fields, or `only` some, or all but `hide`, with `rename`d names.
 
     `extra` adds fields and replaces types. `answer` makes a response from a model.
     """
-    renamed, declared = rename or {}, get_type_hints(model)  # without limits: those are for what arrives
+    renamed, declared = rename or {}, get_type_hints(model)  # without limits, which are for input
     kept = (set(declared) if only is None else set(only)) - set(hide)
     fields = {renamed.get(field, field): kind for field, kind in declared.items() if field in kept}
     names = {new: old for old, new in renamed.items()}
@@ -51,12 +51,12 @@ def response(
 
 
 def answer(kind: Any, record: Any, **more: Any) -> Any:
-    """The record as its `response`; `more` holds the fields that the record lacks or has in another form."""
+    """The record as its `response`; `more` holds fields that the record lacks or has in another form."""
     own = (field for field in kind.__struct_fields__ if field not in more)
     return kind(**{field: getattr(record, kind.names.get(field, field)) for field in own}, **more)
 
 
-def request(  # noqa: PLR0913 - each says one difference between the model and its JSON
+def request(  # noqa: PLR0913 - each parameter is one difference between the model and its JSON
     model: type,
     name: str,
     *,
@@ -66,7 +66,7 @@ def request(  # noqa: PLR0913 - each says one difference between the model and i
     rename: Mapping[str, str] | None = None,
     doc: str = "",
 ) -> Any:
-    """A type of request bodies: the fields of a dataclass but for `hide`, with `types` as they are written in JSON."""
+    """A type of request bodies: the fields of a dataclass except `hide`, with `types` as in JSON."""
     hints, hidden, needed = _fields(model), set(hide), set(required)
     fields = [
         (each.name, types.get(each.name, hints[each.name]), *([] if each.name in needed else _default(each)))
@@ -77,7 +77,7 @@ def request(  # noqa: PLR0913 - each says one difference between the model and i
 
 
 def _default(declared: "Field[Any]") -> list[Any]:
-    """The default of a field as msgspec takes it, in a list; empty if the field is required."""
+    """The default of a field for msgspec, in a list; empty for a required field."""
     if declared.default_factory is not MISSING:
         return [msgspec.field(default_factory=declared.default_factory)]
     if declared.default == ():
@@ -93,9 +93,9 @@ def change(
     never_null: Iterable[str] = (),
     extra: Mapping[str, Any] | None = None,
 ) -> Any:
-    """The body of a PATCH: every field of the request may be left out, and null clears it unless it is `never_null`.
+    """The body of a PATCH: every field is optional, and null clears it unless it is in `never_null`.
 
-    A read-only field is refused by name.
+    A read-only field is rejected by name.
     """
     fields = [
         (name, (_without_null(kind) if name in set(never_null) else kind) | msgspec.UnsetType, msgspec.UNSET)
@@ -109,12 +109,12 @@ def change(
 
 
 def many(kind: Any) -> Any:
-    """`list[kind]` of a derived type, which a type checker does not know as one."""
+    """`list[kind]` of a derived type, which a type checker does not accept as a type."""
     return list[kind]
 
 
 def given(body: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a change that were given."""
+    """The fields that a change contains."""
     return {name: value for name, value in msgspec.structs.asdict(body).items() if value is not msgspec.UNSET}
 
 

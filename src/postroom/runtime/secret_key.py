@@ -1,4 +1,4 @@
-"""The installation's secret key: from the environment, or a file under the data directory that only its owner reads."""
+"""The installation's secret key: from the environment, or a file in the data directory with mode 0600."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ def with_secret_key(settings: Settings, *, making: bool) -> Settings:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only we can read, at once: a reader finds all of it or none."""
+    """Write a file with mode 0600, atomically."""
     fresh = path.with_suffix(".fresh")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

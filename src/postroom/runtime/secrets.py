@@ -1,4 +1,4 @@
-"""Secrets at rest: sealed with AES-256-GCM under a key made from POSTROOM_SECRET_KEY.
+"""Secrets at rest: sealed with AES-256-GCM under a key derived from POSTROOM_SECRET_KEY.
 
 A secret sealed for one purpose cannot be opened for another; the purpose names the kind and the row of the secret. A
 key has an id, so that after a change of the installation's key the old one can still open the secrets it sealed.
@@ -21,7 +21,7 @@ _LABEL = b"postroom:seal:v1"
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A secret as it may be stored."""
+    """A sealed secret for storage."""
 
     key_id: str
     data: bytes = field(repr=False)  # nonce, ciphertext, tag
@@ -36,12 +36,12 @@ class SecretBox:
 
     @classmethod
     def from_key(cls, secret_key: bytes | None, *old: bytes) -> "SecretBox":
-        """The box of an installation; without a key it opens nothing and refuses to seal. Old keys only open."""
+        """The box of an installation; without a key it cannot seal or open. Old keys only open."""
         return cls([] if secret_key is None else [secret_key, *old])
 
     @property
     def key_ids(self) -> frozenset[str]:
-        """The keys whose seals it can open."""
+        """The ids of the keys that it can open with."""
         return frozenset(self._keys)
 
     def seal(self, secret: bytes, *, purpose: str) -> Sealed:
@@ -53,10 +53,12 @@ class SecretBox:
         return Sealed(key_id, nonce + key.encrypt(nonce, secret, purpose.encode()))
 
     def open(self, sealed: Sealed, *, purpose: str) -> bytes:
-        """Raises `ConfigurationError` if the key is another, or the data were changed."""
+        """Raises `ConfigurationError` if the key is unknown, or the data were changed."""
         key = self._keys.get(sealed.key_id)
         if key is None:
-            raise ConfigurationError(f"A secret was sealed with the key {sealed.key_id}, which is not ours.")
+            raise ConfigurationError(
+                f"A secret was sealed with the unknown key {sealed.key_id}; add that key to POSTROOM_OLD_SECRET_KEYS."
+            )
         try:
             return key.decrypt(sealed.data[:_NONCE], sealed.data[_NONCE:], purpose.encode())
         except InvalidTag as error:

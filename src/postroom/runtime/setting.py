@@ -1,4 +1,4 @@
-"""How a setting is declared, and the parsers that the capabilities' settings share.
+"""Declaration of settings, and the parsers that the capabilities' settings share.
 
 Each capability declares its settings in its `settings.py`; `postroom.settings` is their sum. A parser raises
 `ValueError` with the rule that the value breaks.
@@ -26,13 +26,13 @@ def parse_duration(value: str) -> timedelta:
     if not parts or _DURATION.sub("", text).strip():
         raise ValueError("must be a duration such as 30s, 5m, 12h or 7d")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if seconds > _LONGEST_DAYS * _UNITS["d"]:  # no moment so long ago can be written down
+    if seconds > _LONGEST_DAYS * _UNITS["d"]:  # no earlier time can be computed
         raise ValueError(f"must be at most {_LONGEST_DAYS}d, a hundred years")
     return timedelta(seconds=seconds)
 
 
 def kept_for(value: str) -> timedelta:
-    """How long something is kept, which is days and not seconds: `30` is a slip that would delete nearly everything."""
+    """A retention, which needs a unit: `30` meaning seconds would delete nearly everything."""
     if _NUMBER.fullmatch(value.strip()) and float(value) != 0:
         raise ValueError(f"must have a unit, such as {value.strip()}d")
     return parse_duration(value)
@@ -109,7 +109,7 @@ def address_or_off(value: str) -> tuple[str, int] | None:
 
 
 def per_kind(parse: Callable[[str], Any], *kinds: str) -> Callable[[str], tuple[tuple[str, Any], ...]]:
-    """`birthday=08:30,recurring=07:00`: a value for each kind of scheduled event, of these if any are named."""
+    """`birthday=08:30,recurring=07:00`: a value for each kind of scheduled event, restricted to `kinds` if given."""
 
     def parse_all(value: str) -> tuple[tuple[str, Any], ...]:
         pairs = [part.partition("=") for part in value.split(",") if part.strip()]

@@ -96,5 +96,5 @@ class ProcessSettings:
 
     @property
     def secret_keys(self) -> tuple[bytes, ...]:
-        """The key that signs and encrypts, then the old ones, which only verify and decrypt; empty without a key."""
+        """The key that signs and encrypts, then the old keys, which only verify and decrypt; empty without a key."""
         return () if self.secret_key is None else (self.secret_key, *self.old_secret_keys)

@@ -1,7 +1,7 @@
-"""Test signals: a loop announces its steps; in production nobody listens.
+"""Test signals: loops announce their steps; production ignores them.
 
-Concurrency and crash tests hang on a step by name ("claimed", "started", "sent", "completed", "asleep") instead of
-sleeping themselves.
+Concurrency and crash tests wait for a step by name ("claimed", "started", "sent", "completed", "asleep") instead of
+sleeping.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""An SMTP server: listens, limits connections in all and per peer, and stops without losing an answer.
+"""An SMTP server: listens, limits connections in total and per peer, and sends every reply before it stops.
 
-`SmtpServer` is the same for every use; a handler decides about mail. The bounce address (`postroom.feedback.listener`)
-and the submission of mail (`postroom.intake.smtp`) are two handlers, each with its kind of connection.
+`SmtpServer` is shared; a handler decides about mail. The bounce address (`postroom.feedback.listener`) and mail
+submission (`postroom.intake.smtp`) are two handlers, each with its own connection class.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class SmtpOptions:
 
     host: str = "127.0.0.1"
     port: int = 2525
-    variable: str = "POSTROOM_SMTP_ADDR"  # the setting that chose the address, named when it cannot be used
+    variable: str = "POSTROOM_SMTP_ADDR"  # the setting of the address, named in errors
     hostname: str = "postroom.localhost"
     size_limit: int = 35 * MEGABYTE
     tls: ssl.SSLContext | None = None
@@ -49,26 +49,26 @@ class SmtpOptions:
     most_connections: int = 500
     most_per_peer: int = 100
     unlimited: Sequence[Network] = LOOPBACK  # peers without the limit per peer, such as a relay on this host
-    grace: timedelta = timedelta(seconds=25)  # for messages that are being accepted when the server stops
+    grace: timedelta = timedelta(seconds=25)  # for messages being accepted when the server stops
 
 
 class SmtpHandler(Protocol):
-    """The hooks of aiosmtpd, shared by all connections, and these."""
+    """The hooks of aiosmtpd, shared by all connections, and two more."""
 
     name: str  # in log events: <name>_listening
 
     async def finish(self) -> None:
-        """Wait until every message that is being accepted is answered."""
+        """Wait until every message being accepted has its reply."""
 
     async def close(self) -> None:
-        """Free what the handler holds; all connections are closed."""
+        """Release the handler's resources; all connections are closed."""
 
 
 class SmtpConnection(SMTP):
     """One connection. `rules` are aiosmtpd's: the timeout, and whether a client must authenticate."""
 
-    # RFC 5321 allows 1000 octets; programs that write HTML in one line exceed it, and reports quote such mail. It is
-    # also the memory that an unknown client can occupy, so it is not generous.
+    # RFC 5321 allows 1000 octets; programs that write HTML in one line exceed it, and reports quote such mail. An unknown
+    # client can occupy this much memory, so the limit is not larger.
     line_length_limit = 64 * 1024
 
     def __init__(self, handler: SmtpHandler, server: "SmtpServer", *, kept: int | None = None, **rules: Any) -> None:
@@ -86,13 +86,13 @@ class SmtpConnection(SMTP):
         self._server = server
         self._size_limit, self._kept = options.size_limit, kept or options.size_limit
         self._received = 0  # bytes of the last message
-        # aiosmtpd keeps these in the class, shared and reset by every connection.
+        # aiosmtpd keeps these in the class, where connections would share them.
         self.command_size_limits = defaultdict(lambda: COMMAND_LIMIT)
         self.peer = ""  # the address of the client; empty on a Unix socket
 
     @property
     def is_too_large(self) -> bool:
-        """True if the last message was larger than allowed."""
+        """True if the last message exceeded the size limit."""
         return self._received > self._size_limit
 
     @property
@@ -114,13 +114,13 @@ class SmtpConnection(SMTP):
             self._server.remove(self)
 
     async def dismiss(self, answer: str) -> None:
-        """Send a last answer and close the connection."""
+        """Send a last reply and close the connection."""
         if self.transport is not None:
             await self.push(answer)
             self.transport.close()
 
     async def smtp_DATA(self, arg: str | None) -> None:  # noqa: N802 - the command's name
-        """Read large pieces: line by line, as aiosmtpd does, 60,000 empty lines stopped the event loop for 99 ms."""
+        """Read in large chunks: with aiosmtpd's line by line, 60,000 empty lines blocked the event loop for 99 ms."""
         if await self.check_helo_needed() or await self.check_auth_needed("DATA"):
             return
         envelope: Any = self.envelope
@@ -136,11 +136,11 @@ class SmtpConnection(SMTP):
             await self.push(answer)
 
     async def _read_message(self) -> bytes:
-        """The message, read up to the end of data; of a long one the first `kept` bytes."""
-        # The end is CRLF.CRLF and nothing else: a server that accepts a bare newline lets mail be smuggled. Its first
-        # CRLF may be the one that ended the DATA command, so that one is put back.
+        """The message up to the end of data; only the first `kept` bytes of a long one."""
+        # Only CRLF.CRLF ends the data: accepting a bare newline would allow SMTP smuggling. Its first CRLF may be the one that
+        # ended the DATA command, so that one is put back.
         reader: Any = self._reader
-        reader._buffer[:0] = CRLF  # noqa: SLF001 - a reader has no way to give bytes back
+        reader._buffer[:0] = CRLF  # noqa: SLF001 - StreamReader has no public way to put bytes back
         pieces: list[bytes] = []
         size, is_complete = 0, False
         while not is_complete:
@@ -154,12 +154,12 @@ class SmtpConnection(SMTP):
                 pieces.append(piece)
             size += len(piece)
         self._received = size - len(END_OF_DATA)
-        # A line that begins with a dot was given another one by the client.
+        # Remove the dot that the client added to each line that begins with one.
         whole = b"".join(pieces)[: len(CRLF) + self._received]
         return whole.replace(b"\r\n.", CRLF)[len(CRLF) :][: self._kept]
 
     async def push(self, status: Any) -> None:
-        # aiosmtpd's own refusals of large messages, with the enhanced code that programs look for.
+        # aiosmtpd's replies to large messages, with the enhanced status code.
         if isinstance(status, str) and status.startswith("552 Error:"):
             status = status.replace("552 Error:", "552 5.3.4", 1)
         if isinstance(status, str) and len(octets := status.encode("utf-8", "replace")) > LONGEST_ANSWER:
@@ -168,9 +168,9 @@ class SmtpConnection(SMTP):
 
 
 class SmtpServer:
-    """A server on one address, as an async context manager: inside, it listens; at the end, it has finished.
+    """A server on one address, as an async context manager that listens while it is entered.
 
-    A `listener` is a socket that already has the address; without one the address is taken when the server is entered.
+    A `listener` is a socket that is already bound; without one the address is bound on entry.
     """
 
     def __init__(
@@ -189,12 +189,12 @@ class SmtpServer:
 
     @property
     def port(self) -> int:
-        """The port it listens on, chosen by the system if 0 was asked for."""
+        """The port of the listener, also when 0 was requested."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
     def add(self, connection: SmtpConnection) -> str | None:
-        """Count a connection, or return the answer that refuses it."""
+        """Count a connection, or return the reply that rejects it."""
         if self._is_closing or len(self._connections) >= self.options.most_connections:
             return "421 4.3.2 Too many connections, please try again later"
         peer = network_of(connection.peer)
@@ -217,7 +217,7 @@ class SmtpServer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop listening, finish the messages that are being accepted, and close all connections."""
+        """Stop listening, finish messages being accepted, and close all connections."""
         self._is_closing = True
         if self._server is not None:
             self._server.close()

@@ -1,13 +1,13 @@
 """CSV as spreadsheets write and open it: the one reader, and the writer. Pure.
 
 `CsvReader` takes bytes in chunks that may end anywhere, in a line, in a quoted field, in a character, and keeps only
-the record that is not complete. Lines may end in LF, CRLF or CR; quoted fields may hold line breaks; a byte order mark
-is skipped. `read_lines` is for lists of which each line is one record: an open quote costs its own line only. Both
-yield a `Row`; a record that is not CSV has a problem instead of cells. A file that cannot be read on raises `BadInput`.
+the incomplete record. Lines may end in LF, CRLF or CR; quoted fields may contain line breaks; a byte order mark is
+skipped. `read_lines` is for lists with one record per line: an open quote invalidates only its own line. Both yield a
+`Row`; a record that is not CSV has a problem instead of cells. A file that cannot be read further raises `BadInput`.
 
-Spreadsheets run a cell that begins with one of a few characters as a formula, and foreign servers and recipients write
-some of our cells. Such a cell gets an apostrophe in front, which spreadsheets read as "this is text"; `unescape_cell`
-removes it again, so that what Postroom wrote is read back unchanged.
+Spreadsheets run a cell that begins with one of a few characters as a formula, and remote servers and recipients write
+some of our cells. Such a cell gets a leading apostrophe, which spreadsheets read as "this is text"; `unescape_cell`
+removes it, so that Postroom's own files are read back unchanged.
 """
 
 import codecs
@@ -18,26 +18,26 @@ from collections.abc import Callable, Iterable, Iterator
 from postroom.errors import BadInput
 
 Row = tuple[int, list[str], str]
-"""The number of the (last) line, the cells, and why there are none; empty if there are."""
+"""The number of the (last) line, the cells, and the problem, which is empty for a valid record."""
 
 LONGEST_LINE = 512 * 1024
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_OPEN_QUOTE = "unexpected end of data"  # in the words of the module csv
+_OPEN_QUOTE = "unexpected end of data"  # text of the module csv
 
 _FORMULA = ("=", "+", "-", "@", "\t", "'")
-"""The apostrophe is among them so that a text that begins with one survives the round trip."""
+"""The apostrophe is included so that a text that begins with one survives the round trip."""
 
 
 def write_rows(rows: Iterable[Iterable[object]]) -> str:
-    """The rows as CSV lines; no cell may hold a line break."""
+    """The rows as CSV lines; no cell may contain a line break."""
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([_escape_cell(value) for value in row] for row in rows)
     return out.getvalue()
 
 
 def unescape_cell(cell: str) -> str:
-    """The text of a cell that `write_rows` wrote; a cell of any other origin stays as it is."""
+    """The text of a cell that `write_rows` wrote; other cells stay unchanged."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
@@ -50,9 +50,9 @@ class CsvReader:
 
     def __init__(self, separator_of: Callable[[str], str]) -> None:
         self.line = 0
-        """How many lines were read."""
+        """The number of lines read."""
         self.has_nul = False
-        """True if the text that is being read holds a NUL; rows are worth a look only then."""
+        """True if the current text contains a NUL; rows need a check only then."""
         utf_8 = codecs.getincrementaldecoder("utf-8-sig")("strict")
         self._decoder = io.IncrementalNewlineDecoder(utf_8, translate=True)
         self._separator_of, self._separator = separator_of, ""
@@ -69,7 +69,7 @@ class CsvReader:
             raise BadInput.of(f"line {self.line + 1}", f"does not end within {LONGEST_LINE} characters")
 
     def close(self) -> Iterator[Row]:
-        """The rest: there are no more chunks."""
+        """Yield the remaining rows after the last chunk."""
         text = self._kept + self._decode(b"", final=True)
         self._kept = ""
         if text:
@@ -87,8 +87,8 @@ class CsvReader:
         return text
 
     def _read(self, block: str, *, final: bool) -> Iterator[Row]:
-        """The rows of whole lines; the beginning of a record that goes on in the next block is kept."""
-        if not self._separator and block.strip():  # lines before the header may be empty
+        """Yield the rows of complete lines; the beginning of an incomplete record is kept."""
+        if not self._separator and block.strip():  # empty lines may precede the header
             self._separator = self._separator_of(block)
         source = io.StringIO(block)
         reader = csv.reader(source, delimiter=self._separator or ",", strict=True)
@@ -112,7 +112,7 @@ class CsvReader:
     def _spoiled(self, last: int, reason: str) -> Row:
         """A record that is not CSV, if it is one line of the file."""
         first, self.line = self.line + 1, last
-        if last > first:  # all these lines were read as one field, and many records with them
+        if last > first:  # an open quote swallowed these lines, and many records with them
             raise BadInput.of(f"line {first}", "opens a quotation that does not end")
         return last, [], f"is not CSV: {reason}"
 

@@ -31,7 +31,7 @@ def replace_tags(source: str, replace: Callable[[str], str]) -> str:
 
 
 def tag_spans(source: str) -> Iterator[tuple[int, int]]:
-    """Where each tag starts and ends, in order; the tags do not overlap."""
+    """The start and end of each tag, in order, without overlaps."""
     at = 0
     while (opening := _OPENING.search(source, at)) is not None:
         start = opening.start()

@@ -1,7 +1,7 @@
-"""What every command shares: an event loop, an open room, and two ways to print, for people and for programs.
+"""Shared by all commands: an event loop, an open room, and output for people and for programs.
 
-A capability's `cli.py` parses, calls one service, and renders with what is here. Importing this module is cheap; the
-database driver and the table printer are loaded by the first command that needs them, so that `--help` stays quick.
+A capability's `cli.py` parses, calls one service, and renders with these functions. Importing this module is cheap; the
+first command that needs the database driver or the table printer imports it, so that `--help` stays quick.
 """
 
 import asyncio
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-Cursor = Annotated[str | None, typer.Option(help="Continue after an earlier page, with its next cursor.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many to list.")]
+Cursor = Annotated[str | None, typer.Option(help="Next cursor of the previous page.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of items.")]
 
 CLI_POOL_SIZE = 2
 CLI_TIMEOUT = timedelta(minutes=10)  # a report over months, or an erasure, may take minutes; Ctrl-C ends it earlier
 LARGEST_ID = 2**63 - 1
-_PIPE_WIDTH = 200  # of a table that no terminal shows: wide enough for grep
-_WHOLE = len("2026-01-01 00:00:00")  # numbers, states and times stay in one piece, however narrow the terminal
+_PIPE_WIDTH = 200  # width of a table without a terminal: wide enough for grep
+_WHOLE = len("2026-01-01 00:00:00")  # numbers, states and times are never wrapped
 
 
 def actor() -> str:
-    """Who the audit log says it was."""
+    """The actor of this process in the audit log."""
     try:
         return f"cli:{getpass.getuser()}"
-    except (KeyError, OSError):  # a container may run under a number that has no name
+    except (KeyError, OSError):  # a container may run under a user id without a name
         return "cli:unknown"
 
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end on the fastest loop there is."""
+    """Run a coroutine on uvloop, or on asyncio's loop without it."""
     try:
         from uvloop import new_event_loop
     except ImportError:  # not on Windows
@@ -53,7 +53,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
-    """Run one command in the room that the environment names; the room must be migrated."""
+    """Run one command in the room of the environment; the room must be migrated."""
     from dataclasses import replace
 
     from postroom.db.room import open_room
@@ -71,7 +71,7 @@ def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
 
 
 def load_settings() -> Settings:
-    """The settings, with logging set up after them: how every long-running command begins."""
+    """Load the settings and configure logging: the beginning of every long-running command."""
     from postroom.runtime.log import configure_logging
 
     settings = read_settings()
@@ -80,7 +80,7 @@ def load_settings() -> Settings:
 
 
 def parse_moment(value: str) -> datetime:
-    """`2030-01-31T09:00:00Z`, or `+10m` from now. Without a zone it is refused; nobody knows whose morning it is."""
+    """Parse `2030-01-31T09:00:00Z`, or `+10m` from now. A time without a zone is rejected, because it is ambiguous."""
     try:
         if value.startswith("+"):
             return datetime.now(UTC) + parse_duration(value[1:])
@@ -101,7 +101,7 @@ def parse_pair(value: str) -> tuple[str, str]:
 
 
 def parse_variables(pairs: Sequence[str], as_json: str | None) -> dict[str, Any]:
-    """A template's variables from `--vars-json` and, over it, from each `--var`."""
+    """The variables of a template from `--vars-json`, overridden by each `--var`."""
     import msgspec
 
     try:
@@ -112,7 +112,7 @@ def parse_variables(pairs: Sequence[str], as_json: str | None) -> dict[str, Any]
 
 
 def existing(path: Path, *, is_folder_fine: bool = False) -> Path:
-    """A file to read, or `-` for standard input; one that does not exist is wrong usage."""
+    """A file to read, or `-` for standard input; a missing file is a usage error."""
     if str(path) != "-":
         if not path.exists():
             raise typer.BadParameter(f"{path} does not exist")
@@ -122,7 +122,7 @@ def existing(path: Path, *, is_folder_fine: bool = False) -> Path:
 
 
 def say(text: str) -> None:
-    """One line for whoever asked, now: they may be reading through a pipe."""
+    """Print one line and flush, because the output may be a pipe."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -136,7 +136,7 @@ def print_json(value: Any) -> None:
 
 
 def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[str], as_json: bool) -> None:
-    """One page of a listing: a table of these attributes, or JSON of everything."""
+    """Print one page of a list: a table of these attributes, or JSON of all."""
     if as_json:
         print_json({"items": items, "next_cursor": cursor})
         return
@@ -146,7 +146,7 @@ def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[st
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, as_named: bool = False) -> None:
-    """A table without lines, so that it survives being pasted; `as_named` when somebody else chose the names."""
+    """Print a table without borders, which can be pasted; `as_named` keeps the names of columns unchanged."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -164,7 +164,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, as_nam
 
 
 def print_record(record: Any, *, columns: Sequence[str] = (), as_json: bool = False) -> None:
-    """One record: a line per attribute that has a value, all of them unless `columns` names some, or JSON."""
+    """Print one record: a line per attribute that has a value, all of them unless `columns` names some, or JSON."""
     if as_json:
         print_json(record)
         return
@@ -177,11 +177,11 @@ def print_record(record: Any, *, columns: Sequence[str] = (), as_json: bool = Fa
 
 
 def shown(value: Any) -> str:
-    """A value as people read it, on one line and without anything that could steer a terminal."""
+    """A value for people, on one line and without control characters."""
     if value is None:
         return ""
     if isinstance(value, datetime):
-        # A local time of a person has no zone, and is shown as their clock does, whatever the host's zone is.
+        # A person's local time has no zone and is printed unchanged, independent of the host's zone.
         return (value if value.tzinfo is None else value.astimezone(UTC)).strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list | tuple):
         return ", ".join(shown(item) for item in value)
@@ -191,7 +191,7 @@ def shown(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Text from strangers without control characters: mail must not repaint an operator's screen."""
+    """Untrusted text without control characters, which could change an operator's screen."""
     return "".join(
         character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
         for character in text.replace("\r\n", "\n")

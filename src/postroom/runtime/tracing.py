@@ -1,7 +1,7 @@
-"""OpenTelemetry, when it is installed and asked for; otherwise nothing, at no cost.
+"""OpenTelemetry, if it is installed and enabled; otherwise without cost.
 
-A request's `traceparent` is stored with its delivery, so that the span of an attempt hours later hangs from the span
-of the request that caused it.
+A request's `traceparent` is stored with its delivery, so that the span of a later attempt is a child of the request's
+span.
 """
 
 import os
@@ -16,13 +16,13 @@ _tracer: Any = None
 
 
 def enable_tracing() -> None:
-    """Make spans from now on. Needs the extra `tracing`.
+    """Create spans from now on. Needs the extra `tracing`.
 
-    A tracer provider that the process has already (from `opentelemetry-instrument`, for example) is used. Otherwise
-    the SDK's provider is set up, with the exporter that OTEL_TRACES_EXPORTER names (`otlp` if it is not set); resource,
-    sampling and addresses come from the standard OTEL_* variables.
+    A tracer provider that the process already has (from `opentelemetry-instrument`, for example) is used. Otherwise
+    the SDK's provider is set up, with the exporter of OTEL_TRACES_EXPORTER (default: `otlp`); resource, sampling and
+    addresses come from the standard OTEL_* variables.
     """
-    global _tracer  # noqa: PLW0603 - one switch per process, thrown once at start
+    global _tracer  # noqa: PLW0603 - one switch per process, set once at start
     from opentelemetry import trace
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -41,7 +41,7 @@ def enable_tracing() -> None:
 
 
 def span(name: str, *, traceparent: str | None = None, **attributes: Any) -> AbstractContextManager[Any]:
-    """A span below the given parent; a null context while tracing is off."""
+    """A span with the given parent; a null context while tracing is off."""
     if _tracer is None:
         return nullcontext()
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -1,7 +1,7 @@
-"""HTTP by uvicorn, without its opinions about signals: it starts when told and ends when the event is set.
+"""HTTP by uvicorn without its signal handlers: `serve` ends when its event is set.
 
-`bind` takes the address before anything else is started, `serve` begins to listen. Between the two a client is
-refused, never left waiting.
+`bind` takes the address before anything else starts; `serve` begins to listen. In between, connections of clients are
+refused and do not hang.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from postroom.errors import SettingInvalid
 from postroom.runtime.http_connection import HttpLimits, LimitedConfig, LimitedConnection
 
 KEEP_ALIVE_S = 75
-_TICKS_PER_S = 10  # uvicorn's own pace
+_TICKS_PER_S = 10  # as uvicorn itself
 
 
 def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> socket.socket:
-    """Take an address, not listening yet. Raises `SettingInvalid` naming the variable that chose it."""
+    """Bind an address without listening. Raises `SettingInvalid` with the variable of the address."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -38,7 +38,7 @@ def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> s
 
 
 def url_of(listener: socket.socket) -> str:
-    """How a person on this machine reaches the listener."""
+    """The URL of the listener on this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -53,14 +53,14 @@ async def serve(
     on_ready: Callable[[], None],
     limits: HttpLimits | None = None,
 ) -> None:
-    """Answer until `stop` is set; then take no new connection and finish the requests that have begun."""
+    """Serve until `stop` is set; then accept no connection and finish running requests."""
     config = LimitedConfig(
         app,
         limits or HttpLimits(),
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # who may speak for whom is a setting of ours: POSTROOM_TRUSTED_PROXIES
+        proxy_headers=False,  # POSTROOM_TRUSTED_PROXIES decides which proxies are trusted
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=math.ceil(grace.total_seconds()),
     )
@@ -69,7 +69,7 @@ async def serve(
     try:
         await server.serve(sockets=[listener])
     except OSError as error:
-        # Two processes may both have bound the address while neither listened: the second one learns it here.
+        # Two processes may both have bound the address before either listened: the second one fails here.
         raise _refused(listener.getsockname()[:2], error, "POSTROOM_HTTP_ADDR") from error
     finally:
         stopping.cancel()
@@ -78,7 +78,7 @@ async def serve(
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to whoever runs it and says when it listens."""
+    """A server that installs no signal handlers and reports when it listens."""
 
     def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -1,7 +1,7 @@
-"""A JSON decoder's complaint as a field and a plain sentence about it.
+"""Translate the error of a JSON decoder into a field and a plain sentence.
 
-msgspec says ``Expected `int` <= 200 - at `$.limit` ``; a caller reads `limit: must be at most 200`. For a value that is
-not one of a list, the list is looked up in the type that was asked for.
+msgspec says ``Expected `int` <= 200 - at `$.limit` ``; a caller reads `limit: must be at most 200`. For a value
+outside a list, the allowed values are looked up in the expected type.
 """
 
 import re
@@ -70,7 +70,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
 
 
 def find_wrong_field(description: str, kind: Any = None) -> tuple[str, str]:
-    """The path as the caller wrote it, empty for the whole value, and the message. `kind` is what was asked for."""
+    """The path in the caller's input, empty for the whole value, and the message. `kind` is the expected type."""
     found = _AT.match(description)
     assert found is not None
     path = (found["path"] or "").replace("[...]", "").removeprefix(".")
@@ -89,7 +89,7 @@ def find_wrong_field(description: str, kind: Any = None) -> tuple[str, str]:
 
 @lru_cache(maxsize=1000)
 def _choices(kind: Any, path: str) -> tuple[str, ...]:
-    """The values that are allowed at a path of a type, if they are a list."""
+    """The values that a type allows at a path, if they are a list."""
     here = [inspect.type_info(kind)]
     for name, _index in _STEP.findall(path):
         here = [inner for each in here for inner in _inside(each, name)]
@@ -117,7 +117,7 @@ def _values(kind: inspect.Type) -> Iterator[Any]:
 
 
 def _plain(kind: inspect.Type) -> Iterator[inspect.Type]:
-    """The types a type stands for: without its description, and each one of a union."""
+    """The alternatives of a type: without its description, and each member of a union."""
     if isinstance(kind, inspect.Metadata):
         yield from _plain(kind.type)
     elif isinstance(kind, inspect.UnionType):

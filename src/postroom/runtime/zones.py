@@ -1,11 +1,11 @@
-"""Local time in a time zone, and the instant of it. The only module that converts between the two.
+"""Conversion between local time and instants. The only module that does it.
 
 The rules are those of RFC 5545. A local time that a clock skips (a gap) is read with the offset before the gap, so it
-falls as much later as the clock jumps; a local time that a clock shows twice (an overlap) is the first of the two. A
-day that a zone left out altogether is a long gap, and its morning is the next day's. Zones come from the package
-`tzdata` only, never from the host, so that all processes with the same packages agree on them.
+is as much later as the clock jumps; a local time that a clock shows twice (an overlap) is the first of the two. A day
+that a zone skipped is a long gap, and its morning is the next day's. Zones come from the package `tzdata` only, never
+from the host, so that all processes with the same packages agree.
 
-PostgreSQL would decide otherwise (AT TIME ZONE takes the later of two), and so converts nothing.
+PostgreSQL's AT TIME ZONE takes the later of two, so no statement converts times.
 """
 
 import re
@@ -27,7 +27,7 @@ class UnknownZone(ValueError):  # noqa: N818 - a condition, like the leaves of e
 
 @lru_cache(maxsize=1024)
 def find_zone(name: str) -> ZoneInfo:
-    """The zone `Area/City` or `UTC`; abbreviations and offsets such as EST or Foo+3 are refused."""
+    """The zone `Area/City` or `UTC`; abbreviations and offsets such as EST or Foo+3 are rejected."""
     if _ZONE.fullmatch(name) is None:
         raise UnknownZone(name)
     path = files("tzdata.zoneinfo").joinpath(*name.split("/"))
@@ -48,18 +48,18 @@ def is_zone(name: str) -> bool:
 
 
 def instant_of(local: datetime, zone: str) -> datetime:
-    """The instant, in UTC, at which a clock in the zone shows this local time; see the rules above."""
-    # fold=0 is both rules at once: the offset before a gap, the first of an overlap.
+    """The instant, in UTC, of a local time in the zone; see the rules above."""
+    # fold=0 implements both rules: the offset before a gap, the first of an overlap.
     return local.replace(tzinfo=find_zone(zone), fold=0).astimezone(UTC)
 
 
 def local_at(moment: datetime, zone: str) -> datetime:
-    """What a clock in the zone shows at an instant, without a zone."""
+    """The local time in the zone at an instant, without tzinfo."""
     return moment.astimezone(find_zone(zone)).replace(tzinfo=None, fold=0)
 
 
 def next_local(local_time: time, zone: str, *, since: datetime) -> datetime:
-    """The first instant from `since` on at which a clock in the zone shows `local_time`; see the rules above."""
+    """The first instant from `since` on at which the local time in the zone is `local_time`; see the rules above."""
     day = local_at(since, zone).date() - timedelta(days=1)
     while (moment := instant_of(datetime.combine(day, local_time), zone)) < since:
         day += timedelta(days=1)

@@ -1,6 +1,6 @@
--- A key that a machine made, without an address: as erase_text, and also where the address stands behind a separator, as in
--- signup-ann@example.org or k=welcome.ann@example.org. A person could be called that, too: if somebody of that longer address
--- is known here, the key is theirs and stays. Keys that were different stay different, because some of them must be unique.
+-- A machine-made key without an address: as erase_text, and also where the address follows a separator, as in
+-- signup-ann@example.org or k=welcome.ann@example.org. If the longer address belongs to another known person, the key stays.
+-- Different keys stay different, because some of them must be unique.
 CREATE OR REPLACE FUNCTION erase_key(p_text text, p_address text, p_pseudonym text) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
@@ -25,7 +25,7 @@ BEGIN
             v_text, '(?<![[:alnum:]+])' || v_address || '(?![[:alnum:]]|\.[[:alpha:]])', p_pseudonym, 'gi');
     END IF;
     IF v_text <> p_text AND (p_text <> lower(p_text) OR erased_address(p_address) IS DISTINCT FROM p_pseudonym) THEN
-        -- Another spelling of the same person was another key: told apart by a hash under the room's key, as the person is.
+        -- Another spelling of the same address was another key: a hash under the room's key keeps the two apart.
         v_text := v_text || '~' || substr(erased_address(md5(p_text)), 8, 12);
     END IF;
     RETURN v_text;

@@ -1,7 +1,6 @@
--- One bounded step of erasing where an address stands somewhere inside: some pages of one table. Texts, arrays of texts and
--- JSON get the pseudonym, keys by the rule of erase_key; a row whose bytes hold the address is deleted, because bytes cannot
--- be mended. A row that is updated moves to a later page, where it is looked at again and found clean. Answers how many rows
--- were touched.
+-- One bounded step of a search for the address inside values: some pages of one table. Texts, arrays of texts and JSON get the
+-- pseudonym, keys by the rule of erase_key; a row whose bytes contain the address is deleted, because bytes cannot be edited.
+-- An updated row moves to a later page, where it is searched again without effect. Returns the number of changed rows.
 CREATE OR REPLACE FUNCTION erase_pages(
     p_table text, p_columns text[], p_keys text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint
 ) RETURNS bigint
@@ -16,8 +15,8 @@ DECLARE
 BEGIN
     SELECT bool_or(type = 'bytea'),
         string_agg(format('%I = %s', name, changed), ', '),
-        -- The search comes first: a pattern is only tried where the letters are. Bytes are compared as they are shown, the
-        -- address too: letters beyond ASCII are numbers there.
+        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and the
+        -- address too: in that form non-ASCII letters are octal numbers.
         string_agg(format(
             CASE type
                 WHEN 'bytea' THEN

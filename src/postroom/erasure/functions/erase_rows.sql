@@ -1,5 +1,5 @@
--- Erase by equality, where a column is the address and nothing else: delete the rows, or put the pseudonym in its place.
--- Answers how many rows were touched; a table that is not there has none.
+-- Erase by equality, where a column is exactly the address: delete the rows, or replace the value by the pseudonym. Returns
+-- the number of changed rows; 0 for a table that does not exist.
 CREATE OR REPLACE FUNCTION erase_rows(
     p_table text, p_column text, p_how text, p_address text, p_pseudonym text
 ) RETURNS bigint
@@ -12,7 +12,7 @@ BEGIN
     IF to_regclass(quote_ident(p_table)) IS NULL THEN
         RETURN 0;
     END IF;
-    -- Both forms: one that an index of addresses in lower case serves, one that an index on lower() serves.
+    -- Both conditions: the first uses an index on lower-case addresses, the second an index on lower().
     EXECUTE format(
         CASE p_how
             WHEN 'delete' THEN 'DELETE FROM %1$I WHERE %2$I = $1 OR lower(%2$I) = $1'

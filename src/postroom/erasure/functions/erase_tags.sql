@@ -1,4 +1,4 @@
--- The tags of a delivery without an address; each name and each value is a key of its own, see erase_key.
+-- The tags of a delivery without an address; each name and each value is a key, see erase_key.
 CREATE OR REPLACE FUNCTION erase_tags(p_tags jsonb, p_address text, p_pseudonym text) RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

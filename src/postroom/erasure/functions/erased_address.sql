@@ -1,9 +1,9 @@
--- What stands where an address stood: HMAC-SHA-256 of it, under a key of this room. The same address always gives the same,
--- so a suppression that was kept still suppresses; without the key nobody can try addresses against it. NULL while nobody
--- was ever erased, so that looking for erased addresses costs nothing until there are some.
+-- The pseudonym of an address: HMAC-SHA-256 under a key of this room. It is deterministic, so a kept suppression still
+-- suppresses; without the key, addresses cannot be guessed from it. NULL before the first erasure, so that looking for erased
+-- addresses costs nothing until then.
 CREATE OR REPLACE FUNCTION erased_address(p_address text) RETURNS text
 LANGUAGE plpgsql STABLE PARALLEL SAFE
-SECURITY DEFINER -- the key is for the owner; who sends only needs to be told no
+SECURITY DEFINER -- only the owner may read the key; senders need the result
 SET search_path FROM CURRENT
 AS $$
 BEGIN

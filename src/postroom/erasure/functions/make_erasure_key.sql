@@ -1,9 +1,8 @@
--- The key of this room, made by whoever erases first: 64 random bytes, as long as the hash's block, of which HMAC needs only
--- the mixtures with its two paddings. Random bits come from version 4 UUIDs, hashed, because those are not random in six
--- places.
+-- Create the room's key at the first erasure: 64 random bytes, the block length of the hash; only the XORs with HMAC's two
+-- paddings are stored. The random bits are hashed version 4 UUIDs, because six bits of each are fixed.
 CREATE OR REPLACE FUNCTION make_erasure_key() RETURNS void
 LANGUAGE plpgsql
-SECURITY DEFINER -- whoever erases needs a key, and need not be able to read it
+SECURITY DEFINER -- a role that erases creates the key and need not be able to read it
 SET search_path FROM CURRENT
 AS $$
 DECLARE
