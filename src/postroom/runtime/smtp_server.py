@@ -67,8 +67,8 @@ class SmtpHandler(Protocol):
 class SmtpConnection(SMTP):
     """One connection. `rules` are aiosmtpd's: the timeout, and whether a client must authenticate."""
 
-    # RFC 5321 allows 1000 octets; programs that write HTML in one line exceed it, and reports quote such mail. An unknown
-    # client can occupy this much memory, so the limit is not larger.
+    # RFC 5321 allows 1000 octets; programs that write HTML in one line exceed it, and reports quote such mail. An
+    # unknown client can occupy this much memory, so the limit is not larger.
     line_length_limit = 64 * 1024
 
     def __init__(self, handler: SmtpHandler, server: "SmtpServer", *, kept: int | None = None, **rules: Any) -> None:
@@ -137,8 +137,8 @@ class SmtpConnection(SMTP):
 
     async def _read_message(self) -> bytes:
         """The message up to the end of data; only the first `kept` bytes of a long one."""
-        # Only CRLF.CRLF ends the data: accepting a bare newline would allow SMTP smuggling. Its first CRLF may be the one that
-        # ended the DATA command, so that one is put back.
+        # Only CRLF.CRLF ends the data: accepting a bare newline would allow SMTP smuggling. Its first CRLF may be the
+        # one that ended the DATA command, so that one is put back.
         reader: Any = self._reader
         reader._buffer[:0] = CRLF  # noqa: SLF001 - StreamReader has no public way to put bytes back
         pieces: list[bytes] = []

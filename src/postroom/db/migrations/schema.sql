@@ -2034,7 +2034,7 @@ BEGIN
             v_text, '(?<![[:alnum:]+])' || v_address || '(?![[:alnum:]]|\.[[:alpha:]])', p_pseudonym, 'gi');
     END IF;
     IF v_text <> p_text AND (p_text <> lower(p_text) OR erased_address(p_address) IS DISTINCT FROM p_pseudonym) THEN
-        -- Another spelling of the same person was another key: told apart by a hash under the room's key, as the person is.
+        -- Another spelling of the same address was another key: a hash under the room's key keeps the two apart.
         v_text := v_text || '~' || substr(erased_address(md5(p_text)), 8, 12);
     END IF;
     RETURN v_text;
@@ -2053,8 +2053,8 @@ DECLARE
 BEGIN
     SELECT bool_or(type = 'bytea'),
         string_agg(format('%I = %s', name, changed), ', '),
-        -- The search comes first: a pattern is only tried where the letters are. Bytes are compared as they are shown, the
-        -- address too: letters beyond ASCII are numbers there.
+        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and the
+        -- address too: in that form non-ASCII letters are octal numbers.
         string_agg(format(
             CASE type
                 WHEN 'bytea' THEN
@@ -2099,7 +2099,7 @@ BEGIN
     IF to_regclass(quote_ident(p_table)) IS NULL THEN
         RETURN 0;
     END IF;
-    -- Both forms: one that an index of addresses in lower case serves, one that an index on lower() serves.
+    -- Both conditions: the first uses an index on lower-case addresses, the second an index on lower().
     EXECUTE format(
         CASE p_how
             WHEN 'delete' THEN 'DELETE FROM %1$I WHERE %2$I = $1 OR lower(%2$I) = $1'
@@ -2134,7 +2134,7 @@ CREATE FUNCTION erase_text(p_text text, p_address text, p_pseudonym text) RETURN
     AS $$
 BEGIN
     IF p_text IS NULL OR strpos(lower(p_text), p_address) = 0 THEN
-        RETURN p_text; -- nearly always; a search is cheaper than a pattern
+        RETURN p_text; -- the usual case; strpos is cheaper than a regular expression
     END IF;
     RETURN regexp_replace(p_text, address_pattern(p_address), p_pseudonym, 'gi');
 END
