@@ -32,6 +32,7 @@ SCOPES = (
     "src/postroom/erasure",
     "src/postroom/inbox",
     "src/postroom/runtime",
+    "src/postroom/schedule",
     "tests/archive",
     "tests/test_background.py",
 )

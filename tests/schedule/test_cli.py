@@ -120,8 +120,8 @@ async def test_a_byte_that_is_no_utf_8_costs_its_line_only(tmp_path: Path, sourc
     result = await ask("import", "-", stdin=data) if source == "stdin" else await ask("import", str(file))
     assert (result.exit_code, result.stdout) == (1, "2 added, 2 refused\n")
     assert result.stderr.splitlines() == [
-        "line 3: first_name: has the byte 0xE9, which is not UTF-8 here",
-        "line 4: email: has the byte 0xE9, which is not UTF-8 here",
+        "line 3: first_name: has the byte 0xE9, which is not valid UTF-8",
+        "line 4: email: has the byte 0xE9, which is not valid UTF-8",
     ]
 
 

@@ -58,7 +58,7 @@ async def test_a_lease_of_a_delivery_that_lives_is_renewed(pool: Pool) -> None:
 @pytest.mark.parametrize(
     "statement, status, reason",
     [
-        ("DELETE FROM deliveries", "FAILED", "delivery_lost: its delivery is gone"),
+        ("DELETE FROM deliveries", "FAILED", "delivery_lost: its delivery no longer exists"),
         (
             "UPDATE deliveries SET state = 'cancelled', reason = 'x', next_attempt_at = NULL, finished_at = now()",
             "FAILED",

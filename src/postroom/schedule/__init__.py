@@ -1,44 +1,44 @@
 """schedule: messages at a person's local time.
 
-NAME     schedule, people and what falls due on their own clocks: birthdays, anniversaries, reminders
+NAME     schedule, people and events due at their local time: birthdays, anniversaries, reminders
 OWNS     users, user_occasions, scheduled_events, schedule_state
-STATES   PENDING → PROCESSING → COMPLETED or FAILED. PROCESSING → PENDING when a lease ran out before the handover;
-         FAILED → COMPLETED when a dead letter was brought back and sent
+STATES   PENDING → PROCESSING → COMPLETED or FAILED. PROCESSING → PENDING when a lease expires before the handover;
+         FAILED → COMPLETED when a dead letter is redriven and sent
 FILES    civil     days of the calendar; local time is converted in `runtime.zones`
-         kinds     what occurs when; a new kind is one class
-         plan      which occurrence comes next, as a pure decision
+         kinds     the occurrences of each kind; a new kind is one class
+         plan      the next occurrence, as a pure decision
          planner   plans for many people in one transaction
-         handover  where an event goes and what it says
+         handover  destination and content of an event
          agenda    events across people: list, move, cancel
-         engine    claim, delivery and what follows, in one transaction
-         metrics   what is behind, for Prometheus and `postroom doctor`
+         engine    claim, delivery and next event, in one transaction
+         metrics   the backlog, for Prometheus and `postroom doctor`
 CALLED BY  app (Scheduler), http, cli
 CALLS    delivery (accept, `withdraw_deliveries`), mail's template `birthday`
-FAILURES   BadInput, UserNotFound, OccasionNotFound, ScheduledEventNotFound,
-           VersionConflict; ClaimLost undoes a handover that came too late
+FAILURES   BadInput, UserNotFound, OccasionNotFound, ScheduledEventNotFound, VersionConflict;
+           ClaimLost rolls back a handover whose claim has expired
 
-Once per occurrence. An event's key names person, kind and occurrence (`birthday:<user>:2027`) and is unique for good,
-so no move, correction or second scheduler makes a second greeting; the delivery carries the same key. What follows an
-event is planned in the transaction that hands it over, so no failure ends the chain.
+Once per occurrence. An event's key contains person, kind and occurrence (`birthday:<user>:2027`) and stays unique, so
+no move, correction or second scheduler creates a second greeting; the delivery has the same key. The next event is
+planned in the transaction that hands over the current one, so a failed event does not end the series.
 
-Where planning happens. In Python only, because only one place may turn local time into instants. The API plans in the
-transaction that stores the person. Plain SQL on `users` or `user_occasions` leaves `planned_version` behind `version`,
-and the sweep plans within seconds, as of when it was written (`unplanned_since`), so that nothing that falls due before
-the sweep is lost; until then nothing of a changed person is claimed. So does a process that was told other times of day
-than the schedulers. New people who come with a PENDING event of their own keep it, until they change. Now and then an
-audit looks for whoever lost an event, and plans it again; other rules of time (`refresh`) plan everybody anew, except
-whom the sweep has yet to plan for.
+Planning happens only in Python, because one place converts local time to UTC. The API plans in the transaction that
+stores the person. SQL that writes `users` or `user_occasions` leaves `planned_version` behind `version`. The sweep then
+plans within seconds, as of the time of the write (`unplanned_since`), so that events due before the sweep are not lost;
+until then no event of that person is claimed. A process with other times of day than the schedulers leaves its people
+to the sweep too. A new person who is inserted with a PENDING event keeps it until the person changes. An audit plans
+missing events every 15 minutes. `refresh` plans everyone again after a change of time zone data or times of day, except
+people whom the sweep has yet to plan.
 
-Moves lose nothing. What is planned and unsent keeps its occurrence even where its hour, or its day, is over: it goes
-out at once. A date that is corrected to a day that is over is not made up for. Deleting a person or an occasion, by
-whatever way, cancels what still waits to leave, and ends its dead letters (`cancel_greetings`).
+Moves lose no event. A planned event keeps its occurrence when a move to another zone puts its time in the past: it is
+sent at once. A date that is corrected to a past day is not sent. Deleting a person or an occasion, also in SQL, cancels
+its queued deliveries and ends its dead letters (`cancel_greetings`).
 
-Mail of the schedule goes out in the lane `bulk`: with one-click List-Unsubscribe, and not at all to a person who has
-unsubscribed. Such an event ends FAILED with the reason of the suppression (`explain_suppression`); the chain goes on.
+Mail of the schedule uses the bulk lane: with one-click List-Unsubscribe, and not to people who have unsubscribed. Their
+events end FAILED with the reason of the suppression (`explain_suppression`); the series continues.
 
-Moved by hand. `moved_from` keeps the local time of the rule; planning then keeps the target's local time and takes zone
-and words of the person. A cancelled event ends FAILED, its key stays used, and what follows is planned with it.
+Moved events. `moved_from` keeps the local time of the rule; planning then keeps the local time of the target and uses
+the person's zone and texts. A cancelled event ends FAILED, its key stays used, and the next event is planned with it.
 
-Late is measured from when something could first have been sent: its time, or the move that brought it past its time.
-Planning during an outage, or correcting a name in it, makes nothing less late.
+Lateness is measured from the time an event could first have been sent: its target, or the move that put the target in
+the past. Planning or correcting a name during an outage does not reset it.
 """

@@ -1,7 +1,7 @@
 """Events across people: list, read, move and cancel. Surfaces call this and `service`, and nothing below them.
 
-A change is made only to a PENDING event of the version that the caller has seen; everything else is a
-`VersionConflict`. The person's row is held meanwhile, so that no scheduler claims or plans the event.
+Only a PENDING event of the version that the caller has read is changed; otherwise a `VersionConflict` is raised. The
+person's row is locked meanwhile, so that no scheduler claims or plans the event.
 """
 
 from dataclasses import asdict
@@ -26,7 +26,7 @@ _LAST_YEAR = MAXYEAR - 1
 async def list_events(
     pool: Pool, chosen: EventFilter, *, is_soonest_first: bool = False, cursor: str | None = None, limit: int = 50
 ) -> Found[ScheduledEvent]:
-    """A page of events, the latest target first unless asked otherwise, and the cursor of the next page."""
+    """A page of events, latest target first unless `is_soonest_first`, and the cursor of the next page."""
     statement = store.list_soonest_events if is_soonest_first else store.list_latest_events
     filters = asdict(chosen)
     status = filters.pop("status")
@@ -56,7 +56,7 @@ async def get_event(pool: Pool, event_id: UUID) -> ScheduledEvent:
 async def move_event(
     pool: Pool, event_id: UUID, *, at: datetime, version: int, actor: str, now: datetime | None = None
 ) -> ScheduledEvent:
-    """Give a planned event another local time on the person's clock. Planning keeps it from then on."""
+    """Move a planned event to another local time of the person, which later planning keeps."""
     async with pool.acquire() as connection, connection.transaction():
         user, event = await _hold(connection, event_id, version)
         zone = user.person.timezone
@@ -110,7 +110,7 @@ async def cancel_event(
 
 
 async def _hold(connection: Connection, event_id: UUID, version: int | None) -> tuple[User, ScheduledEvent]:
-    """The person and their event, both as they are while the person's row is held."""
+    """Lock the person's row, then read the person and the event."""
     found = await store.find_event(connection, event_id=event_id)
     user = await store.lock_user(connection, user_id=found.user_id) if found else None
     event = await store.find_event(connection, event_id=event_id) if user else None
@@ -138,5 +138,5 @@ def _instant(at: datetime, zone: str) -> datetime:
     if at.tzinfo is not None:
         raise BadInput.of("at", "must be a local time without a zone, such as 2027-01-31T09:00")
     if at.year > _LAST_YEAR:
-        raise BadInput.of("at", "is beyond the calendar")
+        raise BadInput.of("at", f"must be before the year {MAXYEAR}")
     return instant_of(at, zone)

@@ -1,4 +1,4 @@
-"""People over HTTP: store, read, change and forget."""
+"""People over HTTP: create, read, change and delete."""
 
 import re
 from datetime import datetime
@@ -21,7 +21,8 @@ WRITE = "users:write"
 
 _TAG = re.compile(r'(?:W/)?"(\d{1,9})"|(\d{1,9})')
 _DATE = Annotated[
-    str, msgspec.Meta(max_length=10, description="Such as 1815-12-10.", extra_json_schema={"format": "date"})
+    str,
+    msgspec.Meta(max_length=10, description="Date of birth, such as 1815-12-10.", extra_json_schema={"format": "date"}),
 ]
 _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
@@ -76,7 +77,7 @@ async def update_user(call: Call) -> Answer:
 
 
 def _version(call: Call) -> int | None:
-    """The version the caller has seen, from the body or from If-Match; `*` and nothing ask for none."""
+    """The version the caller has read, from the body or If-Match; None for `*` or without either."""
     if call.body.version is not msgspec.UNSET:
         return int(call.body.version)
     tag = call.headers.get("if-match", "*").strip()
@@ -107,7 +108,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/users",
         handler=create_user,
-        summary="Store a person and plan their next birthday greeting.",
+        summary="Create a person and plan their next birthday greeting.",
         scope=WRITE,
         tag="users",
         body=NewUser,
@@ -126,7 +127,7 @@ ENDPOINTS = [
         method="PUT",
         path="/v1/users/{user_id:uuid}",
         handler=update_user,
-        summary="Change a person; planned greetings move with them.",
+        summary="Change a person and move their planned greetings accordingly.",
         scope=WRITE,
         tag="users",
         body=UserChange,
@@ -137,7 +138,7 @@ ENDPOINTS = [
         method="DELETE",
         path="/v1/users/{user_id:uuid}",
         handler=delete_user,
-        summary="Forget a person and everything planned for them.",
+        summary="Delete a person and everything planned for them.",
         scope=WRITE,
         tag="users",
         answers={204: None},

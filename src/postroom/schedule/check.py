@@ -1,4 +1,4 @@
-"""What a person must be to be stored: every rule, every wrong field named."""
+"""Validation of people; errors name every invalid field."""
 
 import re
 from collections.abc import Iterator
@@ -12,20 +12,20 @@ from postroom.runtime.zones import is_zone
 from postroom.schedule.model import Person
 
 LONGEST_NAME = 100
-BAD_TEMPLATE = "is not the name of a template such as birthday"
+BAD_TEMPLATE = "is not a valid template name such as birthday"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def check_person(person: Person, *, today: date) -> None:
-    """Raise `BadInput` naming every field that is wrong."""
+    """Raise `BadInput` with every invalid field."""
     errors = [FieldError(field, message) for field, message in problems(person, today=today)]
     if errors:
         raise BadInput(errors)
 
 
 def problems(person: Person, *, today: date) -> Iterator[tuple[str, str]]:
-    """Every rule a person breaks, as field and message."""
+    """The invalid fields of a person, each with a message."""
     for field, name in (("first_name", person.first_name), ("last_name", person.last_name)):
         if not name.strip() or len(name) > LONGEST_NAME or _UNWANTED.search(name):
             yield field, f"must be 1 to {LONGEST_NAME} characters on one line, not all blank"
@@ -48,7 +48,7 @@ def _mail_problems(person: Person) -> Iterator[tuple[str, str]]:
 
 
 def read_person(person: Person, born: str, *, today: date) -> Person:
-    """The person with a date of birth that was written; raises `BadInput` naming every field that is wrong."""
+    """The person with a date of birth parsed from text; raises `BadInput` with every invalid field."""
     errors: list[FieldError] = []
     try:
         person = replace(person, date_of_birth=read_date(born))
@@ -61,7 +61,7 @@ def read_person(person: Person, born: str, *, today: date) -> Person:
 
 
 def read_date(text: str) -> date:
-    """A day as 1815-12-10 and in no other notation; raises `BadInput` for `date_of_birth`."""
+    """Parse a date in the form 1815-12-10 only; raises `BadInput` for `date_of_birth`."""
     try:
         if _DATE.fullmatch(text):
             return date.fromisoformat(text)

@@ -1,4 +1,4 @@
-"""Days of the calendar: birthdays on 29 February, the 31st of a shorter month. Pure."""
+"""Calendar days: birthdays on 29 February, the 31st in shorter months. Pure."""
 
 from datetime import date, timedelta
 from enum import StrEnum
@@ -12,7 +12,7 @@ class LeapDay(StrEnum):
 
 
 def day_in_year(day: date, year: int, leap_day: LeapDay) -> date:
-    """The same day in another year. Always from the original day, never from last year's."""
+    """The same day in another year. Pass the original day, not last year's, which may have been 1 March."""
     try:
         return day.replace(year=year)
     except ValueError:  # 29 February in a common year
@@ -20,6 +20,6 @@ def day_in_year(day: date, year: int, leap_day: LeapDay) -> date:
 
 
 def day_in_month(day: int, year: int, month: int) -> date:
-    """That day of a month, or the month's last if it is shorter."""
+    """A day of a month, or the last day of a shorter month."""
     following = date(year + month // 12, month % 12 + 1, 1)
     return min(date(year, month, 1) + timedelta(days=day - 1), following - timedelta(days=1))

@@ -1,4 +1,4 @@
-"""People at the command line: add, look, change, forget, import, and see what is planned for them."""
+"""People at the command line: create, show, change, delete, import, and list their events."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -35,17 +35,19 @@ if TYPE_CHECKING:
 BATCH = 500
 
 users = typer.Typer()
-users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and what recurs.")
+users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and recurring messages.")
 
-Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
-FirstName = Annotated[str | None, typer.Option(help="The first name.")]
-LastName = Annotated[str | None, typer.Option(help="The last name.")]
+Id = Annotated[UUID, typer.Argument(help="User id.")]
+FirstName = Annotated[str | None, typer.Option(help="First name.")]
+LastName = Annotated[str | None, typer.Option(help="Last name.")]
 Born = Annotated[str | None, typer.Option("--born", help="Date of birth, such as 1815-12-10.")]
-Zone = Annotated[str | None, typer.Option("--timezone", help="Such as Europe/London.")]
-Locale = Annotated[str | None, typer.Option(help="Of their mail, such as fr or pt-BR; English if left out.")]
-Template = Annotated[str | None, typer.Option(help="Of their birthday greeting by mail; `birthday` if left out.")]
-Email = Annotated[str | None, typer.Option(help="Where greetings go by mail.")]
-Webhook = Annotated[str | None, typer.Option(help="Where greetings are posted; used before the mail address.")]
+Zone = Annotated[str | None, typer.Option("--timezone", help="IANA time zone, such as Europe/London.")]
+Locale = Annotated[str | None, typer.Option(help="Language of their mail, such as fr or pt-BR; default English.")]
+Template = Annotated[str | None, typer.Option(help="Template of their birthday mail; default `birthday`.")]
+Email = Annotated[str | None, typer.Option(help="Email address for greetings.")]
+Webhook = Annotated[
+    str | None, typer.Option(help="Webhook URL for greetings; takes precedence over the email address.")
+]
 
 _USER = (
     "id", "first_name", "last_name", "date_of_birth", "timezone", "email", "webhook_url", "locale", "template",
@@ -57,10 +59,10 @@ _LISTED = ("id", "first_name", "last_name", "date_of_birth", "timezone", "create
 @users.command()
 def create(  # noqa: PLR0913 - one parameter per option
     *,
-    first_name: Annotated[str, typer.Option(help="The first name.")],
-    last_name: Annotated[str, typer.Option(help="The last name.")],
+    first_name: Annotated[str, typer.Option(help="First name.")],
+    last_name: Annotated[str, typer.Option(help="Last name.")],
     born: Annotated[str, typer.Option("--born", help="Date of birth, such as 1815-12-10.")],
-    timezone: Annotated[str, typer.Option("--timezone", help="Such as Europe/London.")],
+    timezone: Annotated[str, typer.Option("--timezone", help="IANA time zone, such as Europe/London.")],
     email: Email = None,
     webhook_url: Webhook = None,
     locale: Locale = None,
@@ -91,8 +93,8 @@ def create(  # noqa: PLR0913 - one parameter per option
 
 
 @users.command()
-def delete(user_ids: Annotated[list[UUID], typer.Argument(help="Ids of people.")]) -> None:
-    """Forget people and everything planned for them."""
+def delete(user_ids: Annotated[list[UUID], typer.Argument(help="User ids.")]) -> None:
+    """Delete people and everything planned for them."""
     from postroom.schedule import service
 
     async def command(room: "Room") -> None:
@@ -105,7 +107,7 @@ def delete(user_ids: Annotated[list[UUID], typer.Argument(help="Ids of people.")
 
 @users.command()
 def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List what a person was and will be sent, the latest first."""
+    """List the past and planned events of a person, latest first."""
     from postroom.schedule import agenda
 
     found, more = in_room(lambda room: agenda.list_user_events(room.pool, user_id, cursor=cursor, limit=limit))
@@ -116,15 +118,15 @@ def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: As
 def import_(
     file: Annotated[Path, typer.Argument(help="CSV with a header; `-` reads standard input.")],
 ) -> None:
-    """Add people from a CSV file; lines that cannot be added are listed, and make the exit code 1.
+    """Add people from a CSV file; invalid lines are listed, and the exit code is then 1.
 
     Columns: first_name, last_name, date_of_birth, timezone, and optionally email, webhook_url, locale and template.
-    Every line is one person; a quote that is not closed on its line spoils that line only. The import does not look
-    for duplicates: a line that is imported twice is two people. Correct the refused lines and import only those.
+    Every line is one person; an unclosed quote invalidates its own line only. The import does not detect duplicates: a
+    line that is imported twice becomes two people. Correct the refused lines and import only those.
     """
     existing(file)
     with _opened(file) as text:
-        size = file.stat().st_size if file.is_file() else 0  # of a pipe nobody knows
+        size = file.stat().st_size if file.is_file() else 0  # the size of a pipe is unknown
         added, refused = in_room(lambda room: _import(room, text, size=size))
     for number, problem in sorted(refused):
         sys.stderr.write(f"line {number}: {problem}\n")
@@ -172,13 +174,15 @@ def update(  # noqa: PLR0913 - one parameter per option
     last_name: LastName = None,
     born: Born = None,
     timezone: Zone = None,
-    email: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
-    webhook_url: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
-    locale: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
-    template: Annotated[str | None, typer.Option(help="An empty one removes it.")] = None,
-    version: Annotated[int | None, typer.Option(help="Only if it is still this version.")] = None,
+    email: Annotated[str | None, typer.Option(help="New value; an empty one removes it.")] = None,
+    webhook_url: Annotated[str | None, typer.Option(help="New value; an empty one removes it.")] = None,
+    locale: Annotated[str | None, typer.Option(help="New value; an empty one removes it.")] = None,
+    template: Annotated[str | None, typer.Option(help="New value; an empty one removes it.")] = None,
+    version: Annotated[
+        int | None, typer.Option(help="Change the person only if this is still the current version.")
+    ] = None,
 ) -> None:
-    """Change a person; planned greetings move with them."""
+    """Change a person and move their planned greetings accordingly."""
     from postroom.schedule import service
     from postroom.schedule.check import read_date
 
@@ -198,7 +202,7 @@ def update(  # noqa: PLR0913 - one parameter per option
 
 @contextmanager
 def _opened(file: Path) -> Iterator[TextIO]:
-    """The file, or standard input, read alike. A byte that is no UTF-8 costs its line only: no name may contain it."""
+    """Open the file or standard input. A byte that is not UTF-8 becomes a surrogate, which invalidates its line."""
     if str(file) != "-":
         with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as text:
             yield text
@@ -207,7 +211,7 @@ def _opened(file: Path) -> Iterator[TextIO]:
     try:
         yield piped
     finally:
-        piped.detach()  # or standard input would be closed with it
+        piped.detach()  # otherwise the wrapper would close standard input
 
 
 async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int, list[tuple[int, str]]]:
@@ -226,7 +230,7 @@ async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int,
                 created, wrong = await service.create_users(
                     room.pool, [line.person for line in good if line.person is not None], policy=policy
                 )
-            except BaseException:  # what was added stays: say where to go on
+            except BaseException:  # previous batches are committed: print the line to continue from
                 sys.stderr.write(f"stopped before line {batch[0].number}: {added} added\n")
                 raise
             added += len(created)
@@ -237,7 +241,7 @@ async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int,
 
 @contextmanager
 def _followed(text: Iterable[str], size: int) -> Iterator[Iterable[str]]:
-    """The same lines, with a bar that follows them; silent when nobody watches."""
+    """The same lines, with a progress bar if standard error is a terminal and the size is known."""
     if not sys.stderr.isatty() or not size:
         yield text
         return

@@ -1,4 +1,4 @@
-"""Claim what is due and hand it over, in one transaction: the event, its delivery and what follows are one fact."""
+"""Claim due events, create their deliveries and plan the next events, in one transaction."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -18,14 +18,16 @@ from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
 
 LEASE = timedelta(minutes=5)
+"""Time after which `recover_events` checks a claimed event; a claim normally lasts for one transaction."""
+
 KEY_TTL = timedelta(days=400)
-"""A key outlives its year: the same occurrence can never become a second delivery while the first is kept."""
+"""More than a year, so that a yearly occurrence cannot become a second delivery while the first is kept."""
 
 
 async def hand_over_due(
     pool: Pool, policy: SchedulePolicy, *, now: datetime | None = None, signal: Signal = unheard
 ) -> list[HandoverResult]:
-    """One batch: claim, hand over, plan what follows. Empty when nothing is due."""
+    """Claim and hand over one batch and plan the next events; an empty list if no event is due."""
     async with pool.acquire() as connection, connection.transaction():
         claimed = await store.claim_due(connection, claim_id=uuid4(), lease=LEASE, now=now)
         signal("claimed")
@@ -37,7 +39,7 @@ async def hand_over_due(
 async def hand_over(
     connection: Connection, claimed: Sequence[Claimed], policy: SchedulePolicy, *, now: datetime | None
 ) -> list[HandoverResult]:
-    """Make deliveries of claimed events. Raises `ClaimLost`, and so undoes everything, if another took one over."""
+    """Create the deliveries of claimed events. Raises `ClaimLost`, which rolls back the batch, if a claim expired."""
     if not claimed:
         return []
     results = await _deliver(connection, claimed, policy, now=now)
@@ -53,7 +55,7 @@ async def hand_over(
         **planned_columns(_following(event, policy) for event in claimed),
     )
     if len(ours) < len(results):
-        raise ClaimLost("Another scheduler holds this event now; nothing was changed.")
+        raise ClaimLost("Another scheduler has claimed an event of this batch; the handover was rolled back.")
     return results
 
 

@@ -1,4 +1,4 @@
-"""The errors of schedule; the whole tree is drawn in `postroom.errors`."""
+"""Errors of schedule; `postroom.errors` shows the whole tree."""
 
 from postroom.errors import NotFoundError
 

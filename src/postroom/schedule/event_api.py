@@ -19,26 +19,36 @@ _VERSION = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 
 
 class EventQuery(PageQuery, frozen=True, kw_only=True):
-    """Which events, in which order, and which page. `due_from` and `due_before` bound the target."""
+    """Filters, order and page of a list of events. `due_from` and `due_before` limit the target."""
 
     status: ScheduledEventStatus | None = None
-    kind: Annotated[str, msgspec.Meta(max_length=50, description="Such as BIRTHDAY.")] | None = None
+    kind: Annotated[str, msgspec.Meta(max_length=50, description="Kind of event, such as BIRTHDAY.")] | None = None
     user_id: UUID | None = None
     due_from: Moment | None = None
     due_before: Moment | None = None
-    late: Annotated[Literal["true", "false"], msgspec.Meta(description="Handed over late, or not.")] | None = None
-    order: Annotated[Literal["latest", "soonest"], msgspec.Meta(description="Which target comes first.")] = "latest"
+    late: (
+        Annotated[
+            Literal["true", "false"],
+            msgspec.Meta(description="Only events that were handed over late, or only those on time."),
+        ]
+        | None
+    ) = None
+    order: Annotated[
+        Literal["latest", "soonest"], msgspec.Meta(description="Target that comes first: the latest or the soonest.")
+    ] = "latest"
 
 
 class EventMove(Shape, frozen=True, kw_only=True):
-    """Another time for a planned event, on the person's clock; `version` is the one that was read."""
+    """A new local time for a planned event; `version` is the version that was read."""
 
-    at: Annotated[datetime, msgspec.Meta(tz=False, description="A local time without a zone: 2027-01-31T09:00:00.")]
+    at: Annotated[
+        datetime, msgspec.Meta(tz=False, description="Local time without a zone, such as 2027-01-31T09:00:00.")
+    ]
     version: _VERSION
 
 
 class EventCancellation(Shape, frozen=True, kw_only=True):
-    """With `version`, the event is cancelled only if it is still this one."""
+    """With `version`, the event is cancelled only if that is still its version."""
 
     version: _VERSION | None = None
 
@@ -104,7 +114,7 @@ ENDPOINTS = [
         method="GET",
         path=_PATH,
         handler=list_scheduled_events,
-        summary="List what people were and will be sent, by status, kind, person, time or lateness.",
+        summary="List past and planned events, by status, kind, person, time or lateness.",
         scope=READ,
         tag="users",
         query=EventQuery,
@@ -123,7 +133,7 @@ ENDPOINTS = [
         method="POST",
         path=_PATH + "/{event_id:uuid}/move",
         handler=move_scheduled_event,
-        summary="Move a planned event to another local time, which planning then keeps.",
+        summary="Move a planned event to another local time, which later planning keeps.",
         scope=WRITE,
         tag="users",
         body=EventMove,
@@ -134,7 +144,7 @@ ENDPOINTS = [
         method="POST",
         path=_PATH + "/{event_id:uuid}/cancel",
         handler=cancel_scheduled_event,
-        summary="Cancel a planned event; the occurrence after it is planned at once.",
+        summary="Cancel a planned event and plan the next occurrence.",
         scope=WRITE,
         tag="users",
         body=EventCancellation,
@@ -145,7 +155,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/users/{user_id:uuid}/events",
         handler=list_user_events,
-        summary="What a person was and will be sent, the latest first.",
+        summary="List the past and planned events of a person, latest first.",
         scope=READ,
         tag="users",
         query=PageQuery,

@@ -21,26 +21,33 @@ EVENT = (
 _LISTED = ("id", "user_id", *EVENT[1:])
 _SHOWN = (*_LISTED, "version", "moved_from", "executed_at", "idempotency_key", "created_at", "updated_at")
 
-Id = Annotated[UUID, typer.Argument(help="The id of an event.")]
+Id = Annotated[UUID, typer.Argument(help="Event id.")]
 
 
 @schedule.command("list")
 def list_(  # noqa: PLR0913 - one parameter per option
     *,
-    status: Annotated[str | None, typer.Option(help="PENDING, PROCESSING, COMPLETED or FAILED.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Such as birthday.")] = None,
-    user: Annotated[UUID | None, typer.Option(help="The id of a person.")] = None,
+    status: Annotated[
+        str | None, typer.Option(help="Only events with this status: PENDING, PROCESSING, COMPLETED or FAILED.")
+    ] = None,
+    kind: Annotated[str | None, typer.Option(help="Only events of this kind, such as birthday.")] = None,
+    user: Annotated[UUID | None, typer.Option(help="Only events of this user id.")] = None,
     due_from: Annotated[
         str | None, typer.Option(help="Due at or after this time, such as 2030-01-31T09:00:00Z.")
     ] = None,
-    due_before: Annotated[str | None, typer.Option(help="Due before this time, or before +24h from now.")] = None,
-    late: Annotated[bool | None, typer.Option("--late/--not-late", help="Handed over late, or not.")] = None,
-    soonest: Annotated[bool, typer.Option("--soonest", help="The soonest first instead of the latest.")] = False,
+    due_before: Annotated[
+        str | None, typer.Option(help="Due before this time, such as 2030-01-31T09:00:00Z or +24h.")
+    ] = None,
+    late: Annotated[
+        bool | None,
+        typer.Option("--late/--not-late", help="Only events that were handed over late, or only those on time."),
+    ] = None,
+    soonest: Annotated[bool, typer.Option("--soonest", help="Soonest first instead of latest first.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what people were and will be sent, the latest first."""
+    """List past and planned events, latest first."""
     from postroom.schedule import agenda
     from postroom.schedule.model import EventFilter
 
@@ -74,13 +81,11 @@ def show(event_id: Id, *, as_json: AsJson = False) -> None:
 @schedule.command()
 def move(
     event_id: Id,
-    at: Annotated[str, typer.Argument(help="A time on the person's clock, such as 2027-01-31T09:00.")],
+    at: Annotated[str, typer.Argument(help="Local time of the person, such as 2027-01-31T09:00.")],
     *,
-    version: Annotated[
-        int, typer.Option(help="The version that was read: the event is moved only if it is still this.")
-    ],
+    version: Annotated[int, typer.Option(help="Move the event only if this is still its version.")],
 ) -> None:
-    """Move a planned event to another local time, which planning then keeps."""
+    """Move a planned event to another local time, which later planning keeps."""
     from postroom.schedule import agenda
 
     moment = _local(at)
@@ -92,9 +97,9 @@ def move(
 def cancel(
     event_id: Id,
     *,
-    version: Annotated[int | None, typer.Option(help="Only if it is still this version.")] = None,
+    version: Annotated[int | None, typer.Option(help="Cancel the event only if this is still its version.")] = None,
 ) -> None:
-    """Cancel a planned event; the occurrence after it is planned at once."""
+    """Cancel a planned event and plan the next occurrence."""
     from postroom.schedule import agenda, service
 
     event = in_room(

@@ -1,9 +1,9 @@
-"""From a due event to a delivery: where it goes, what it says, and what becomes of the event if it goes nowhere.
+"""Turn a due event into a delivery: destination, content, and the result for the event.
 
-Mail goes out in the lane `bulk`, so that a person who has unsubscribed gets none, and each mail has a link to do so.
+Mail uses the bulk lane, so that people who have unsubscribed get none and each mail has an unsubscribe link.
 
-A person's own webhook comes first, then their mail address, then the installation's webhook. With none of them the
-capture inbox takes it where there is one, and otherwise the event fails and says so.
+The destination is the person's webhook, then their email address, then the installation's webhook. Without any of them
+the capture inbox is used if it is enabled; otherwise the event fails with `no_destination`.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ from postroom.transports.webhook.inbox import CAPTURE_URL
 
 SOURCE = "schedule"
 GREETING = "greeting"
-"""The ladder of webhooks: 1, 2 and 4 seconds."""
+"""Retry ladder of webhooks: 1, 2 and 4 seconds."""
 
 NO_DESTINATION = "no_destination: neither webhook_url, email nor POSTROOM_SCHEDULE_WEBHOOK_URL is set"
-TOO_LATE = "too_late: its time had passed by more than max_lateness"
+TOO_LATE = "too_late: due longer ago than POSTROOM_SCHEDULE_MAX_LATENESS allows"
 _SUBJECT = 200
 
 _encode = msgspec.json.Encoder().encode
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class HandoverResult:
-    """What becomes of a claimed event: a delivery to follow, or an end."""
+    """The result of a claimed event: a delivery, or a final status."""
 
     event: Claimed
     status: ScheduledEventStatus
@@ -44,7 +44,7 @@ class HandoverResult:
 
 
 def refusal(event: Claimed, policy: SchedulePolicy) -> str | None:
-    """Why an event is not handed over at all; None if it is."""
+    """The reason not to hand over an event, or None."""
     if event.payload is UNREADABLE:
         return "bad_input: delivery_payload cannot be decoded"
     longest = policy.max_lateness.get(event.kind)
@@ -57,7 +57,7 @@ def refusal(event: Claimed, policy: SchedulePolicy) -> str | None:
 
 
 def request_for(event: Claimed, policy: SchedulePolicy) -> DeliveryRequest:
-    """The delivery of an event. Its key is the event's, one per person, kind and occurrence."""
+    """The delivery of an event, with the event's key: one per person, kind and occurrence."""
     if event.person.webhook_url is None and event.person.email is not None:
         return _mail(event, event.person.email)
     url = event.person.webhook_url or policy.webhook_url or CAPTURE_URL
@@ -75,7 +75,7 @@ def request_for(event: Claimed, policy: SchedulePolicy) -> DeliveryRequest:
 def _mail(event: Claimed, email: str) -> DeliveryRequest:
     said = event.payload.get("message") if isinstance(event.payload, dict) else None
     message = str(said or "")
-    if not message.strip():  # plain SQL may say nothing, and no mail goes without a subject
+    if not message.strip():  # SQL may store an empty message, and a mail needs a subject
         message = event.kind.capitalize()
     return DeliveryRequest(
         to=(Address(parse_address(email).email, event.person.name),),
@@ -89,7 +89,7 @@ def _mail(event: Claimed, email: str) -> DeliveryRequest:
 
 
 def _content(event: Claimed, message: str) -> dict[str, Any]:
-    """The template with its variables, or the message as subject and text without one."""
+    """The template with its variables; without a template, the message as subject and text."""
     template = _template_of(event)
     if template is None:
         return {"subject": " ".join(message.split())[:_SUBJECT], "text": message}
@@ -99,7 +99,7 @@ def _content(event: Claimed, message: str) -> dict[str, Any]:
 
 
 def _template_of(event: Claimed) -> str | None:
-    """The occasion's own template, or for the birthday the person's own before that of the kind."""
+    """The template of the occasion; for a birthday that of the person, otherwise that of the kind."""
     if event.occasion is not None:
         return event.occasion.template
     kind = KINDS.get(event.kind)
@@ -109,16 +109,16 @@ def _template_of(event: Claimed) -> str | None:
 
 
 def result_of(event: Claimed, accepted: Accepted) -> HandoverResult:
-    """What an accepted delivery means for its event; whatever holds the key is this occurrence's delivery."""
+    """The result for an event whose delivery was accepted; the holder of the key is this occurrence's delivery."""
     if accepted.state not in ENDED:
         return HandoverResult(event, ScheduledEventStatus.PROCESSING, accepted.id)
     if accepted.state is DeliveryState.SENT:
         return HandoverResult(event, ScheduledEventStatus.COMPLETED, accepted.id)
     if accepted.state is DeliveryState.SUPPRESSED:
-        return HandoverResult(event, ScheduledEventStatus.FAILED, accepted.id)  # the statement `hand_over` writes why
+        return HandoverResult(event, ScheduledEventStatus.FAILED, accepted.id)  # `hand_over` sets the reason
     return HandoverResult(
         event,
         ScheduledEventStatus.FAILED,
         accepted.id,
-        f"{accepted.state}: its delivery had ended when it was handed over",
+        f"{accepted.state}: the delivery of this occurrence had already ended",
     )

@@ -1,8 +1,8 @@
-"""The kinds of things that fall due on somebody's clock. A new kind is one small class and a line in `KINDS`.
+"""The kinds of scheduled events. A new kind is one small class and a line in `KINDS`.
 
-A kind says on which local times it occurs, from a day on, in order; the engine turns them into instants, keeps the
-promise of once per occurrence, and survives moves and outages. `label` names an occurrence for good: the year of a
-birthday, the day of a reminder. It goes into the idempotency key.
+A kind yields the local times of its occurrences from a day on, in order; the engine converts them to UTC and sends each
+once, also after moves and outages. `label` identifies an occurrence: the year of a birthday, the day of a recurring
+message. It is part of the idempotency key.
 """
 
 import re
@@ -20,16 +20,16 @@ from postroom.schedule.model import BIRTHDAY, Person, SchedulePolicy
 _DAY = timedelta(days=1)
 _TO_THE_MINUTE = re.compile(r"(?:\d{4}-\d\d-\d\d[Tt ])?\d\d:\d\d", re.ASCII)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_LAST_DAY = date(MAXYEAR - 1, 1, 1)  # beyond it neither calendars nor PostgreSQL's clients are of use
+_LAST_DAY = date(MAXYEAR - 1, 1, 1)  # a year before MAXYEAR, so that date arithmetic does not overflow
 _LAST_REMINDER = datetime(MAXYEAR, 12, 30)  # noqa: DTZ001 - a wall clock; later than this, some zones have no UTC
 
 
 @dataclass(frozen=True, slots=True)
 class Occurrence:
-    """One firing: its name, and the local time at which it is to fire.
+    """One occurrence: its label and its local time.
 
-    `is_origin`: the very day that later years count from. Who says on that day that it is one wants to hear of it in a
-    year; only who said so before is told on the day.
+    `is_origin`: the anchor day itself, from which later years count. An anniversary that is added on its own anchor day
+    is first sent a year later; one that was added before is also sent on the anchor day.
     """
 
     label: str
@@ -39,7 +39,7 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceInput:
-    """What occurrences follow from: the person, the occasion's rule as its kind reads it, the installation's policy."""
+    """The input of occurrences: the person, the parsed rule of the occasion, and the policy of the installation."""
 
     person: Person
     rule: Any
@@ -47,7 +47,7 @@ class OccurrenceInput:
 
 
 class Kind(Protocol):
-    """One kind of occasion. `rule` is the class of its rule, `template` the mail it is sent with, if it has one."""
+    """One kind of occasion. `rule` is the class of its rule, `template` its default mail template, if any."""
 
     @property
     def rule(self) -> Any: ...
@@ -55,42 +55,42 @@ class Kind(Protocol):
     def template(self) -> str | None: ...
 
     def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        """The firings on or after a local day, earliest first."""
+        """The occurrences on or after a local day, earliest first."""
 
     def message(self, person: Person) -> str:
-        """What is said when the occasion itself does not say it."""
+        """The default message of an occasion without one."""
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The base of rules; a birthday needs no more."""
+    """Base of rules; the rule of a birthday has no fields."""
 
 
 class AnniversaryRule(Rule, frozen=True, kw_only=True):
-    """Every year on this day, or so many days before it. A day still to come is itself the first."""
+    """Every year on this day, or `days_before` it; a day in the future is the first occurrence."""
 
     date: date
     days_before: Annotated[int, msgspec.Meta(ge=0, le=366)] = 0
 
 
 class ReminderRule(Rule, frozen=True, kw_only=True):
-    """Once, when the person's clock shows this."""
+    """Once, at this local time."""
 
     at: Annotated[datetime, msgspec.Meta(tz=False)]
 
     def __post_init__(self) -> None:
         if self.at >= _LAST_REMINDER:
-            raise ValueError("`at` is beyond the calendar")
+            raise ValueError("`at` must be before 9999-12-30")
 
 
 class RecurringRule(Rule, frozen=True, kw_only=True):
-    """Again and again at a time of day: every day, on some weekdays, or on a day of the month (or its last)."""
+    """Repeatedly at a time of day: every day, on some weekdays, or on a day of the month (or its last)."""
 
     every: Literal["day", "week", "month"]
     start: date
     until: date | None = None
     at: Annotated[time, msgspec.Meta(tz=False)] | None = None
     weekdays: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = ()
-    day: Annotated[int, msgspec.Meta(ge=1, le=31)] | None = None  # the start's, if left out
+    day: Annotated[int, msgspec.Meta(ge=1, le=31)] | None = None  # default: the day of `start`
 
 
 class Birthday:
@@ -109,7 +109,7 @@ class Birthday:
 
 
 class Anniversary:
-    """Once a year on a day that matters: a contract's renewal, a first day at work."""
+    """Once a year on a day, such as the renewal of a contract or the first day at work."""
 
     rule = AnniversaryRule
     template = None
@@ -123,7 +123,7 @@ class Anniversary:
 
 
 class Reminder:
-    """Once."""
+    """Once, at a local time."""
 
     rule = ReminderRule
     template = None
@@ -138,7 +138,7 @@ class Reminder:
 
 
 class Recurring:
-    """By a rule, without end or until a day."""
+    """Repeated by a rule, without end or until a day."""
 
     rule = RecurringRule
     template = None
@@ -164,11 +164,11 @@ KINDS: dict[str, Kind] = {
 
 
 OCCASIONS = tuple(kind for kind in KINDS if kind != BIRTHDAY)
-"""The kinds that may be added to a person; the birthday is theirs already."""
+"""The kinds that can be added to a person; everyone has the birthday already."""
 
 
 def read_rule(kind: str, rule: Any) -> Any:
-    """A stored or given rule as its kind understands it; raises `BadInput` naming the field."""
+    """Parse the rule of a kind; raises `BadInput` with the invalid field."""
     if kind not in KINDS:
         raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS)}")
     try:
@@ -178,34 +178,31 @@ def read_rule(kind: str, rule: Any) -> Any:
 
 
 def check_rule(kind: str, rule: Mapping[str, Any]) -> None:
-    """Raise `BadInput` for an occasion that would not do what its rule says.
-
-    Only what is given anew is held to this: a rule that was stored goes on firing as it did.
-    """
+    """Raise `BadInput` for a new rule with fields that contradict each other; stored rules are not checked."""
     if kind == BIRTHDAY:
         raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS)}; the birthday follows from date_of_birth")
     read = read_rule(kind, rule)
     if not isinstance(read, RecurringRule):
         return
     if read.weekdays and read.every != "week":
-        raise BadInput.of("rule.weekdays", "only goes with every: week")
+        raise BadInput.of("rule.weekdays", "is allowed only with every: week")
     if read.day is not None and read.every != "month":
-        raise BadInput.of("rule.day", "only goes with every: month")
+        raise BadInput.of("rule.day", "is allowed only with every: month")
     if read.until is not None and read.until < read.start:
         raise BadInput.of("rule.until", "is before start")
 
 
 def never_fires(kind: str, rule: Mapping[str, Any]) -> BadInput:
-    """What to say of a rule by which nothing is still to come."""
+    """The error for a rule without a future occurrence."""
     if kind == "RECURRING":
         field = "until" if rule.get("until") else "start"
     else:
         field = "at" if kind == "REMINDER" else "date"
-    return BadInput.of(f"rule.{field}", "leaves nothing to be sent: its time is past, or beyond the calendar")
+    return BadInput.of(f"rule.{field}", "gives no future occurrence; use a later time, before the year 9998")
 
 
 def _with_seconds(rule: Any) -> Any:
-    """A rule whose `at` is told to the minute, as people write it, told to the second."""
+    """Add seconds to an `at` such as 09:00, which msgspec does not accept."""
     at = rule.get("at") if isinstance(rule, Mapping) else None
     if not isinstance(at, str) or _TO_THE_MINUTE.fullmatch(at) is None:
         return rule
@@ -213,7 +210,7 @@ def _with_seconds(rule: Any) -> Any:
 
 
 def _yearly(anchor: date, days_before: int, at: time, policy: SchedulePolicy, since: date) -> Iterator[Occurrence]:
-    """The anchor's day in each year from its own on; named by the year of the day itself."""
+    """The day of the anchor in its own and each later year; the label is that year."""
     for year in range(max(anchor.year, since.year), _LAST_DAY.year):
         day = day_in_year(anchor, year, policy.leap_day) - timedelta(days=days_before)
         if day >= since:

@@ -1,11 +1,11 @@
-"""What Prometheus may ask about the schedule.
+"""Prometheus metrics of the schedule.
 
-| metric                              | says                                                                      |
+| metric                              | meaning                                                                   |
 |-------------------------------------|---------------------------------------------------------------------------|
-| postroom_schedule_due               | events due and not handed over, counted up to 10,000                       |
-| postroom_schedule_due_seconds       | how long the first of them could have been sent                            |
-| postroom_schedule_unplanned         | people whom plain SQL changed and nobody has planned for, up to 10,000     |
-| postroom_schedule_unplannable       | people who have something that nobody can plan, counted up to 10,000       |
+| postroom_schedule_due               | events due and not handed over, counted up to 10,000                      |
+| postroom_schedule_due_seconds       | lateness of the oldest of them                                            |
+| postroom_schedule_unplanned         | people changed by SQL and not yet planned for, counted up to 10,000       |
+| postroom_schedule_unplannable       | people with an event that cannot be planned, counted up to 10,000         |
 """
 
 from prometheus_client import Gauge
@@ -18,17 +18,15 @@ DUE = Gauge(
     "Scheduled events that are due and not handed over, counted up to 10,000",
     registry=REGISTRY,
 )
-DUE_SECONDS = Gauge(
-    "postroom_schedule_due_seconds", "How long the first of them could have been sent", registry=REGISTRY
-)
+DUE_SECONDS = Gauge("postroom_schedule_due_seconds", "Lateness of the oldest due scheduled event", registry=REGISTRY)
 UNPLANNED = Gauge(
     "postroom_schedule_unplanned",
-    "People whom plain SQL changed and nobody has planned for yet, counted up to 10,000",
+    "People changed by SQL and not yet planned for, counted up to 10,000",
     registry=REGISTRY,
 )
 UNPLANNABLE = Gauge(
     "postroom_schedule_unplannable",
-    "People who have something that nobody can plan, counted up to 10,000",
+    "People with an event that cannot be planned, counted up to 10,000",
     registry=REGISTRY,
 )
 

@@ -1,4 +1,4 @@
-"""People, what they are sent, and when: the values, without a database."""
+"""People, occasions and scheduled events as values, without a database."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -15,14 +15,14 @@ from postroom.schedule.civil import LeapDay
 BIRTHDAY = "BIRTHDAY"
 NINE = time(9)
 LATE_AFTER = timedelta(minutes=1)
-"""What is handed over later than this after its time is marked late."""
+"""An event that is handed over later than this after its target is marked late."""
 
 UNREADABLE = "(cannot be decoded)"
-"""Stands for a payload that plain SQL wrote and Python cannot decode; its event fails when it is due."""
+"""Replaces a payload that SQL wrote and Python cannot decode; its event fails when it is due."""
 
 
 class ScheduledEventStatus(StrEnum):
-    """Where a scheduled event stands."""
+    """The status of a scheduled event."""
 
     PENDING = "PENDING"
     PROCESSING = "PROCESSING"
@@ -32,15 +32,13 @@ class ScheduledEventStatus(StrEnum):
 
 _Text = Annotated[str, Meta(max_length=2048)]
 _Zone = Annotated[str, Meta(max_length=100, description="An IANA time zone such as Europe/London, or UTC.")]
-_Locale = Annotated[str, Meta(max_length=35, description="Of mail, such as fr or pt-BR; English if left out.")]
-_Template = Annotated[
-    str, Meta(max_length=100, description="Of the birthday greeting by mail; `birthday` if left out.")
-]
+_Locale = Annotated[str, Meta(max_length=35, description="Language of mail, such as fr or pt-BR; default English.")]
+_Template = Annotated[str, Meta(max_length=100, description="Template of the birthday mail; default `birthday`.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Somebody to be written to, as given."""
+    """A person to greet, as given by the caller."""
 
     first_name: _Text
     last_name: _Text
@@ -58,24 +56,24 @@ class Person:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User:
-    """Somebody known, with an id and a version that counts changes."""
+    """A stored person, with an id and a version that increases with each change."""
 
     id: UUID
     version: int
     created_at: datetime
     updated_at: datetime
     person: Person
-    unplanned_since: datetime | None = None  # when plain SQL changed what nobody has planned for yet
-    planned_version: int | None = None  # the version that was planned for, 0 if none was; None where nobody asks
+    unplanned_since: datetime | None = None  # time of the SQL change that is not planned for yet
+    planned_version: int | None = None  # the version last planned for, 0 if none; None if not read
 
 
 def person_fields(person: Person) -> dict[str, Any]:
-    """What was given, by name."""
+    """The fields of a person by name."""
     return {each.name: getattr(person, each.name) for each in fields(person)}
 
 
 def user_fields(user: User) -> dict[str, Any]:
-    """Somebody as everybody sees them, flat and by name."""
+    """The public fields of a person, in one flat dictionary."""
     return {
         "id": user.id,
         **person_fields(user.person),
@@ -87,20 +85,20 @@ def user_fields(user: User) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Something a person is sent besides the birthday greeting: a kind, its rule, and what is said."""
+    """A message besides the birthday greeting: its kind, rule and text."""
 
     id: UUID
     user_id: UUID
     kind: str
     message: str
     rule: Mapping[str, Any]
-    template: str | None = None  # of its mail; None: the message is subject and text
-    created_at: datetime | None = None  # None where nobody asks
+    template: str | None = None  # mail template; None: the message is subject and text
+    created_at: datetime | None = None  # None if not read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedEvent:
-    """An event as it should be."""
+    """An event as planning computed it."""
 
     user_id: UUID
     kind: str
@@ -114,9 +112,9 @@ class PlannedEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledEvent(PlannedEvent):
-    """One firing, planned or past. `target_local` and `moved_from` are local times of the person, without a zone.
+    """A planned or past event. `target_local` and `moved_from` are local times of the person, without a zone.
 
-    `moved_from` is the time of its rule, if an operator moved the event.
+    `moved_from` is the time computed from the rule, if an operator moved the event.
     """
 
     id: UUID
@@ -134,7 +132,7 @@ class ScheduledEvent(PlannedEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """Which events a listing shows; None asks for all."""
+    """Filters of a list of events; None does not filter."""
 
     status: ScheduledEventStatus | None = None
     kind: str | None = None
@@ -146,18 +144,18 @@ class EventFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEvent(PlannedEvent):
-    """An event that exists, as planning needs it."""
+    """A stored event, with the fields that planning needs."""
 
     id: UUID
     status: ScheduledEventStatus
     version: int
     moved_from: datetime | None
-    is_claimed_only: bool  # claimed, not yet handed over: it may become PENDING again
+    is_claimed_only: bool  # claimed but not handed over: it may become PENDING again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A due event, held by the transaction that claimed it, with the person as they are now."""
+    """A due event, locked by the transaction that claimed it, with the current data of the person."""
 
     id: UUID
     claim_id: UUID
@@ -175,13 +173,13 @@ class Claimed:
 
     @property
     def lateness(self) -> timedelta:
-        """How long after its time it was claimed; what a move brought past its own time is late since the move."""
+        """The time between target and claim; if a move put the target in the past, the time since the move."""
         return max(self.claimed_at - max(self.target_utc, self.planned_at), timedelta())
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is behind: events due, people to plan for, each with how long the first has waited; and the unplannable."""
+    """Overdue events, people to plan for, each with the age of the oldest, and people who cannot be planned for."""
 
     due: int
     due_for: timedelta
@@ -192,7 +190,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class PlanChange:
-    """What planning did to a person's events: planned ones recomputed, begun ones left alone, missing ones added."""
+    """The number of events of a person that planning moved, skipped because they had begun, and added."""
 
     moved: int
     skipped: int
@@ -201,19 +199,19 @@ class PlanChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulePolicy:
-    """How an installation schedules; the defaults are those of the settings."""
+    """The schedule settings of an installation, with the same defaults."""
 
     times: Mapping[str, time] = field(default_factory=dict)
     leap_day: LeapDay = LeapDay.MARCH_1
     max_lateness: Mapping[str, timedelta] = field(default_factory=dict)
-    webhook_url: str | None = None  # for people without a destination of their own
-    captures: bool = False  # with no destination at all: into the inbox instead of FAILED
+    webhook_url: str | None = None  # for people without their own destination
+    captures: bool = False  # without any destination: use the capture inbox instead of failing
 
     def time_of(self, kind: str) -> time:
         return self.times.get(kind, NINE)
 
     @property
     def basis(self) -> str:
-        """Everything that planned targets depend on besides the people; when it changes, they are planned again."""
+        """The time zone version and settings that targets depend on; when it changes, everyone is planned again."""
         times = ",".join(f"{kind}={moment.isoformat()}" for kind, moment in sorted(self.times.items()))
         return f"tzdata={ZONE_VERSION};leap_day={self.leap_day};times={times}"

@@ -1,4 +1,4 @@
-"""Occasions over HTTP: what a person is sent besides the birthday greeting."""
+"""Occasions over HTTP: messages besides the birthday greeting."""
 
 from typing import Annotated, Any
 
@@ -21,13 +21,13 @@ _RULE = Annotated[
 
 
 class NewOccasion(Shape, frozen=True, kw_only=True):
-    """An anniversary, a reminder or something that recurs, at the person's local time."""
+    """An anniversary, a reminder or a recurring message, at the person's local time."""
 
     kind: Annotated[str, msgspec.Meta(max_length=50, description="ANNIVERSARY, REMINDER or RECURRING.")]
     rule: _RULE
     message: Annotated[str, msgspec.Meta(max_length=service.LONGEST_MESSAGE)] = ""
     template: Annotated[
-        str | None, msgspec.Meta(description="Of its mail; if left out, the message is subject and text.")
+        str | None, msgspec.Meta(description="Mail template; by default the message is subject and text.")
     ] = None
 
 
@@ -69,7 +69,7 @@ ENDPOINTS = [
         method="GET",
         path=_PATH,
         handler=list_occasions,
-        summary="What a person is sent besides the birthday greeting.",
+        summary="List the occasions of a person: messages besides the birthday greeting.",
         scope=READ,
         tag="users",
         answers={200: OccasionPage},
@@ -78,7 +78,7 @@ ENDPOINTS = [
         method="POST",
         path=_PATH,
         handler=add_occasion,
-        summary="Plan an anniversary, a reminder or something that recurs.",
+        summary="Add an anniversary, a reminder or a recurring message, and plan it.",
         scope=WRITE,
         tag="users",
         body=NewOccasion,
@@ -88,7 +88,7 @@ ENDPOINTS = [
         method="DELETE",
         path=_PATH + "/{occasion_id:uuid}",
         handler=remove_occasion,
-        summary="Forget an occasion and what is planned for it.",
+        summary="Delete an occasion and its planned events.",
         scope=WRITE,
         tag="users",
         answers={204: None},

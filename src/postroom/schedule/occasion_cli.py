@@ -10,25 +10,27 @@ from postroom.runtime.terminal import AsJson, in_room, print_page, say
 
 occasions = typer.Typer(no_args_is_help=True)
 
-Id = Annotated[UUID, typer.Argument(help="The id of a person.")]
+Id = Annotated[UUID, typer.Argument(help="User id.")]
 
 
 @occasions.command()
 def add(
     user_id: Id,
-    kind: Annotated[str, typer.Argument(help="anniversary, reminder or recurring.")],
+    kind: Annotated[str, typer.Argument(help="Kind: anniversary, reminder or recurring.")],
     *,
     rule: Annotated[
         str,
         typer.Option(
-            help='Its rule in JSON: {"date": "2020-05-01"}, {"at": "2027-01-31T09:00:00"}, '
+            help='Rule in JSON: {"date": "2020-05-01"}, {"at": "2027-01-31T09:00:00"}, '
             '{"every": "week", "start": "2026-11-16", "weekdays": ["mon"], "at": "08:00:00"}.'
         ),
     ],
-    message: Annotated[str, typer.Option(help="What is said; the kind's own words if left out.")] = "",
-    template: Annotated[str | None, typer.Option(help="The template of its mail; without one, the message.")] = None,
+    message: Annotated[str, typer.Option(help="Message text; default: the text of the kind.")] = "",
+    template: Annotated[
+        str | None, typer.Option(help="Mail template; by default the message is subject and text.")
+    ] = None,
 ) -> None:
-    """Plan an anniversary, a reminder or something that recurs, and print its id."""
+    """Add an anniversary, a reminder or a recurring message, plan it, and print its id."""
     from postroom.schedule import service
 
     read = _read(rule)
@@ -48,7 +50,7 @@ def add(
 
 @occasions.command("list")
 def list_(user_id: Id, *, as_json: AsJson = False) -> None:
-    """List what a person is sent besides the birthday greeting."""
+    """List the occasions of a person: messages besides the birthday greeting."""
     from postroom.schedule import service
 
     found = in_room(lambda room: service.list_occasions(room.pool, user_id))
@@ -56,8 +58,8 @@ def list_(user_id: Id, *, as_json: AsJson = False) -> None:
 
 
 @occasions.command()
-def remove(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="The id of an occasion.")]) -> None:
-    """Forget an occasion and what is planned for it."""
+def remove(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="Occasion id.")]) -> None:
+    """Delete an occasion and its planned events."""
     from postroom.schedule import service
 
     in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id))

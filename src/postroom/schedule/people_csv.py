@@ -1,7 +1,7 @@
-"""People from a spreadsheet: lines in, people out, and for every line that cannot be one, its number and why.
+"""Parse people from CSV; each invalid line yields its number and the problem.
 
-A person is one line, for nothing they have may contain a line break. So each line is read by itself, and a quote that
-somebody forgot to close takes no other line with it.
+A person is exactly one line, because no field may contain a line break. Each line is parsed separately, so that an
+unclosed quote invalidates its own line only.
 """
 
 import re
@@ -21,7 +21,7 @@ _BROKEN = re.compile(r"[\0\udc80-\udcff]")
 
 @dataclass(frozen=True, slots=True)
 class PersonLine:
-    """One line of the file: a person, or why it is none."""
+    """One line of the file: a person, or the problem."""
 
     number: int
     person: Person | None
@@ -29,7 +29,7 @@ class PersonLine:
 
 
 def read_people(text: Iterable[str]) -> Iterator[PersonLine]:
-    """Each line after the header; raises `BadInput` if the header itself cannot be used."""
+    """The lines after the header; raises `BadInput` if the header is invalid."""
     rows = read_lines(text)
     _number, header, problem = next(rows, (1, [], ""))
     columns = _read_header(header, problem)
@@ -62,7 +62,7 @@ def _read_header(cells: list[str], problem: str) -> list[str]:
 
 def _person(columns: list[str], values: list[str]) -> Person:
     if len(values) != len(columns):
-        raise ValueError("has not as many fields as the header")
+        raise ValueError(f"has {len(values)} fields, but the header has {len(columns)}")
     fields = {name: value.strip() for name, value in zip(columns, values, strict=True)}
     for name, value in fields.items():
         try:
@@ -79,10 +79,10 @@ def _person(columns: list[str], values: list[str]) -> Person:
 
 
 def _check_text(value: str) -> None:
-    """ValueError for what no text contains; a byte that was no UTF-8 arrives as half a character."""
+    """Raise ValueError for a NUL character or a surrogate, which stands for a byte that is not UTF-8."""
     found = _BROKEN.search(value)
     if found is None:
         return
     if found[0] == "\0":
         raise ValueError("has a NUL character")
-    raise ValueError(f"has the byte 0x{ord(found[0]) - 0xDC00:02X}, which is not UTF-8 here")
+    raise ValueError(f"has the byte 0x{ord(found[0]) - 0xDC00:02X}, which is not valid UTF-8")

@@ -1,11 +1,10 @@
-"""When the next event of an occasion is due: pure decisions over civil time.
+"""Compute the next event of an occasion: pure decisions over local time.
 
-Two questions. `upcoming`: given a person as they are now, what should be planned? The next occurrence whose time is
-still to come, skipping those that were already used. An event that is planned already keeps its occurrence in three
-cases even though its time has passed: when a move brought it there (somebody moved east, where the hour or even the day
-is over, and nothing was sent, so it goes out now), when it was due before the change (an outage, and a name corrected
-meanwhile), and when a corrected date makes it today's. `following`: an event has been claimed, what comes after it? The
-very next occurrence, past or not, because what fell due during an outage must not be skipped.
+`upcoming` returns the event to plan for a person as stored now: the next future occurrence whose key is unused. A
+planned event keeps its occurrence, although its time has passed, in three cases: the person moved east, where the hour
+or the day is already over, so it is sent at once; it was due before the change (a name corrected during an outage); or
+a corrected date makes it due today. `following` returns the occurrence after a claimed event, past or future, because
+occurrences that fell due during an outage must not be skipped.
 """
 
 from collections.abc import Iterator
@@ -21,17 +20,16 @@ from postroom.schedule.model import BIRTHDAY, KnownEvent, Occasion, Person, Plan
 
 _DAY = timedelta(days=1)
 _FARTHEST_MOVE = timedelta(hours=27)
-"""No two places have clocks farther apart, with an hour to spare for one that changes on that day."""
+"""Zones differ by at most 26 hours (UTC-12 to UTC+14), plus one for a daylight saving change on that day."""
 UNPLANNABLE = (Exception,)
-"""Planning only computes, so any error is about the row, which plain SQL may have written; the others are
-planned."""
+"""Planning only computes, so any error is caused by the row, which SQL may have written; other rows are planned."""
 _PATIENCE = 10_000
-"""More occurrences than anybody has used: a rule that yields nothing new after these is over."""
+"""Limit of occurrences to try, more than any person has used; a rule without a new one among them has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One thing to plan for one person: the birthday (no occasion) or an occasion of theirs."""
+    """The birthday (no occasion) or one occasion of a person."""
 
     user_id: UUID
     person: Person
@@ -47,16 +45,16 @@ class Subject:
 
     @property
     def prefix(self) -> str:
-        """What the keys of all its occurrences begin with."""
+        """The prefix of the keys of all its occurrences."""
         return f"{self.kind_name.lower()}:{self.occasion.id if self.occasion else self.user_id}:"
 
 
 def upcoming(
     subject: Subject, policy: SchedulePolicy, *, now: datetime, used: AbstractSet[str], pending: KnownEvent | None
 ) -> PlannedEvent | None:
-    """What should be planned now; `used` are the keys of what was begun, `pending` the event planned so far."""
+    """The event to plan now; `used` are the keys of begun events, `pending` is the planned event, if any."""
     today = local_at(now, subject.person.timezone).date()
-    since = today - 2 * _DAY  # what a move brought past its time; a gap at midnight can make it the next day's
+    since = today - 2 * _DAY  # a move may put a target in the past; a gap at midnight can shift it by a day
     if pending is not None and pending.target_utc <= now:
         since = min(since, pending.target_local.date() - _DAY)
     for occurrence in islice(_occurrences(subject, policy, since), _PATIENCE):
@@ -69,7 +67,7 @@ def upcoming(
 
 
 def following(subject: Subject, policy: SchedulePolicy, *, after: datetime, key: str) -> PlannedEvent | None:
-    """The occurrence after one that was claimed, known by its local time and its key."""
+    """The occurrence after a claimed one, which is identified by its local time and key."""
     for occurrence in islice(_occurrences(subject, policy, after.date() - _DAY), _PATIENCE):
         planned = _planned(subject, occurrence)
         if planned.target_local > after and planned.idempotency_key != key:
@@ -78,7 +76,7 @@ def following(subject: Subject, policy: SchedulePolicy, *, after: datetime, key:
 
 
 def moved(subject: Subject, pending: KnownEvent) -> PlannedEvent:
-    """An event that was moved by hand, for the person as they are now: the same local time, on the person's clock."""
+    """An event that an operator moved, recomputed for the person as stored now: the same local time in their zone."""
     kind, zone = subject.kind_name, subject.person.timezone
     target = instant_of(pending.target_local, zone)
     return PlannedEvent(
@@ -94,9 +92,9 @@ def moved(subject: Subject, pending: KnownEvent) -> PlannedEvent:
 
 
 def _is_to_come(planned: PlannedEvent, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
-    """True if an occurrence is still to be sent: its time has not come, or it was planned and was due or moved.
+    """True if an occurrence must still be sent: its time is in the future, or it was planned and was due or moved.
 
-    A move leaves the day what it was, and so do other times of day.
+    A move to another zone keeps the local day, and so does another time of day.
     """
     if pending is None or pending.idempotency_key != planned.idempotency_key:
         is_said_too_late = occurrence.is_origin and occurrence.local.date() == local_at(now, planned.timezone).date()
@@ -104,7 +102,7 @@ def _is_to_come(planned: PlannedEvent, occurrence: Occurrence, pending: KnownEve
     day = planned.target_local.date()
     if pending.target_local.date() == day:
         return pending.target_utc <= now or now - planned.target_utc <= _FARTHEST_MOVE
-    # Another day, so somebody corrected it: a day that is over there is not made up for.
+    # Another day means that the date was corrected: a day in the past is not sent.
     return planned.target_utc > now or day == local_at(now, planned.timezone).date()
 
 

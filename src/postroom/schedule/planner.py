@@ -1,6 +1,6 @@
-"""Planning for people, many at once, inside the caller's transaction: read what is known, decide, write the difference.
+"""Plan for many people in the caller's transaction: read the stored events, decide, write the difference.
 
-The caller holds the people's rows, so that nobody claims or plans for them meanwhile.
+The caller has locked the people's rows, so that no other transaction claims or plans their events.
 """
 
 from collections import Counter
@@ -33,25 +33,25 @@ _log = structlog.get_logger()
 
 
 class Keep(Enum):
-    """Which of the events planned already stay as they are, whatever the plan says."""
+    """The planned events that planning does not change."""
 
-    NOTHING = auto()  # the person changed
-    BROUGHT = auto()  # only the rules of time did: what plain SQL wrote under a key of its own never followed them
-    ALL = auto()  # nothing did: only what is missing is added
+    NOTHING = auto()  # the person changed: recompute all
+    BROUGHT = auto()  # time rules changed: keep events that SQL wrote with their own key, which no rule computed
+    ALL = auto()  # nothing changed: only add missing events
 
 
 @dataclass(slots=True)
 class Changes:
-    """What has to be written so that the database holds the plan."""
+    """The writes that make the stored events match the plan."""
 
     planned: list[PlannedEvent] = field(default_factory=list)
     moves: list[tuple[KnownEvent, PlannedEvent, datetime]] = field(default_factory=list)
     over: list[KnownEvent] = field(default_factory=list)
     ended: list[UUID] = field(default_factory=list)
-    unplannable: list[UUID] = field(default_factory=list)  # whose
+    unplannable: list[UUID] = field(default_factory=list)  # user ids
 
     def end(self, subject: Subject, pending: KnownEvent | None) -> None:
-        """Nothing of it is still to come."""
+        """Record that a subject has no future occurrence."""
         if pending is not None:
             self.over.append(pending)
         elif subject.occasion is not None:
@@ -66,10 +66,10 @@ async def plan_for(
     now: datetime | None,
     keep: Keep = Keep.NOTHING,
 ) -> dict[UUID, PlanChange]:
-    """Make the events of these people what they should be; says for each what was done.
+    """Bring the events of these people up to date; returns the changes of each.
 
-    Somebody whom nobody has planned for yet keeps all they came with. What plain SQL changed is planned as of that
-    moment, or whatever fell due between the change and its sweep would be lost.
+    A new person who was never planned for keeps the events they were inserted with. SQL changes are planned as of the
+    time of the change, otherwise events due between the change and the sweep would be lost.
     """
     ids = [user.id for user in users]
     moment = await store.read_clock(connection, now=now)
@@ -87,7 +87,7 @@ async def plan_for(
 
 
 def planned_columns(planned: Iterable[PlannedEvent | None]) -> dict[str, list[Any]]:
-    """Planned events as columns, for one statement; None is nothing to plan."""
+    """Planned events as columns for one statement; None is skipped."""
     given = [each for each in planned if each is not None]
     return {
         "user_id": [each.user_id for each in given],
@@ -98,12 +98,12 @@ def planned_columns(planned: Iterable[PlannedEvent | None]) -> dict[str, list[An
 
 
 def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: SchedulePolicy) -> PlannedEvent | None:
-    """The event after one that was claimed or cancelled; None if nothing follows.
+    """The event after a claimed or cancelled one; None if it was the last.
 
-    One that was moved by hand stands for its own occurrence and for those that it was moved past: they would fall due
-    together with it.
+    An event that an operator moved replaces its own occurrence and those it was moved past, which would otherwise be
+    due at once.
     """
-    if event.kind != subject.kind_name:  # a kind of somebody else's: fired once, planned by nobody
+    if event.kind != subject.kind_name:  # an unknown kind that SQL inserted: sent once, without a next event
         return None
     after = max(event.target_local, event.moved_from or event.target_local)
     try:
@@ -114,7 +114,7 @@ def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: S
 
 
 def _as_of(user: User, subject: Subject, now: datetime) -> datetime:
-    """The moment to plan from: now, or since when it could have been planned."""
+    """The time to plan from: now, or the time of the SQL change."""
     if user.unplanned_since is None:
         return now
     if subject.occasion is None or subject.occasion.created_at is None:
@@ -126,7 +126,7 @@ def _decide(
     subject: Subject, own: Sequence[KnownEvent], policy: SchedulePolicy, *, now: datetime, keep: Keep, changes: Changes
 ) -> None:
     if any(event.is_claimed_only for event in own):
-        return  # held by a claim that has not handed it over: what follows is planned by whoever does
+        return  # claimed but not handed over: the handover plans the next event
     pending = next((event for event in own if event.status is ScheduledEventStatus.PENDING), None)
     used = {event.idempotency_key for event in own if event.status is not ScheduledEventStatus.PENDING}
     try:
@@ -163,7 +163,7 @@ def _differs(event: KnownEvent, planned: PlannedEvent) -> bool:
 
 
 async def _write(connection: Connection, changes: Changes, *, now: datetime | None) -> tuple[Counter[UUID], set[UUID]]:
-    """Whose events were added, and which were moved."""
+    """The added events per user id, and the ids of moved events."""
     added: Counter[UUID] = Counter()
     if changes.planned:
         added.update(await store.insert_events(connection, now=now, **planned_columns(changes.planned)))

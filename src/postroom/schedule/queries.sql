@@ -1,9 +1,9 @@
--- Everything the schedule asks of the database, in alphabetical order. Statements that depend on the time take :now;
--- NULL leaves it to the database's clock. Whoever changes a person's events holds the person's row first, except the
--- claim, which never waits: it passes over what somebody else holds and finds it again at the next look.
+-- The statements of the schedule, in alphabetical order. Statements that depend on the time take :now; NULL uses the
+-- database's clock. A transaction that changes a person's events locks the person's row first, to avoid deadlocks. The claim
+-- does not wait for locks: it skips locked rows and finds them again in the next run.
 
 -- name: cancel_event :maybe
--- End a planned event by hand, if it is still this version and has not begun. Its key stays used.
+-- Cancel a planned event of this version. Its key stays used.
 UPDATE scheduled_events
 SET status = 'FAILED', failure_reason = :failure_reason, version = version + 1
 WHERE id = :event_id AND version = :version AND status = 'PENDING'
@@ -12,10 +12,10 @@ RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_ti
     moved_from, created_at, updated_at;
 
 -- name: claim_due :many
--- Hold what is due, oldest first, a hundred at a time, with the person as they are now. The status and the limit are
--- written out, or the planner could not see that the partial index gives the rows in order and that few are wanted.
--- Whom plain SQL changed is passed over until the sweep has planned anew; as a plain comparison the planner would take
--- that for a rare case and read and sort everything.
+-- Claim due events, oldest first, a hundred at a time, with the current data of the person. Status and limit are literals, so
+-- that the planner uses the order of the partial index and expects few rows. Events of people that SQL changed are skipped
+-- until the sweep has planned again. That condition is a CASE, because the planner takes a plain comparison for selective and
+-- would read and sort all due events.
 WITH due AS (
     SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url, u.locale,
         u.template
@@ -49,18 +49,18 @@ LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
 ORDER BY target_timestamp_utc;
 
 -- name: delete_events :exec
--- Forget planned events that nothing is planned for any more.
+-- Delete planned events without a future occurrence.
 DELETE FROM scheduled_events
 WHERE id = ANY(:event_ids::uuid[]) AND status = 'PENDING';
 
 -- name: delete_occasion :maybe
--- Forget an occasion, and its events with it.
+-- Delete an occasion; the foreign key deletes its planned events.
 DELETE FROM user_occasions
 WHERE id = :occasion_id AND user_id = :user_id
 RETURNING id;
 
 -- name: delete_old_events :exec
--- One bounded step of retention: events that ended long ago.
+-- One bounded step of retention: delete events that ended before the retention time.
 DELETE FROM scheduled_events
 WHERE id IN (
     SELECT id
@@ -72,24 +72,24 @@ WHERE id IN (
 );
 
 -- name: delete_user :maybe
--- Forget a person, and everything planned for them.
+-- Delete a person; foreign keys delete their occasions and events.
 DELETE FROM users
 WHERE id = :user_id
 RETURNING id;
 
 -- name: end_occasions :exec
--- Remember of which occasions nothing is still to come.
+-- Mark occasions without a future occurrence as over.
 UPDATE user_occasions
 SET is_over = true
 WHERE id = ANY(:occasion_ids::uuid[]) AND NOT is_over;
 
 -- name: find_basis :maybe
--- What the planned targets were computed with.
+-- The basis (time zone version and settings) of the planned targets.
 SELECT basis
 FROM schedule_state;
 
 -- name: find_event :maybe
--- One event.
+-- Read an event.
 SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
     failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
     moved_from, created_at, updated_at
@@ -97,7 +97,7 @@ FROM scheduled_events
 WHERE id = :event_id;
 
 -- name: find_next_due :one
--- When the next event falls due, if any is planned, what time it is, and whether one is due that nobody has claimed.
+-- The time of the next planned event, the current time, and whether a due event is unclaimed.
 SELECT (
         SELECT min(target_timestamp_utc)
         FROM scheduled_events
@@ -111,16 +111,16 @@ SELECT (
     ) AS is_due;
 
 -- name: find_user :maybe
--- One person.
+-- Read a person.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
 WHERE id = :user_id;
 
 -- name: hand_over :many
--- Tie claimed events to their deliveries, or end them, and plan what follows each. Only rows still held by the claim are
--- touched; those ids are returned, every other was lost. An event whose delivery already ended ends with it; without a
--- failure reason of its own, its recipient was suppressed.
+-- Link claimed events to their deliveries or end them, and insert the next events. Only events that the claim still holds are
+-- changed and returned; the claim of the others was lost. An event whose delivery has already ended gets its final status; a
+-- FAILED one without a failure reason has a suppressed recipient.
 WITH handed AS (
     UPDATE scheduled_events AS e
     SET delivery_id = i.delivery_id,
@@ -132,8 +132,8 @@ WITH handed AS (
         version = e.version + 1
     FROM unnest(:event_id::uuid[], :delivery_id::bigint[], :status::text[], :failure_reason::text[], :late_by::interval[])
         AS i(event_id, delivery_id, status, failure_reason, late_by)
-    -- Only what is PROCESSING has a claim (scheduled_events_claim_while_processing). Asking for the status as well would
-    -- offer the planner the index of leases, and each batch would then read all that is being processed.
+    -- Only PROCESSING events have a claim (scheduled_events_claim_while_processing). With a condition on the status the
+    -- planner would choose the index of leases, and each batch would read all PROCESSING events.
     WHERE e.id = i.event_id AND e.claim_id = :claim_id::uuid
     RETURNING e.id
 ),
@@ -142,7 +142,7 @@ followed AS (
         user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
         idempotency_key, delivery_payload, planned_at, created_at
     )
-    -- What fell due during an outage is as late as its time is past, however lately it was planned.
+    -- An event that fell due during an outage counts as planned at its target, so that its lateness is measured from there.
     SELECT i.*, least(i.target_utc, coalesce(:now::timestamptz, now())), coalesce(:now::timestamptz, now())
     FROM unnest(
         :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
@@ -153,16 +153,16 @@ followed AS (
 SELECT id FROM handed;
 
 -- name: has_planned :one
--- Whether something is planned for an occasion.
+-- True if an occasion has a planned event.
 SELECT EXISTS (SELECT FROM scheduled_events WHERE occasion_id = :occasion_id AND status = 'PENDING') AS is_planned;
 
 -- name: insert_events :many
--- Plan events. One that exists already, by its key or as the planned one of its occasion, stays as it is. Returns whose.
+-- Insert planned events, except those whose key or planned event of the occasion exists. Returns their user ids.
 INSERT INTO scheduled_events (
     user_id, event_type, occasion_id, target_timestamp_utc, target_timestamp_local, target_timezone,
     idempotency_key, delivery_payload, planned_at, created_at
 )
--- What fell due before it was planned is as late as its time is past.
+-- An event that is planned after its target counts as planned at its target, so that its lateness is measured from there.
 SELECT i.*, least(i.target_utc, coalesce(:now::timestamptz, now())), coalesce(:now::timestamptz, now())
 FROM unnest(
     :user_id::uuid[], :kind::text[], :occasion_id::uuid[], :target_utc::timestamptz[], :target_local::timestamp[],
@@ -172,13 +172,13 @@ ON CONFLICT DO NOTHING
 RETURNING user_id;
 
 -- name: insert_occasion :one
--- Remember an occasion of a person.
+-- Insert an occasion of a person.
 INSERT INTO user_occasions (user_id, event_type, message, rule, template)
 VALUES (:user_id, :kind, :message, :rule::text::jsonb, :template)
 RETURNING id, user_id, event_type, message, rule::text, template, created_at;
 
 -- name: insert_users :many
--- Store people, planned for in the same transaction.
+-- Insert people as planned; the caller plans for them in the same transaction.
 INSERT INTO users (
     first_name, last_name, date_of_birth, timezone, email, webhook_url, locale, template, planned_version, created_at,
     updated_at
@@ -192,15 +192,14 @@ RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_bi
     locale, template;
 
 -- name: leave_to_scheduler :exec
--- Leave people to the next sweep, if schedulers plan with something other than whoever stored them: other times of day,
--- other rules of time zones.
+-- Leave people to the next sweep if the schedulers have another basis than the caller: other times of day or time zone data.
 UPDATE users
 SET planned_version = -1
 WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE basis <> :basis);
 
 -- name: list_latest_events :many
--- Events by any of the filters, the latest target first, from a cursor on. Each status is read in the order of its index,
--- so that a page costs the same however many events there are; what is PENDING has an index of its own.
+-- A page of events by any of the filters, latest target first. Each status is read in the order of its index, so that the
+-- cost of a page does not depend on the number of events; PENDING events have their own index.
 WITH planned AS (
     SELECT *
     FROM scheduled_events
@@ -246,8 +245,8 @@ WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
 
 -- name: list_soonest_events :many
--- Events by any of the filters, the soonest target first, from a cursor on. Each status is read in the order of its index,
--- so that a page costs the same however many events there are; what is PENDING has an index of its own.
+-- A page of events by any of the filters, soonest target first. Each status is read in the order of its index, so that the
+-- cost of a page does not depend on the number of events; PENDING events have their own index.
 WITH planned AS (
     SELECT *
     FROM scheduled_events
@@ -286,7 +285,7 @@ ORDER BY target_timestamp_utc, id
 LIMIT :page_limit;
 
 -- name: list_user_events :many
--- What planning has to know: what is planned for some people, and what was begun lately enough to matter.
+-- The events that planning needs: planned ones, and begun ones of the last 800 days, whose keys are used.
 SELECT id, user_id, event_type, occasion_id, status::text, target_timestamp_utc, target_timestamp_local, target_timezone,
     version, idempotency_key, delivery_payload::text, moved_from,
     status = 'PROCESSING' AND delivery_id IS NULL AS is_claimed_only
@@ -295,7 +294,7 @@ WHERE user_id = ANY(:user_ids::uuid[])
     AND (status = 'PENDING' OR target_timestamp_utc > coalesce(:now::timestamptz, now()) - interval '800 days');
 
 -- name: list_users :many
--- People, newest first, below a cursor.
+-- A page of people, newest first.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
@@ -304,7 +303,7 @@ ORDER BY created_at DESC, id DESC
 LIMIT :page_limit;
 
 -- name: lock_unplanned_users :many
--- Hold people whom plain SQL added or changed since they were last planned for.
+-- Lock people that SQL added or changed since they were last planned for. SKIP LOCKED lets several schedulers sweep at once.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template, unplanned_since, planned_version
 FROM users
@@ -314,9 +313,9 @@ LIMIT :batch_limit
 FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock_unscheduled_users :many
--- Look through people in order of id, a thousand at a time, and hold those who have a birthday or an occasion for which
--- nothing is planned; `last_id` is how far it looked. The limit is written out, and the questions are asked person by
--- person, or the planner would rather read all events there are.
+-- Check people in order of id, a thousand at a time, and lock those without a planned event for the birthday or an open
+-- occasion; `last_id` is the last id checked. The limit is a literal and the lookups are LATERAL, otherwise the planner would
+-- read all events.
 WITH looked AS MATERIALIZED (
     SELECT id, planned_version = version AS is_planned
     FROM users
@@ -360,7 +359,7 @@ FROM (SELECT id AS last_id FROM looked ORDER BY id DESC LIMIT 1) AS looked_to
 LEFT JOIN held ON true;
 
 -- name: lock_user :maybe
--- Hold one person: nobody else plans, claims or changes them until this transaction ends.
+-- Lock a person: no other transaction plans, claims or changes them until this one ends.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template, CASE WHEN planned_version <> version THEN unplanned_since END AS unplanned_since, planned_version
 FROM users
@@ -368,9 +367,9 @@ WHERE id = :user_id
 FOR UPDATE;
 
 -- name: lock_users :many
--- Hold people who are planned for, in order of id, after one of them. The others are the sweep's: it plans as of when they
--- were written, and whoever planned for them as of now would lose what fell due since. Asked as a plain comparison, the
--- planner would take the planned for a rare case, and read and sort everybody at each step.
+-- Lock the next people that are planned for, in order of id. The sweep handles the others: it plans as of the time of the SQL
+-- change, while planning as of now would lose events due since. The condition is a CASE, because the planner takes a plain
+-- comparison for selective and would read and sort all people in each step.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
@@ -381,14 +380,14 @@ LIMIT :batch_limit
 FOR NO KEY UPDATE;
 
 -- name: mark_planned :exec
--- Remember that people were planned for as they are now, and for which of them not everything could be.
+-- Mark people as planned at their current version, and flag those with an event that could not be planned.
 UPDATE users
 SET planned_version = version, unplanned_since = NULL, is_unplannable = id = ANY(:unplannable_ids::uuid[])
 WHERE id = ANY(:user_ids::uuid[])
     AND (planned_version <> version OR is_unplannable <> (id = ANY(:unplannable_ids::uuid[])));
 
 -- name: measure_schedule :one
--- What should have been handed over and what waits to be planned, each counted up to a bound, and since when the first.
+-- Overdue events and unplanned people, each counted up to a bound, with the age of the oldest; and unplannable people.
 WITH due AS (
     SELECT greatest(target_timestamp_utc, planned_at) AS since
     FROM scheduled_events
@@ -415,7 +414,7 @@ SELECT (SELECT count(*) FROM due) AS due,
     (SELECT count(*) FROM unplannable) AS unplannable;
 
 -- name: move_event :maybe
--- Give a planned event another target by hand, if it is still this version and has not begun.
+-- Move a planned event of this version to the target that an operator chose.
 UPDATE scheduled_events
 SET moved_from = coalesce(moved_from, target_timestamp_local), target_timestamp_utc = :target_utc,
     target_timestamp_local = :target_local, target_timezone = :timezone,
@@ -426,8 +425,8 @@ RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_ti
     moved_from, created_at, updated_at;
 
 -- name: move_events :many
--- Give planned events a new target; one that changed since it was read, or has begun, is left alone and not returned.
--- One that was due already keeps the time since when it was: a correction during an outage makes nothing less late.
+-- Give planned events a new target. An event that has changed since it was read, or has begun, is skipped and not returned.
+-- An overdue event counts as planned when it fell due, so that a correction during an outage does not reset its lateness.
 UPDATE scheduled_events AS e
 SET target_timestamp_utc = i.target_utc, target_timestamp_local = i.target_local, target_timezone = i.timezone,
     idempotency_key = i.idempotency_key, delivery_payload = i.payload,
@@ -441,11 +440,11 @@ WHERE e.id = i.event_id AND e.version = i.version AND e.status = 'PENDING'
 RETURNING e.id;
 
 -- name: read_clock :one
--- What time it is.
+-- The current time.
 SELECT coalesce(:now::timestamptz, now()) AS moment;
 
 -- name: recover_events :many
--- Look after events whose lease ran out: never handed over, they are planned again; otherwise their delivery knows.
+-- Recover events whose lease has expired: without a delivery they become PENDING again, otherwise they follow its state.
 WITH stuck AS MATERIALIZED (
     SELECT id, user_id, event_type, occasion_id, delivery_id
     FROM scheduled_events
@@ -476,8 +475,8 @@ judged AS (
             ELSE 'FAILED'
         END::scheduled_event_status AS status,
         CASE
-            WHEN delivery_id IS NULL THEN 'superseded: planned again before it was handed over'
-            WHEN NOT is_known THEN 'delivery_lost: its delivery is gone'
+            WHEN delivery_id IS NULL THEN 'superseded: another event was planned before this one was handed over'
+            WHEN NOT is_known THEN 'delivery_lost: its delivery no longer exists'
             WHEN reason = 'recipient_suppressed' THEN explain_suppression(delivery_id)
             ELSE concat_ws(': ', reason, detail)
         END AS failure_reason
@@ -495,13 +494,13 @@ WHERE e.id = j.id
 RETURNING e.id, e.status::text;
 
 -- name: save_basis :exec
--- Remember what the planned targets are computed with from now on.
+-- Store the basis of the planned targets.
 INSERT INTO schedule_state (basis, recorded_at)
 VALUES (:basis, coalesce(:now::timestamptz, now()))
 ON CONFLICT (is_only) DO UPDATE SET basis = excluded.basis, recorded_at = excluded.recorded_at;
 
 -- name: update_user :maybe
--- Change a person whose version is still this one.
+-- Change a person of this version.
 UPDATE users
 SET first_name = :first_name, last_name = :last_name, date_of_birth = :date_of_birth, timezone = :timezone,
     email = :email, webhook_url = :webhook_url, locale = :locale, template = :template

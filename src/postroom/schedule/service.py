@@ -1,4 +1,4 @@
-"""What can be done with people and their occasions. Surfaces call this and nothing below it."""
+"""Operations on people and their occasions. Surfaces call this module and nothing below it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ LONGEST_MESSAGE = 2000
 
 
 def policy_of(settings: Settings) -> SchedulePolicy:
-    """How this installation schedules."""
+    """The schedule policy of the settings."""
     return SchedulePolicy(
         times=dict(settings.schedule_times),
         leap_day=LeapDay(settings.leap_day),
@@ -50,7 +50,7 @@ async def create_user(pool: Pool, person: Person, *, policy: SchedulePolicy, now
 async def create_users(
     pool: Pool, people: Sequence[Person], *, policy: SchedulePolicy, now: datetime | None = None
 ) -> tuple[list[User], dict[int, tuple[FieldError, ...]]]:
-    """Store many people; those that cannot be stored are told by their place, and do not stop the others."""
+    """Store many people; returns the errors of invalid ones by their index, and stores the others."""
     async with pool.acquire() as connection, connection.transaction():
         today = (await store.read_clock(connection, now=now)).date()
         wrong = {
@@ -64,7 +64,7 @@ async def create_users(
 
 
 async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
-    """Forget a person and everything planned for them; what still waits to leave is cancelled by `cancel_greetings`."""
+    """Delete a person and their events; the trigger `cancel_greetings` cancels queued deliveries."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.lock_user(connection, user_id=user_id) is None:
             raise UserNotFound
@@ -87,7 +87,7 @@ async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) 
 
 
 async def measure_schedule(pool: Pool) -> Backlog:
-    """What is behind."""
+    """The backlog of the schedule."""
     async with pool.acquire() as connection:
         return await store.measure_schedule(connection)
 
@@ -101,7 +101,7 @@ async def update_user(
     version: int | None = None,
     now: datetime | None = None,
 ) -> tuple[User, PlanChange]:
-    """Change some fields of a person and move what is planned; with `version`, only if nobody was faster."""
+    """Change fields of a person and recompute planned events; with `version`, only if it is still current."""
     async with pool.acquire() as connection, connection.transaction():
         user = await store.lock_user(connection, user_id=user_id)
         if user is None:
@@ -131,7 +131,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
     policy: SchedulePolicy,
     now: datetime | None = None,
 ) -> Occasion:
-    """Plan something besides the birthday: an anniversary, a reminder, a recurring message."""
+    """Add an anniversary, a reminder or a recurring message, and plan its first event."""
     check_rule(kind, rule)
     if len(message) > LONGEST_MESSAGE or "\0" in message:
         raise BadInput.of("message", f"must be at most {LONGEST_MESSAGE} characters")
@@ -149,7 +149,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
             rule=_encode(rule).decode(),
             template=template,
         )
-        # Nobody but the occasion is new: what they have stays, unless plain SQL changed them and no sweep came yet.
+        # Only the occasion is new: keep planned events, unless SQL changed the person and the sweep has not run yet.
         keep = Keep.ALL if user.planned_version == user.version else Keep.NOTHING
         await _plan(connection, [user], policy, now=now, keep=keep)
         if not await store.has_planned(connection, occasion_id=occasion.id):
@@ -158,7 +158,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
 
 
 async def list_occasions(pool: Pool, user_id: UUID) -> list[Occasion]:
-    """What a person is sent besides the birthday greeting."""
+    """The occasions of a person; raises `UserNotFound`."""
     async with pool.acquire() as connection:
         if await store.find_user(connection, user_id=user_id) is None:
             raise UserNotFound
@@ -166,7 +166,7 @@ async def list_occasions(pool: Pool, user_id: UUID) -> list[Occasion]:
 
 
 async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
-    """Forget an occasion and what is planned for it."""
+    """Delete an occasion and its planned events."""
     async with pool.acquire() as connection, connection.transaction():
         await store.lock_user(connection, user_id=user_id)
         if not await store.delete_occasion(connection, occasion_id=occasion_id, user_id=user_id):
@@ -191,7 +191,7 @@ async def _plan(
     now: datetime | None,
     keep: Keep = Keep.NOTHING,
 ) -> dict[UUID, PlanChange]:
-    """Plan, and have it done again by the schedulers if they were told other times than this process."""
+    """Plan, and leave the people to the sweep if the schedulers use other settings than this process."""
     done = await plan_for(connection, users, policy, now=now, keep=keep)
     await store.leave_to_scheduler(connection, user_ids=[user.id for user in users], basis=policy.basis)
     return done

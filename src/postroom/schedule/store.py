@@ -1,4 +1,4 @@
-"""One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
+"""One function per statement of `queries.sql`, with the same name. Only this module turns rows into models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -27,7 +27,7 @@ Event = TypeVar("Event", ScheduledEvent, KnownEvent)
 
 QUERIES = load("postroom.schedule")
 COUNTED = 10_000
-"""A backlog is counted up to this many, so that asking stays cheap in a crisis."""
+"""Limit of backlog counts, so that they stay cheap when the backlog is large."""
 
 _decode = msgspec.json.Decoder().decode
 _decode_rule = msgspec.json.Decoder(dict[str, Any]).decode
@@ -80,7 +80,7 @@ async def find_event(connection: Connection, *, event_id: UUID) -> ScheduledEven
 
 
 async def find_next_due(connection: Connection, *, now: datetime | None) -> tuple[timedelta | None, bool]:
-    """How long until the next event falls due, None if none will; and whether one is due already."""
+    """The time until the next event is due, None if none is planned; and whether one is due already."""
     row = await QUERIES["find_next_due"].one(connection, now=now)
     due_at: datetime | None = row["due_at"]
     return (None if due_at is None else due_at - row["asked_at"]), row["is_due"]
@@ -94,7 +94,7 @@ async def find_user(connection: Connection, *, user_id: UUID) -> User | None:
 async def hand_over(
     connection: Connection, *, claim_id: UUID, now: datetime | None, **columns: Sequence[Any]
 ) -> set[UUID]:
-    """Returns the events that were still ours to hand over."""
+    """Returns the ids of the events that this claim still held."""
     rows = await QUERIES["hand_over"].many(connection, claim_id=claim_id, now=now, **columns)
     return {row["id"] for row in rows}
 
@@ -105,7 +105,7 @@ async def has_planned(connection: Connection, *, occasion_id: UUID) -> bool:
 
 
 async def insert_events(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> list[UUID]:
-    """Returns whose events were planned, one id for each."""
+    """Returns the user id of each inserted event."""
     return [row["user_id"] for row in await QUERIES["insert_events"].many(connection, now=now, **columns)]
 
 
@@ -153,7 +153,7 @@ async def lock_unplanned_users(connection: Connection, *, batch_limit: int) -> l
 
 
 async def lock_unscheduled_users(connection: Connection, *, after_id: UUID | None) -> tuple[list[User], UUID | None]:
-    """People who have something for which nothing is planned, and how far it looked; None at the end."""
+    """People with a missing event, and the last id that was checked; None at the end."""
     rows = await QUERIES["lock_unscheduled_users"].many(connection, after_id=after_id)
     return [_user(row) for row in rows if row["id"] is not None], rows[0]["last_id"] if rows else None
 
@@ -169,7 +169,7 @@ async def lock_users(connection: Connection, *, after_id: UUID | None, batch_lim
 
 
 async def leave_to_scheduler(connection: Connection, *, user_ids: Sequence[UUID], basis: str) -> int:
-    """Have people planned for again by a scheduler, if it plans with something other than this."""
+    """Leave people to the sweep if the schedulers use another basis."""
     return await QUERIES["leave_to_scheduler"].exec(connection, user_ids=user_ids, basis=basis)
 
 
@@ -238,7 +238,7 @@ async def update_user(  # noqa: PLR0913 - one parameter per column
 
 
 def _person(row: asyncpg.Record) -> Person:
-    # Not `read_row`: plain SQL may have written a value that the API's limits would refuse.
+    # Not `read_row`: SQL may have written a value that exceeds the limits of the API.
     return Person(**{each.name: row[each.name] for each in fields(Person)})
 
 

@@ -1,9 +1,9 @@
-"""The scheduler: look for what is due, hand it over, keep the plan whole.
+"""The scheduler: hand over due events and keep the plan complete.
 
-Any number may run. A look claims batch after batch until nothing is due, because a whole zone falls due in the same
-second and a day of downtime all at once; catching up is the same look as any other. Between looks it sleeps until the
-next event is due, but never longer than the poll interval. Two slower rhythms look after leases that ran out, people
-whom plain SQL changed, people without a plan, and plans made with an older time zone database.
+Any number of schedulers may run. Each run claims batches until no event is due, because a whole zone falls due in the
+same second, and a day of downtime at once. Between runs it sleeps until the next event is due, at most for the poll
+interval. Two slower loops handle expired leases, people changed by SQL, people with missing events, and plans made with
+older time zone data.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,11 @@ from postroom.schedule.model import ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.planner import Keep, plan_for
 
 STEP = 1000
+"""People per transaction of a sweep or a refresh."""
+
 SHORTEST_REST = timedelta(milliseconds=5)
+"""First back-off while a due event is locked by another transaction; it doubles up to the poll interval."""
+
 OVERLAP = (asyncpg.IntegrityConstraintViolationError,)
 """Raised when two schedulers plan the same event at once; the next run finds it planned."""
 
@@ -36,7 +40,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerOptions:
-    """How a scheduler behaves; the defaults are those of the settings."""
+    """Options of a scheduler, with the same defaults as the settings."""
 
     policy: SchedulePolicy = field(default_factory=SchedulePolicy)
     poll_interval: timedelta = timedelta(milliseconds=500)
@@ -45,7 +49,7 @@ class SchedulerOptions:
 
 
 class Scheduler:
-    """Hands due events over and keeps the plan complete."""
+    """Hand over due events and keep the plan complete."""
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class Scheduler:
         self._patience = self._rest = SHORTEST_REST
 
     def loops(self) -> list[Loop]:
-        """Due events at once, leases and changed people every few seconds, the whole plan every few minutes."""
+        """Due events at once, leases and SQL changes every 2 seconds, the audit of the plan every 15 minutes."""
         options = self._options
 
         def loop(name: str, run_once: Callable[[], Awaitable[None]], rest: Rest) -> Loop:
@@ -84,7 +88,7 @@ class Scheduler:
         await self.audit()
 
     async def run_once(self) -> int:
-        """Hand over everything that is due now; returns how many events that were."""
+        """Hand over all due events; returns their number."""
         total = late = failed = 0
         while results := await hand_over_due(self._pool, self._options.policy, now=self._clock(), signal=self._signal):
             total += len(results)
@@ -95,7 +99,7 @@ class Scheduler:
         return total
 
     async def recover(self) -> int:
-        """Look after events whose lease ran out."""
+        """Recover events whose lease has expired; returns their number."""
         total = 0
         async with self._pool.acquire() as connection:
             while found := await store.recover_events(connection, lease=LEASE, now=self._clock()):
@@ -105,7 +109,7 @@ class Scheduler:
         return total
 
     async def sweep(self) -> int:
-        """Plan for people whom plain SQL added or changed."""
+        """Plan for people that SQL added or changed; returns their number."""
         total, found = 0, STEP
         while found == STEP:
             async with self._pool.acquire() as connection, connection.transaction():
@@ -119,7 +123,7 @@ class Scheduler:
         return total
 
     async def audit(self) -> int:
-        """Look through everybody and plan what somebody has lost: the birthday, or an occasion that goes on."""
+        """Check everyone and plan missing events of birthdays and open occasions; returns the number of people."""
         total, after = 0, None
         while True:
             async with self._pool.acquire() as connection, connection.transaction():
@@ -134,11 +138,11 @@ class Scheduler:
         return total
 
     async def refresh(self) -> int:
-        """Plan everything again if the time zone database or the rules have changed since; returns for how many."""
+        """Plan everyone again if the time zone data or the settings have changed; returns the number of people."""
         basis = self._options.policy.basis
         async with self._pool.acquire() as connection:
             recorded = await store.find_basis(connection)
-            if recorded is None:  # the first start: nothing was planned with anything else
+            if recorded is None:  # first start: no plan was made with another basis
                 await store.save_basis(connection, basis=basis, now=self._clock())
             if recorded in (None, basis):
                 return 0
@@ -159,11 +163,11 @@ class Scheduler:
         return users[-1].id, len(users)
 
     async def _time_to_next(self) -> timedelta:
-        """How long to rest: until the next event is due, within bounds; twice as long each time one is passed over."""
+        """The time until the next run: until the next event is due, within limits; doubled while one is locked."""
         async with self._pool.acquire() as connection:
             wait, is_due = await store.find_next_due(connection, now=self._clock())
         longest = self._options.poll_interval
-        # Due and left there by the look before: it fell due since, or somebody holds it or its person for a while.
+        # Still due after the last run: it fell due since, or another transaction has locked it or its person.
         self._patience = min(self._patience * 2, longest) if is_due else SHORTEST_REST
         soonest = self._patience if is_due else longest
         return min(soonest, longest if wait is None else max(wait, SHORTEST_REST))

@@ -1,8 +1,8 @@
--- Why a suppressed delivery was not sent, as the failure reason of its event. The delivery itself records only that its
--- recipient was suppressed; the suppression that stands has the cause.
+-- The failure reason of an event whose delivery was suppressed. The delivery records only that its recipient was suppressed;
+-- the current suppression has the cause.
 CREATE OR REPLACE FUNCTION explain_suppression(p_delivery_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT -- a delivery may be ended on a connection that is not ours
+SET search_path FROM CURRENT -- an application's connection has another search path
 AS $$
 BEGIN
     RETURN 'suppressed: ' || coalesce(

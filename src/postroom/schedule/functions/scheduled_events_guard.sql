@@ -1,4 +1,4 @@
--- Keep an event's row true whoever writes it: its time of change, what belongs to each status, and no way back from done.
+-- Keep the columns of an event consistent with its status and reject changes of an ended event, also for direct SQL.
 CREATE OR REPLACE FUNCTION scheduled_events_guard() RETURNS trigger
 LANGUAGE plpgsql
 AS $$

@@ -1,8 +1,8 @@
--- When a delivery of a scheduled event ends, so does the event, in the same transaction. The condition stands in the
--- trigger itself: every other delivery pays for a comparison and no function call.
+-- End a scheduled event in the transaction that ends its delivery. The trigger has the condition, so that other deliveries
+-- cost a comparison and no function call.
 CREATE OR REPLACE FUNCTION settle_scheduled_event() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path FROM CURRENT -- a delivery may be ended on a connection that is not ours
+SET search_path FROM CURRENT -- an application's connection has another search path
 AS $$
 BEGIN
     UPDATE scheduled_events
@@ -12,7 +12,7 @@ BEGIN
             WHEN NEW.reason = 'recipient_suppressed' THEN explain_suppression(NEW.id)
             WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail)
         END,
-        -- an attempt that never happened is no retry, and a redrive may have added more than three
+        -- never negative without an attempt; a redrive may add attempts beyond the column's limit of three
         retry_count = least(greatest(NEW.attempt_count - 1, 0), 3),
         version = version + 1
     WHERE delivery_id = NEW.id

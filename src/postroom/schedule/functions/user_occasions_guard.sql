@@ -1,9 +1,9 @@
--- Whoever adds or changes an occasion, by whatever way, leaves its person unplanned for, and the sweep plans within seconds
--- unless the transaction itself does. The version stays, because the person did not change; a person whom nobody has
--- planned for yet stays new, and so keeps what they came with.
+-- Mark the person of a new or changed occasion as unplanned; the sweep plans within seconds unless the same transaction does.
+-- The version stays, because the person did not change. A person who was never planned for stays new (planned_version 0) and
+-- keeps the events they were inserted with.
 CREATE OR REPLACE FUNCTION user_occasions_guard() RETURNS trigger
 LANGUAGE plpgsql
-SET search_path FROM CURRENT -- an occasion may be written on a connection that is not ours
+SET search_path FROM CURRENT -- an application's connection has another search path
 AS $$
 BEGIN
     NEW.is_over := false;

@@ -1,12 +1,11 @@
--- Keep a person's row true whoever writes it: the zone exists, a change counts as a version and has its time, and it is
--- known since when nobody has planned for it.
+-- Validate the time zone of a person, increment the version on a change, and record since when the person is unplanned, also
+-- for direct SQL.
 --
--- The form comes first, because PostgreSQL takes any "Foo+3" for a zone in the manner of POSIX; a name without digits
--- cannot be read that way, and then choosing the zone fails unless it is in the database. Chosen and asked for again, the
--- name is spelled as the database spells it, whatever capitals it came in.
+-- The pattern is checked first, because PostgreSQL accepts any "Foo+3" as a POSIX zone. A name without digits is not a POSIX
+-- zone, so setting TimeZone to it fails unless the zone exists. Reading the setting back gives the canonical spelling.
 CREATE OR REPLACE FUNCTION users_guard() RETURNS trigger
 LANGUAGE plpgsql
-SET timezone TO 'UTC' -- what is chosen below lasts no longer than the call
+SET timezone TO 'UTC' -- restores the session's zone when the function returns
 AS $$
 BEGIN
     IF TG_OP = 'UPDATE' THEN
