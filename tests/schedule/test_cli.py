@@ -175,7 +175,7 @@ COLUMNS = "first_name,last_name,date_of_birth,timezone"
         (f"{COLUMNS},email,first_name,email", "more than once: email, first_name"),
         (f'{COLUMNS},"email', "a quote is opened and not closed"),
         (f'{COLUMNS},"em"ail', "is not CSV"),
-        ("\udcff\udcfef\0i\0r\0s\0t", "byte 0xFF, which is not UTF-8"),
+        ("\udcff\udcfef\0i\0r\0s\0t", "byte 0xFF, which is not valid UTF-8"),
         ("", "lacks first_name"),
     ],
 )
