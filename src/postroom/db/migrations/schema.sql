@@ -4038,7 +4038,7 @@ BEGIN
             WHEN NEW.reason = 'recipient_suppressed' THEN explain_suppression(NEW.id)
             WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail)
         END,
-        -- an attempt that never happened is no retry, and a redrive may have added more than three
+        -- never negative without an attempt; a redrive may add attempts beyond the column's limit of three
         retry_count = least(greatest(NEW.attempt_count - 1, 0), 3),
         version = version + 1
     WHERE delivery_id = NEW.id
