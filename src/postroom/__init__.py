@@ -1,15 +1,15 @@
-"""Postroom: every message an application owes its people, delivered from the PostgreSQL it already runs.
+"""Postroom: delivery of an application's messages from the PostgreSQL it already runs.
 
 The flow in ten lines:
 
     accept    a request becomes rows in the caller's transaction: `postroom.send`, SQL `send(…)`, HTTP, the command line
     render    a template and its variables become stored content (mail)
-    claim     a worker leases what is due, lane by lane (delivery)
-    start     it commits how far into the claim it is about to get
+    claim     a worker leases due deliveries, lane by lane (delivery)
+    start     the worker commits which deliveries of the claim it is about to send
     attempt   a transport hands the message over and reports a reply (transports)
     classify  the reply becomes a verdict per recipient, the verdict a next step (delivery.outcome, delivery.retry)
     complete  delivery, recipients, attempt and dead letter are written together, if the claim still holds
-    recover   what a dead worker left is taken over; what may have arrived is named, never guessed
+    recover   another worker takes over expired claims; deliveries that may have arrived are marked ambiguous
     look      every step is in the ledger: HTTP, the command line, or plain SQL
 """
 

@@ -1,7 +1,7 @@
 """The composition root: settings become a room, a room becomes processes.
 
-Start order is ping → migrate or check → parse all templates → listen. Whatever fails before the last step ends the
-process with one sentence, and no port was open.
+Start order: ping → migrate or check → parse all templates → listen. A failure before the last step ends the process
+with a one-line error before any port is open.
 """
 
 import asyncio
@@ -53,16 +53,16 @@ from postroom.transports.webhook.transport import WebhookTransport
 
 _log = structlog.get_logger()
 
-# ── what goes out, and how ────────────────────────────────────────────────────────────────────────────────────────
+# ── content and transports ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def load_catalog(settings: Settings) -> Catalog:
-    """The built-in templates and the installation's own, all parsed now."""
+    """Parse the built-in templates and those of the installation."""
     return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
 
 
 def link_signer(settings: Settings) -> TokenSigner | None:
-    """What signs the links of mail; without a secret key there are none."""
+    """The signer of links in mail; None without POSTROOM_SECRET_KEY."""
     if settings.secret_key is None:
         return None
     return TokenSigner(settings.secret_key, settings.base_url, room=settings.schema, old_keys=settings.old_secret_keys)
@@ -111,7 +111,7 @@ def _file_trouble(path: str, error: OSError | ValueError) -> str:
 
 
 def make_transport(room: Room, connections: int) -> Transport:
-    """The way out for mail that the settings name."""
+    """The mail transport named by the settings."""
     settings = room.settings
     match settings.transport:
         case "capture":
@@ -146,7 +146,7 @@ async def open_accounts(room: Room) -> AsyncIterator[AccountsInUse | None]:
 
 @asynccontextmanager
 async def open_routes(room: Room) -> AsyncIterator[Routes]:
-    """The transport of each channel and lane; per lane, so that a one-time code never waits for bulk mail."""
+    """The transport of each channel and lane; separate per lane, so that bulk mail does not delay one-time codes."""
     settings = room.settings
     mail = {lane: make_transport(room, settings.smtp_connections) for lane in Lane}
     webhooks = WebhookTransport(
@@ -155,7 +155,7 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
         inbox=CaptureTransport(room.pool, keep=settings.inbox_limit) if settings.transport == "capture" else None,
         on_gone=partial(disable_gone, room.pool),
     )
-    posts = settings.uses_senders or settings.transport == "capture"  # with stub and noop, webhooks do not leave either
+    posts = settings.uses_senders or settings.transport == "capture"  # stub and noop send no webhooks either
     try:
         yield {Channel.EMAIL: mail, Channel.WEBHOOK: dict.fromkeys(Lane, webhooks) if posts else mail}
     finally:
@@ -164,7 +164,7 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
 
 
 async def settle_room(direct_url: Url, settings: Settings) -> None:
-    """What follows a migration: adopt what was restored from another cluster, record the facts that are asked for."""
+    """Finish a migration: adopt a database restored from another cluster, configure the recording of facts."""
     async with await open_pool(direct_url, settings.schema, size=1) as pool:
         await adopt_restored_events(pool)
         await renumber_restored_tokens(pool)
@@ -172,13 +172,13 @@ async def settle_room(direct_url: Url, settings: Settings) -> None:
             await choose_facts(pool, settings.facts)
 
 
-# ── what runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until_empty: bool = False) -> None:
-    """Render, deliver, collect, schedule and keep house in this process until `stop` is set.
+    """Run the background loops (render, deliver, collect, schedule, retention) until `stop` is set.
 
-    With `until_empty`, collect what account mail there is, render and deliver, and end when nothing is due.
+    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due.
     """
     settings = room.settings
     if settings.tracing:

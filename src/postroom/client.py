@@ -3,7 +3,7 @@
     async with postroom.Client("http://127.0.0.1:8025", key) as client:
         sent = await client.send(to="ada@example.org", subject="Hello", text="Hello, Ada.", idempotency_key="hello-1")
 
-Answers are plain dictionaries as the API documents them. A refusal raises the same error that the service raises:
+Responses are plain dictionaries as documented for the API. An error response raises the same error as the service:
 `BadInput` with its fields, `IdempotencyConflict`, `DeliveryNotFound`, `Unauthenticated`, …
 """
 
@@ -49,9 +49,9 @@ class Client:
     async def send_batch(
         self, deliveries: Sequence[Mapping[str, Any]], *, idempotency_key: str | None = None
     ) -> list[dict[str, Any]]:
-        """Accept up to a thousand deliveries at once; one answer each, in the same order.
+        """Accept up to a thousand deliveries at once; one result each, in the same order.
 
-        With an idempotency key the same batch a second time is accepted once: its answers have `replayed`.
+        With an idempotency key, repeating a batch stores nothing new: its results have `replayed`.
         """
         body = {"deliveries": deliveries}
         answer = await self._call("POST", "/v1/deliveries/batch", body=body, headers=_key_header(idempotency_key))
@@ -67,7 +67,7 @@ class Client:
         return items
 
     async def list_deliveries(self, **filters: Any) -> AsyncIterator[dict[str, Any]]:
-        """Every delivery the filters select, newest first, page after page."""
+        """Iterate over all deliveries that match the filters, newest first, fetching page after page."""
         cursor: str | None = None
         while True:
             query = {name: str(value) for name, value in (filters | {"cursor": cursor}).items() if value is not None}
@@ -85,7 +85,7 @@ class Client:
         await self._call("POST", f"/v1/deliveries/{delivery_id}/retry")
 
     async def resend(self, delivery_id: int) -> int:
-        """Send the same again as a new delivery; returns its id."""
+        """Send a delivery again as a new one; return the new id."""
         return int((await self._call("POST", f"/v1/deliveries/{delivery_id}/resend"))["id"])
 
     async def _call(
@@ -104,7 +104,7 @@ class Client:
             sent["Content-Type"] = "application/json"
         async with self._session.request(method, self._url + path, data=data, params=query, headers=sent) as response:
             content = await response.read()
-        if response.status >= 400:  # noqa: PLR2004 - where HTTP's errors begin
+        if response.status >= 400:  # noqa: PLR2004 - the first HTTP error status
             raise _refusal(response.status, content)
         return _decode(content) if content else None
 
@@ -114,7 +114,7 @@ def _key_header(idempotency_key: str | None) -> dict[str, str]:
 
 
 def _refusal(status: int, content: bytes) -> PostroomError:
-    """The error a problem document stands for."""
+    """The error described by a problem document."""
     try:
         problem: dict[str, Any] = _decode(content)
     except msgspec.DecodeError:

@@ -1,6 +1,7 @@
 """Every setting of a Postroom process: the sum of the capabilities' settings, read once from `POSTROOM_*` variables.
 
-Each capability declares its own in its `settings.py`. A bad value stops the start with the variable's name.
+Each capability declares its own in its `settings.py`. An invalid value stops the start with an error that names the
+variable.
 """
 
 import os
@@ -57,7 +58,7 @@ class Settings(
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
-    """Read the environment; an unknown POSTROOM_* variable is a typing mistake and refused like a bad value."""
+    """Read the environment; an unknown POSTROOM_* variable is rejected like an invalid value, because it is a typo."""
     given = os.environ if environ is None else environ
     known = {entry.metadata["variable"]: entry for entry in fields(Settings)}
     values: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""intake: commands from outside.
+"""intake: mail from other programs.
 
-NAME     intake, what other programs hand over without calling our API: streams of commands, SMTP submission, and the
-         APIs of others that they call already (`resend`, `ses`) or the mail backend they have (`django`)
+NAME     intake, input from programs that do not call our API: streams of commands, SMTP submission, and the
+         compatible APIs of `resend` and `ses` and the mail backend for `django`
 OWNS     the table `malformed_commands`
 STATES   a command is accepted (it is a delivery from then on), replayed (it already was), or malformed: recorded with
          its bytes and the reason, counted, reported to the administrator once (`notice`), listed, and then corrected
@@ -9,12 +9,12 @@ STATES   a command is accepted (it is a delivery from then on), replayed (it alr
 CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `postroom work` or alone in
          `postroom intake`; mail programs through `smtp`; client libraries of Resend and Amazon SES through `resend` and
          `ses`; a Django site through `django`; operators through `api` and `cli`
-CALLS    delivery's service, to accept; events, for the audit of what operators did
+CALLS    delivery's service, to accept; events, for the audit of operator actions
 HOSTILE INPUTS  every byte of a command, of a submitted message and of a request; user names and passwords of SMTP
 LIMITS   one statement carries at most 8 MB of commands, or one command. A message may have 60 MIME boundaries, 256 kB
          of headers, and 4 million lines times boundaries; from 16 kB on it is parsed in a thread. SMTP holds 500
          connections, POSTROOM_CONNECTIONS_PER_PEER from one address; a client has 60 s to authenticate.
-FAILURES   the database away: nothing is acknowledged, streams are read again, SMTP answers 451. The stream away:
-         patience grows to some seconds. A consumer killed anywhere: its entries are handed to another, and what it had
-         committed is recognised by its idempotency key.
+FAILURES   database unreachable: nothing is acknowledged, streams are read again, SMTP answers 451. Stream
+         unreachable: retried with a back-off of up to some seconds. A consumer killed at any point: another consumer
+         gets its entries and recognises committed ones by their idempotency key.
 """

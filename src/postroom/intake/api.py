@@ -1,4 +1,4 @@
-"""Malformed commands over HTTP: look at what nobody could read, resubmit it mended, or dismiss it."""
+"""The HTTP API of malformed commands: list, inspect, correct and resubmit, dismiss."""
 
 import base64
 from dataclasses import asdict, dataclass
@@ -21,7 +21,7 @@ YesNo = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
 
 
 class MalformedQuery(PageQuery, frozen=True, kw_only=True):
-    """Which malformed commands, and which page of them."""
+    """The filter and page of a list of malformed commands."""
 
     reason: Text | None = None
     source: Text | None = None
@@ -30,7 +30,7 @@ class MalformedQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class ResubmitBody(Shape, frozen=True, kw_only=True):
-    """What to change before the command is accepted: its payload, other fields, or nothing. Null removes a field."""
+    """Changes to the command before it is accepted: its payload, other fields, or none. Null removes a field."""
 
     payload: dict[str, Any] | None = None
     fields: Annotated[dict[str, str | None], msgspec.Meta(max_length=50)] = msgspec.field(default_factory=dict)
@@ -44,7 +44,7 @@ class MalformedDetail(MalformedSummary):
 
 
 class MalformedPage(msgspec.Struct, frozen=True):
-    """Malformed commands, newest first; `waiting` is how many nobody resubmitted or dismissed, up to 10,000."""
+    """Malformed commands, newest first; `waiting` counts those neither resubmitted nor dismissed, up to 10,000."""
 
     items: list[MalformedSummary]
     next_cursor: str | None
@@ -52,7 +52,7 @@ class MalformedPage(msgspec.Struct, frozen=True):
 
 
 class Resubmitted(msgspec.Struct, frozen=True):
-    """The malformed command, and the delivery it became."""
+    """The malformed command and its delivery."""
 
     id: int
     delivery_id: int
@@ -92,7 +92,7 @@ async def resubmit_malformed_command(call: Call) -> Answer:
     body: ResubmitBody = call.body
     command_id: int = call.path["command_id"]
     if body.payload is not None or body.fields:
-        call.need(WRITE)  # a changed command is a mail of the caller's own
+        call.need(WRITE)  # a changed command is new mail written by the caller
     changes: dict[str, Any] = dict(body.fields)
     if body.payload is not None:
         changes["payload_json"] = body.payload
@@ -127,7 +127,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/malformed-commands/{command_id:int}",
         handler=get_malformed_command,
-        summary="Show a malformed command with its bytes, which may hold anything a mail holds.",
+        summary="Show a malformed command with its bytes, which may contain personal data or secrets.",
         scope=OPERATE,
         tag="malformed commands",
         answers={200: MalformedDetail},
@@ -148,7 +148,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/malformed-commands/{command_id:int}/dismiss",
         handler=dismiss_malformed_command,
-        summary="Say that a malformed command needs nothing more: it is kept, and does not wait any longer.",
+        summary="Dismiss a malformed command: it is kept, but no longer counted as waiting.",
         scope=OPERATE,
         tag="malformed commands",
         answers={200: MalformedSummary},

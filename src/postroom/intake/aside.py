@@ -1,4 +1,4 @@
-"""Read submitted mail so that other connections do not wait: see `postroom.runtime.bounded`."""
+"""Parse large submitted mail in child processes, so that it blocks no other connection (`runtime.bounded`)."""
 
 import atexit
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from postroom.post.address import Address
 from postroom.runtime.bounded import Children, Exceeded, Limits
 
 ASIDE_BYTES = 4 * 1024
-"""From this size on a child process reads a message; below, reading takes less than 15 ms (`To: ;;;;…`)."""
+"""A child process parses messages from this size on; smaller ones take less than 15 ms (worst case `To: ;;;;…`)."""
 LIMITS = Limits(memory_bytes=1024 * 1024 * 1024, cpu_s=10)
 """A message of 35 MB with one attachment needs 420 MB: the parser holds each line as an object."""
 
@@ -22,7 +22,7 @@ atexit.register(_children.close)
 
 @dataclass(frozen=True, slots=True)
 class RequestCopies:
-    """Requests that differ only in their recipient and key; content of 35 MB is not repeated for each of them."""
+    """Requests that differ only in their recipient and key; their content of up to 35 MB is stored once."""
 
     first: CheckedRequest
     others: list[tuple[tuple[Address, ...], str | None]]
@@ -43,9 +43,9 @@ async def read_aside(
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> list[CheckedRequest]:
-    """The requests of a message, read in a child process if it has `ASIDE_BYTES` or more.
+    """Parse the requests of a message, in a child process if it has `ASIDE_BYTES` or more.
 
-    Messages of one key, the name of an API key, do not occupy all child processes.
+    `key`, the name of an API key, is the unit of fairness: messages of one key do not occupy all child processes.
     """
     if size < ASIDE_BYTES:
         return read(*arguments, **named).requests()

@@ -1,4 +1,4 @@
-"""Malformed commands at the command line: list them, look inside, resubmit them mended, or dismiss them."""
+"""The command line of malformed commands: list, inspect, correct and resubmit, dismiss."""
 
 import sys
 from dataclasses import asdict
@@ -38,8 +38,8 @@ Id = Annotated[int, typer.Argument(help="The id of a malformed command.")]
 def list_(
     *,
     reason: Annotated[str | None, typer.Option(help="bad_field, bad_payload, idempotency_conflict…")] = None,
-    source: Annotated[str | None, typer.Option(help="Only those from this source.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that were resubmitted or dismissed.")] = False,
+    source: Annotated[str | None, typer.Option(help="Only commands from this source.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include resubmitted and dismissed commands.")] = False,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -66,10 +66,10 @@ def list_(
 def show(
     command_id: Id,
     *,
-    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes as they came, and nothing else.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the received bytes.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show one malformed command: why it was not accepted, and what it says."""
+    """Show a malformed command: why it was rejected, and its fields."""
     from postroom.intake import service
 
     command = in_room(lambda room: service.get_malformed_command(room.pool, command_id))
@@ -86,13 +86,13 @@ def show(
 def resubmit(
     command_id: Id,
     *,
-    payload: Annotated[Path | None, typer.Option(help="A file with the new payload; `-` reads standard input.")] = None,
+    payload: Annotated[Path | None, typer.Option(help="File with the new payload; `-` reads standard input.")] = None,
     change: Annotated[
-        list[str] | None, typer.Option("--set", help="A field, name=value; `name=` takes it away. Repeatable.")
+        list[str] | None, typer.Option("--set", help="Field to change, name=value; `name=` removes it. Repeatable.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Mend a malformed command, accept it, and print the id of its delivery."""
+    """Correct and accept a malformed command, and print the id of its delivery."""
     from postroom.intake import service
 
     changes: dict[str, Any] = {name: value or None for name, value in map(parse_pair, change or [])}
@@ -127,7 +127,7 @@ def _read_payload(path: Path) -> str:
 def dismiss(
     command_ids: Annotated[list[int], typer.Argument(help="Ids of malformed commands.")],
 ) -> None:
-    """Say that malformed commands need nothing more. They are kept, and wait no longer."""
+    """Dismiss malformed commands: they are kept, but no longer counted as waiting."""
     from postroom.intake import service
 
     dismissed = in_room(lambda room: service.dismiss(room.pool, command_ids, actor=actor()))

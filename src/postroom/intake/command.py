@@ -1,19 +1,19 @@
-"""The command: what another program puts into a stream to have a mail delivered. Pure.
+"""The command: an entry that another program adds to a stream to have a mail delivered. Pure.
 
 A command is flat, as a Redis stream entry is; elsewhere it is the same fields in one JSON object:
 
-| field           | holds                                                                                        |
+| field           | contains                                                                                     |
 |-----------------|----------------------------------------------------------------------------------------------|
-| source          | who asks; required                                                                           |
+| source          | the name of the producer; required                                                           |
 | payload_mode    | `rendered` (the payload has subject and bodies) or `template` (it names one); required       |
-| payload_json    | what `POST /v1/deliveries` takes; required. In JSON it may stand as an object too            |
-| idempotency_key | makes the command happen once. Absent: `delivery_id` is the key. One of them is required     |
+| payload_json    | the body of `POST /v1/deliveries`; required. In JSON it may also be an object                |
+| idempotency_key | the command is accepted once per key. Default: `delivery_id`. One of them is required        |
 | delivery_id     | the producer's own id. It is not part of the content: a repetition may carry another         |
-| requested_at_ms | when it was asked for, in milliseconds since 1970; checked, not kept                         |
-| request_id      | for the producer's logs; not kept                                                            |
+| requested_at_ms | time of the request, in milliseconds since 1970; checked, not stored                         |
+| request_id      | for the producer's logs; not stored                                                          |
 | trace_id        | 32 hexadecimal digits, or a whole `traceparent`; the attempt's spans belong to that trace    |
 
-`decode_command` answers with a request that has passed every rule, or with the reason why it has not: it never raises.
+`decode_command` returns a validated request, or the reason why the command is malformed; it never raises.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ Problems = Iterator[FieldError]
 
 
 def decode_command(raw: bytes) -> CheckedRequest | Malformed:
-    """The request a command means, or why it means none."""
+    """Decode a command into a request, or the reason why it is malformed."""
     try:
         fields = _fields.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -77,7 +77,7 @@ def decode_command(raw: bytes) -> CheckedRequest | Malformed:
 
 
 def read_fields(raw: bytes) -> dict[str, Any]:
-    """The fields of a command, as far as they can be read; none if it is no JSON object."""
+    """The readable fields of a command; empty if it is not a JSON object."""
     try:
         return _fields.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -85,9 +85,9 @@ def read_fields(raw: bytes) -> dict[str, Any]:
 
 
 def pack_fields(fields: Mapping[bytes, bytes]) -> bytes:
-    """Flat fields of bytes as the JSON object in which a command is decoded, kept and mended.
+    """Pack flat fields of bytes into the JSON object in which a command is decoded, stored and corrected.
 
-    Bytes that are not UTF-8 are kept too, as `{"base64": …}`, so that an operator sees exactly what came.
+    Bytes that are not UTF-8 are stored as `{"base64": …}`, so that an operator sees exactly what was received.
     """
     packed = {_name(name): _value(value) for name, value in fields.items()}
     return msgspec.json.encode(packed)
@@ -128,7 +128,7 @@ def _field_problems(fields: Mapping[str, Any]) -> Problems:
 
 
 def _is_octets(value: Any) -> bool:
-    """True for what `pack_fields` makes of bytes that are no text."""
+    """True for the `{"base64": …}` value that `pack_fields` makes of bytes that are not UTF-8."""
     return isinstance(value, dict) and value.keys() == {"base64"}
 
 
@@ -138,7 +138,7 @@ def _missing(fields: Mapping[str, Any]) -> Problems:
     elif (reason := check_source(str(fields["source"]))) is not None:
         yield FieldError("source", reason)
     if not fields.get("idempotency_key") and not fields.get("delivery_id"):
-        yield FieldError("idempotency_key", "is required, or a delivery_id to take its place")
+        yield FieldError("idempotency_key", "is required, unless a delivery_id is given")
     if fields.get("payload_mode") not in MODES:
         yield FieldError("payload_mode", f"must be {' or '.join(MODES)}")
     if not isinstance(fields.get("payload_json"), str | dict):
@@ -168,17 +168,17 @@ def _check_mode(mode: str, body: DeliveryBody) -> None:
 
 
 def _traceparent(trace: str | None) -> str | None:
-    """The trace to belong to. A broken one is ignored, as W3C asks: a trace is no reason to lose a mail."""
+    """The traceparent of the command. An invalid one is ignored, as W3C requires: it is no reason to reject a mail."""
     if trace is None or _TRACEPARENT.fullmatch(trace):
         return trace
     if not _TRACE_ID.fullmatch(trace):
         return None
-    # A parent must have a span; the producer did not name his, so all his commands share one made of the trace.
+    # A parent needs a span id; without one from the producer, one derived from the trace id is used.
     return f"00-{trace}-{hashlib.sha256(trace.encode()).hexdigest()[:16]}-01"
 
 
 def _inside_payload(bad: BadInput) -> Problems:
-    """A command's own fields by their names, everything else by its path in the payload."""
+    """Prefix the paths of payload fields; the command's own fields keep their names."""
     for error in bad.errors:
         is_own = error.field in ("source", "idempotency_key")
         path = error.field if is_own else f"payload_json.{error.field}".rstrip(".")

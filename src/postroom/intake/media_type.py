@@ -1,8 +1,7 @@
-"""The media type of a file, as others write it: its parameters are part of what it is.
+"""The media type of a file, with the parameters that matter to its reader.
 
-An invitation is one by `method=REQUEST`, and a table in Latin-1 is unreadable without its `charset`. What is left out
-belongs to the message the file came in (`boundary`), is said elsewhere (`name`), is a private matter (`x-…`), or
-cannot be written.
+An invitation needs `method=REQUEST`, and a Latin-1 table is unreadable without its `charset`. Dropped parameters belong
+to the enclosing message (`boundary`), are stored elsewhere (`name`), are private (`x-…`), or cannot be encoded.
 """
 
 import re
@@ -17,7 +16,7 @@ _ELSEWHERE = ("boundary", "name")
 
 
 def media_type_of(part: Message) -> str:
-    """The type of a MIME part with its parameters; octets if it cannot be read."""
+    """The type of a MIME part with its parameters; `application/octet-stream` if it is invalid."""
     kind = part.get_content_type().lower()
     if MEDIA_TYPE.fullmatch(kind) is None:
         return OCTETS
@@ -33,7 +32,7 @@ def media_type_of(part: Message) -> str:
 
 
 def plain_media_type(written: str) -> str:
-    """The same for a type written by hand. What is none stays as it is, to be refused by name."""
+    """The same for a type given as text. An invalid type is returned unchanged, so that validation names it."""
     if MEDIA_TYPE.match(written) is None or not written.isprintable():
         return written
     part = Message()

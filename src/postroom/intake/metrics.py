@@ -1,10 +1,10 @@
-"""What Prometheus may ask about intake.
+"""Prometheus metrics of intake.
 
-| metric                             | says                                                                    |
+| metric                             | counts                                                                  |
 |------------------------------------|-------------------------------------------------------------------------|
 | postroom_commands_total            | commands from streams by outcome (accepted, replayed, malformed)         |
 | postroom_malformed_commands_total  | commands recorded as malformed, by reason                                |
-| postroom_malformed_commands_waiting | malformed commands nobody resubmitted or dismissed, up to 10,000       |
+| postroom_malformed_commands_waiting | malformed commands neither resubmitted nor dismissed, up to 10,000     |
 | postroom_smtp_submissions_total    | answers to submitted messages, by reply code                             |
 """
 
@@ -18,7 +18,7 @@ COMMANDS = Counter(
 MALFORMED = Counter("postroom_malformed_commands", "Commands recorded as malformed", ["reason"], registry=REGISTRY)
 MALFORMED_WAITING = Gauge(
     "postroom_malformed_commands_waiting",
-    "Malformed commands that nobody has resubmitted or dismissed yet, counted up to 10,000",
+    "Malformed commands neither resubmitted nor dismissed, counted up to 10,000",
     registry=REGISTRY,
 )
 SUBMISSIONS = Counter(

@@ -1,4 +1,4 @@
-"""Commands from a stream and what became of them."""
+"""Commands from a stream and their outcomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from postroom.errors import BadInput, FieldError
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
-    """One command as it stands in a stream: its place there, which no other entry has, and its bytes."""
+    """One command of a stream: its unique place there and its bytes."""
 
     place: str  # "redis mail:delivery_commands 1700000000000-0"
     raw: bytes  # a JSON object of the command's flat fields
-    intake: str = "stream"  # whose name stands for the source of a command that does not tell its own
+    intake: str = "stream"  # the default source of a command without a `source` field
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Why a command cannot be accepted: a stable slug, and the fields that are wrong."""
+    """The reason why a command cannot be accepted: a stable slug and the invalid fields."""
 
     reason: str
     errors: Sequence[FieldError]
-    source: str | None = None  # the command's own, where it could be read
+    source: str | None = None  # from the command, if it could be read
 
     @property
     def detail(self) -> str:
@@ -34,12 +34,12 @@ class Malformed:
 
 
 Outcome = Accepted | Malformed
-"""What became of one command of a batch."""
+"""The outcome of one command of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class MalformedSummary:
-    """One malformed command. `delivery_id` is what it became when it was resubmitted."""
+    """One malformed command. `delivery_id` is its delivery after a resubmission."""
 
     id: int
     recorded_at: datetime
@@ -63,7 +63,7 @@ class MalformedCommand:
 
 @dataclass(frozen=True, slots=True)
 class MalformedFilter:
-    """Which malformed commands; None asks for all."""
+    """A filter of malformed commands; None matches all."""
 
     reason: str | None = None
     source: str | None = None

@@ -1,4 +1,4 @@
-"""The notice to the administrator about malformed commands, and how long they are kept."""
+"""The notice to the administrator about malformed commands, and their retention."""
 
 from datetime import datetime
 
@@ -11,10 +11,10 @@ RETENTION = (Retention(store.delete_old_malformed_commands, "malformed_command_r
 
 
 async def report_malformed(connection: Connection, *, now: datetime | None) -> tuple[str, str] | None:
-    """Mark new malformed commands as reported; returns the notice about them."""
+    """Mark new malformed commands as reported; return the notice about them."""
     count = await store.mark_malformed_notified(connection, now=now)
     things = "1 command" if count == 1 else f"{count} commands"
-    text = f"{things} could not be accepted since the last notice.\n\nLook at them with: postroom malformed list\n"
+    text = f"{things} could not be accepted since the last notice.\n\nList them with: postroom malformed list\n"
     return (f"Postroom: {things} could not be read", text) if count else None
 
 

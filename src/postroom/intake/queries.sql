@@ -1,7 +1,7 @@
--- Commands nobody could accept.
+-- Malformed commands.
 
 -- name: count_malformed_commands :one
--- How many wait to be looked at, counted up to a bound.
+-- The number of commands neither resubmitted nor dismissed, counted up to a limit.
 SELECT count(*) AS waiting
 FROM (
     SELECT
@@ -11,7 +11,7 @@ FROM (
 ) AS counted;
 
 -- name: delete_old_malformed_commands :exec
--- One bounded step of retention of malformed commands.
+-- Delete one bounded batch of malformed commands past their retention.
 DELETE FROM malformed_commands
 WHERE id IN (
     SELECT id
@@ -22,7 +22,7 @@ WHERE id IN (
 );
 
 -- name: dismiss_malformed_commands :many
--- These need nothing more; those that are deliveries, or were dismissed before, stay as they are and are not answered.
+-- Dismiss these commands; those resubmitted or dismissed before stay unchanged and are not returned.
 UPDATE malformed_commands
 SET dismissed_at = now()
 WHERE id = ANY(:command_ids::bigint[]) AND resubmitted_at IS NULL AND dismissed_at IS NULL
@@ -47,14 +47,14 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: lock_malformed_command :maybe
--- One malformed command, held until the end of the transaction: two who resubmit it wait for each other.
+-- One malformed command, locked until the end of the transaction so that concurrent resubmissions are serialised.
 SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size, raw
 FROM malformed_commands
 WHERE id = :command_id
 FOR UPDATE;
 
 -- name: mark_malformed_notified :one
--- Count the malformed commands nobody was told of, and remember that somebody is told now.
+-- Mark the malformed commands not yet reported as notified and return their number.
 WITH told AS (
     UPDATE malformed_commands
     SET notified_at = coalesce(:now::timestamptz, now())
@@ -65,13 +65,13 @@ SELECT count(*) AS told
 FROM told;
 
 -- name: mark_resubmitted :exec
--- The command was mended and is a delivery now.
+-- Record the delivery of a resubmitted command.
 UPDATE malformed_commands
 SET resubmitted_at = now(), delivery_id = :delivery_id
 WHERE id = :command_id AND resubmitted_at IS NULL;
 
 -- name: record_malformed_commands :many
--- Keep what could not be accepted; an entry that is already kept is left as it is and not answered.
+-- Record commands that could not be accepted; entries recorded before stay unchanged and are not returned.
 INSERT INTO malformed_commands (entry, source, reason, detail, raw)
 SELECT entry, source, reason, detail, raw
 FROM unnest(:entry::text[], :source::text[], :reason::text[], :detail::text[], :raw::bytea[])

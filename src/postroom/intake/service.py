@@ -1,4 +1,4 @@
-"""What can be done with commands: accept a batch, look at the malformed ones, resubmit them mended, or dismiss them."""
+"""The service of commands: accept a batch; list, inspect, resubmit and dismiss malformed commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -28,14 +28,14 @@ from postroom.runtime.page import Found, read_page
 
 COUNT_LIMIT = 10_000
 HEAVIEST = 8 * 1024 * 1024
-"""How many bytes of commands one statement carries, unless one alone is larger: PostgreSQL takes no message of 1 GB."""
+"""Limit of command bytes per statement, unless one command is larger: PostgreSQL rejects messages of 1 GB."""
 
 _log = structlog.get_logger()
 _CONFLICT = (FieldError("idempotency_key", "was already used with other content"),)
 _LONGEST_DETAIL = 2000
 
-# What one command's values can cause. Everything else (no such function, disk full, deadlock) is not the command's
-# fault and must not turn a healthy stream into malformed commands: it is raised, and the batch is tried again.
+# Errors that the values of one command can cause. Other errors (missing function, disk full, deadlock) must not turn
+# valid commands into malformed ones: they are raised, and the batch is retried.
 _POISON = (
     BadInput,
     asyncpg.DataError,
@@ -53,11 +53,11 @@ async def accept_commands(
     idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
     check: Check | None = None,
 ) -> list[Outcome]:
-    """Accept a batch, in as few statements as its weight allows; what cannot be accepted is recorded beside it.
+    """Accept a batch, in as few statements as its size allows, and record malformed commands in the same transaction.
 
-    A request that `check` refuses, because its template is unknown or lacks a variable, is malformed too.
-    Committed on return, outcomes in the order of the batch. Raises only when the database could not do it, and then
-    nothing is acknowledged: the same batch can be given again without harm.
+    A request that `check` rejects, because its template is unknown or lacks a variable, is malformed too.
+    Committed on return; the outcomes are in the order of the batch. Raises only on database errors; the caller then
+    acknowledges nothing and can safely repeat the batch.
     """
     outcomes: list[Outcome] = []
     for piece in _cut(batch):
@@ -66,7 +66,7 @@ async def accept_commands(
 
 
 def _cut(batch: Sequence[StreamEntry]) -> Iterator[Sequence[StreamEntry]]:
-    """The batch in pieces of at most `HEAVIEST` bytes, or one command."""
+    """Split the batch into pieces of at most `HEAVIEST` bytes, or one command."""
     start = weight = 0
     for place, entry in enumerate(batch):
         weight += len(entry.raw)
@@ -86,7 +86,7 @@ async def _accept_piece(
     except _POISON as error:
         if is_connection_lost(error):
             raise
-        # Something passed every check and still cannot be stored: find out which one.
+        # A command passed validation but cannot be stored: store one by one to find it.
         outcomes = [
             await _accept_alone(pool, entry, one, idempotency_ttl) for entry, one in zip(batch, decoded, strict=True)
         ]
@@ -108,7 +108,7 @@ def _checked(decoded: CheckedRequest | Malformed, check: Check | None) -> Checke
 
 
 async def count_malformed_commands(pool: Pool) -> int:
-    """How many wait to be looked at; `COUNT_LIMIT` means that many or more."""
+    """The number of commands neither resubmitted nor dismissed; `COUNT_LIMIT` means that many or more."""
     async with pool.acquire() as connection:
         return await store.count_malformed_commands(connection, count_limit=COUNT_LIMIT)
 
@@ -129,7 +129,7 @@ async def list_malformed_commands(
 
 
 async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[int]:
-    """Say that these need nothing more, all or none of them. Answers those that were not dismissed before."""
+    """Dismiss these commands, all or none. Return those that were not dismissed before."""
     async with pool.acquire() as connection, connection.transaction():
         dismissed = set(await store.dismiss_malformed_commands(connection, command_ids=command_ids))
         for command_id in dict.fromkeys(command_ids):
@@ -153,9 +153,9 @@ async def resubmit(
     changes: Mapping[str, Any] | None = None,
     idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
 ) -> Accepted:
-    """Accept a malformed command after all, with these fields changed; None as a value takes a field away.
+    """Accept a malformed command with these fields changed; the value None removes a field.
 
-    What is still wrong raises `BadInput` or `IdempotencyConflict` and leaves the command as it was.
+    Raises `BadInput` or `IdempotencyConflict` if it is still invalid, and leaves the command unchanged.
     """
     async with pool.acquire() as connection, connection.transaction():
         command = await store.lock_malformed_command(connection, command_id=command_id)

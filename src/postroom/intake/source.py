@@ -1,7 +1,7 @@
-"""The seam to streams: where commands come from, and how one says that they are safe.
+"""The interface to streams of commands: fetch, acknowledge, give back.
 
-A source hands out entries and keeps them until they are acknowledged; what is not acknowledged it hands out again, to
-this consumer or another. That is all the safety a stream has to give: the rest is done by idempotency keys.
+A source delivers entries and keeps them until they are acknowledged; unacknowledged entries are redelivered to this
+consumer or another (at least once). Idempotency keys remove the duplicates.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from postroom.settings import Settings
 
 
 class StreamKind(StrEnum):
-    """The servers that streams live on."""
+    """The supported stream servers."""
 
     REDIS = "redis"
     NATS = "nats"
@@ -25,29 +25,29 @@ class StreamSource(Protocol):
 
     @property
     def interruptions(self) -> tuple[type[Exception], ...]:
-        """Errors that mean that the server is away or busy: the consumer retries."""
+        """Errors after which the consumer retries: the server is unreachable or busy."""
 
     async def fetch(self) -> Sequence[StreamEntry]:
-        """The next entries; waits a moment for some, and returns none if there are none."""
+        """Fetch the next entries; empty if none arrive within the timeout."""
 
     async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
-        """Say that these are committed."""
+        """Acknowledge committed entries."""
 
     async def give_back(self, entries: Sequence[StreamEntry]) -> None:
-        """Say that these are not committed and are to be handed out again."""
+        """Return entries that were not committed, to be redelivered."""
 
     async def close(self) -> None:
-        """Leave; what is not acknowledged goes to others."""
+        """Disconnect; unacknowledged entries go to other consumers."""
 
 
 def open_sources(settings: Settings) -> list[StreamSource]:
-    """A source for each stream that the settings name."""
+    """Open a source for each stream in the settings."""
     named = ((StreamKind.REDIS, settings.redis_url), (StreamKind.NATS, settings.nats_url))
     return [open_source(kind, settings) for kind, url in named if url is not None]
 
 
 def open_source(kind: StreamKind, settings: Settings) -> StreamSource:
-    """One more consumer of a stream. `SettingInvalid` names the variable that is missing."""
+    """Open one consumer of a stream. `SettingInvalid` names a missing variable."""
     return _open_redis(settings.redis_url) if kind is StreamKind.REDIS else _open_nats(settings)
 
 

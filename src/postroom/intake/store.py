@@ -31,7 +31,7 @@ async def delete_old_malformed_commands(
 
 
 async def dismiss_malformed_commands(connection: Connection, *, command_ids: Sequence[int]) -> list[int]:
-    """The ids of those that waited."""
+    """Return the ids of newly dismissed commands."""
     rows = await QUERIES["dismiss_malformed_commands"].many(connection, command_ids=command_ids)
     return [row["id"] for row in rows]
 
@@ -87,7 +87,7 @@ async def record_malformed_commands(
     detail: Sequence[str],
     raw: Sequence[bytes],
 ) -> list[str]:
-    """The reasons of those that were new."""
+    """Return the reasons of newly recorded commands."""
     rows = await QUERIES["record_malformed_commands"].many(
         connection, entry=entry, source=source, reason=reason, detail=detail, raw=raw
     )

@@ -1,8 +1,8 @@
 """The consumer of a stream of commands: fetch, commit, acknowledge, in this order.
 
-Killed before the commit, nothing happened and the entries go to another consumer. Killed between commit and
-acknowledgement, the entries go to another consumer too, which recognises each of them by its key. Any number of
-consumers may run, in any number of processes.
+If a consumer is killed before the commit, nothing was stored and the entries go to another consumer. If it is killed
+between commit and acknowledgement, the entries also go to another consumer, which recognises each by its idempotency
+key. Any number of consumers may run, in any number of processes.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -26,7 +26,7 @@ async def open_consumers(
     check: Check | None = None,
     signal: Signal = unheard,
 ) -> AsyncIterator[list[Loop]]:
-    """A loop for each source, to be run inside the block; at its end the sources are closed."""
+    """Yield a loop for each source; the sources are closed at the end of the block."""
     consumers = [
         CommandConsumer(pool, source, idempotency_ttl=idempotency_ttl, check=check, signal=signal) for source in sources
     ]
@@ -34,12 +34,12 @@ async def open_consumers(
         yield [consumer.loop() for consumer in consumers]
     finally:
         for source in sources:
-            with suppress(Exception):  # entries of a consumer that did not sign off go to others after a while
+            with suppress(Exception):  # if closing fails, the entries go to other consumers after their timeout
                 await source.close()
 
 
 class CommandConsumer:
-    """Accepts the commands of one stream; `check` validates templates where the catalog is at hand."""
+    """Accepts the commands of one stream; `check` validates templates if the process has the catalog."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class CommandConsumer:
         self._ttl, self._check = idempotency_ttl, check
 
     def loop(self) -> Loop:
-        """Batch after batch without a rest: fetching waits for new entries."""
+        """Process batches without a pause: fetching waits for new entries."""
         return Loop("consumer", self.run_once, expected=self._source.interruptions)
 
     async def run_once(self) -> int:
-        """One batch: returns how many entries it had."""
+        """Process one batch; return its number of entries."""
         entries = await self._source.fetch()
         if not entries:
             return 0

@@ -1,8 +1,8 @@
 """A JetStream subject as a source of commands.
 
-All workers pull from one durable consumer; what a dead one held is handed out again after `ack_wait`. A command is the
-message's data: a JSON object of the command's fields. A stream that already holds the subject is used as it is;
-otherwise one is made that keeps messages on disk until they are acknowledged.
+All workers pull from one durable consumer; the server redelivers unacknowledged messages after `ack_wait`. A command is
+the message's data: a JSON object of the command's fields. An existing stream with the subject is used unchanged;
+otherwise a stream is created that keeps messages on disk until they are acknowledged.
 """
 
 from collections.abc import Sequence
@@ -26,15 +26,15 @@ ANSWER_S = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NatsOptions:
-    """How a subject is read."""
+    """Options of the consumer of a subject."""
 
     subject: str = SUBJECT
-    stream: str = STREAM  # the name of the stream, if it has to be made
+    stream: str = STREAM  # name of the stream if it has to be created
     durable: str = DURABLE
-    replicas: int = 1  # of a stream that has to be made; 3 in a cluster
+    replicas: int = 1  # replicas of a created stream; 3 in a cluster
     batch: int = 200
-    block: timedelta = timedelta(seconds=1)  # how long a fetch waits for something new
-    ack_wait: timedelta = timedelta(seconds=60)  # unacknowledged this long, a message goes to another worker
+    block: timedelta = timedelta(seconds=1)  # timeout of a fetch without new messages
+    ack_wait: timedelta = timedelta(seconds=60)  # an unacknowledged message then goes to another worker
 
 
 class NatsSource:
@@ -47,7 +47,7 @@ class NatsSource:
         self._options = options or NatsOptions()
         self._connection: Any = None
         self._subscription: Any = None
-        self._messages: dict[str, Any] = {}  # what we hold, by place
+        self._messages: dict[str, Any] = {}  # unacknowledged messages by place
 
     async def fetch(self) -> Sequence[StreamEntry]:
         if self._subscription is None:
@@ -57,7 +57,7 @@ class NatsSource:
         except (nats.errors.TimeoutError, TimeoutError):
             return []
         except Exception:
-            self._subscription = None  # the stream or its consumer may be gone: look again next time
+            self._subscription = None  # stream or consumer may have been deleted: look it up at the next fetch
             raise
         self._messages = {_place(message): message for message in messages}
         return [StreamEntry(place, message.data, "nats") for place, message in self._messages.items()]
@@ -82,7 +82,7 @@ class NatsSource:
         options = self._options
         if self._connection is None or self._connection.is_closed:
             self._connection = await connect(self._servers)
-        # While a cluster chooses a leader nobody answers: better to ask again soon than to wait long.
+        # While a cluster elects a leader, requests are lost: a short timeout and a retry beat a long timeout.
         stream = self._connection.jetstream(timeout=ANSWER_S)
         name = await self._stream_name(stream)
         config = api.ConsumerConfig(
@@ -97,7 +97,7 @@ class NatsSource:
         )
 
     async def _stream_name(self, stream: Any) -> str:
-        """The stream that holds our subject; made if there is none."""
+        """The stream with our subject; created if missing."""
         options = self._options
         try:
             return str(await stream.find_stream_name_by_subject(options.subject))

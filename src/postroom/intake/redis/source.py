@@ -1,10 +1,9 @@
 """A Redis or Valkey stream as a source of commands.
 
-Entries are read through a consumer group. Each process is a consumer with a name of its own; what a dead one held is
-claimed by the others once it has been idle for a while. Acknowledged entries are deleted as long as no other group
-reads the stream, because nobody else would ever make room; whether one does is asked in the same step. The group is
-made when it is missing, from the beginning of the stream: a server that lost its memory is simply read from the start,
-and keys recognise what came before.
+Entries are read through a consumer group. Each process is a consumer with its own name; the others claim the entries of
+a dead consumer after an idle time. Acknowledged entries are deleted if no other group reads the stream, because nothing
+else trims it; the script checks the groups in the same step. A missing group is created at the beginning of the
+stream: after a server lost its data the stream is read from the start, and idempotency keys recognise repetitions.
 """
 
 import os
@@ -28,7 +27,7 @@ from postroom.runtime.redis import open_redis
 STREAM = "mail:delivery_commands"
 GROUP = "postroom"
 
-# One step for the server: a group that is made meanwhile either stops the deletion or comes after it.
+# One atomic script: a group created concurrently either prevents the deletion or starts after it.
 _ACKNOWLEDGE = """
 redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, 2))
 local groups = redis.pcall('XINFO', 'GROUPS', KEYS[1])
@@ -41,21 +40,21 @@ _log = structlog.get_logger()
 
 
 def consumer_name() -> str:
-    """A name no other consumer has, and that says where to look for it."""
+    """A unique consumer name that shows the host and the process."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions:
-    """How a stream is read."""
+    """Options of the consumer of a stream."""
 
     stream: str = STREAM
     group: str = GROUP
     consumer: str = field(default_factory=consumer_name)
     batch: int = 200
-    block: timedelta = timedelta(seconds=1)  # how long a read waits for something new
-    claim_after: timedelta = timedelta(seconds=60)  # idle this long, an entry's consumer is taken for dead
-    forget_after: timedelta = timedelta(hours=1)  # idle this long and holding nothing, a consumer is struck off
+    block: timedelta = timedelta(seconds=1)  # timeout of a read without new entries
+    claim_after: timedelta = timedelta(seconds=60)  # idle time after which an entry is claimed from its consumer
+    forget_after: timedelta = timedelta(hours=1)  # idle time after which a consumer without entries is deleted
 
 
 class RedisSource:
@@ -72,11 +71,11 @@ class RedisSource:
         self._acknowledge: Any = self._client.register_script(_ACKNOWLEDGE)
         self._monotonic = monotonic
         self._is_ready = False  # the group is known to exist
-        self._holds_some = True  # entries may have been handed to us that we did not acknowledge
+        self._holds_some = True  # this consumer may have unacknowledged entries
         self._claim_at = 0.0
 
     async def fetch(self) -> Sequence[StreamEntry]:
-        """What we hold, then what the dead held, then what is new."""
+        """Read our unacknowledged entries, then those of dead consumers, then new ones."""
         try:
             if not self._is_ready:
                 await self._prepare()
@@ -84,15 +83,15 @@ class RedisSource:
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
-            self._is_ready = False  # the server lost its memory, or somebody deleted the stream
+            self._is_ready = False  # the server lost its data, or the stream was deleted
             return []
 
     async def acknowledge(self, entries: Sequence[StreamEntry]) -> None:
         ids = [_id_of(entry) for entry in entries]
         await self._acknowledge(keys=[self._options.stream], args=[self._options.group, *ids])
 
-    async def give_back(self, entries: Sequence[StreamEntry]) -> None:  # noqa: ARG002 - the server knows which they are
-        """They are still ours; the next fetch begins with them."""
+    async def give_back(self, entries: Sequence[StreamEntry]) -> None:  # noqa: ARG002 - the server knows the unacknowledged entries
+        """Keep the entries pending; the next fetch reads them first."""
         self._holds_some = True
 
     async def close(self) -> None:
@@ -101,7 +100,7 @@ class RedisSource:
             held = await self._client.xpending_range(
                 options.stream, options.group, min="-", max="+", count=1, consumername=options.consumer
             )
-            if not held:  # striking off a consumer would strike off what it holds
+            if not held:  # deleting a consumer would delete its pending entries
                 await self._client.xgroup_delconsumer(options.stream, options.group, options.consumer)
         await self._client.aclose()
 
@@ -132,7 +131,7 @@ class RedisSource:
         return await self._entries(answer[0][1] if answer else [])
 
     async def _abandoned(self) -> list[StreamEntry]:
-        """Take over what dead consumers held; looked for now and then, and again at once while there is some."""
+        """Claim entries of dead consumers; checked at intervals, and again at once while there are some."""
         if self._monotonic() < self._claim_at:
             return []
         options = self._options
@@ -149,7 +148,7 @@ class RedisSource:
         return entries
 
     async def _forget_the_gone(self) -> None:
-        """Strike off consumers that nobody has heard of for long."""
+        """Delete consumers that have been idle for long and have no pending entries."""
         options = self._options
         for consumer in await self._client.xinfo_consumers(options.stream, options.group):
             idle = timedelta(milliseconds=consumer["idle"])
@@ -158,7 +157,7 @@ class RedisSource:
 
     async def _entries(self, found: Sequence[tuple[bytes, Mapping[bytes, bytes] | None]]) -> list[StreamEntry]:
         gone = [entry_id for entry_id, fields in found if not fields]
-        if gone:  # deleted by hand while somebody held them: there is nothing left to do
+        if gone:  # entries deleted by an operator while pending have no fields; skip them
             await self._client.xack(self._options.stream, self._options.group, *gone)
         return [
             StreamEntry(f"redis {self._options.stream} {entry_id.decode()}", pack_fields(fields), "redis")

@@ -1,12 +1,12 @@
-"""What the server answers: who may submit, who may receive, and what became of a message.
+"""The replies of the submission server to AUTH, MAIL, RCPT and DATA.
 
 | answer       | when                                                                                       |
 |--------------|--------------------------------------------------------------------------------------------|
-| 250 2.0.0    | committed; the text names the (first) delivery, and says if an earlier submission made it  |
-| 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
-| 452 4.5.3    | more recipients than one mail may have: send the others in another transaction             |
-| 530 / 535    | no AUTH, or a key that may not submit (454: too many wrong keys, or no database)          |
-| 552 5.3.4    | larger than a message may be                                                               |
+| 250 2.0.0    | committed; the text names the (first) delivery, and whether an earlier submission made it  |
+| 451 4.3.0    | the database is unreachable, or an internal error: try again                               |
+| 452 4.5.3    | too many recipients for one mail: send the others in another transaction                   |
+| 530 / 535    | no AUTH, or a key that may not submit (454: too many invalid keys, or no database)        |
+| 552 5.3.4    | the message is too large                                                                   |
 | 553 5.1.x    | not an address                                                                             |
 | 554 5.6.0    | the message cannot be accepted; the text names the header or part                          |
 | 554 5.5.4    | its key was used with another message                                                      |
@@ -33,9 +33,9 @@ from postroom.post.address import parse_address
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
 Authenticate = Callable[[str, str], Awaitable[str]]
-"""From a presented key and the client's address to the name of the key's owner.
+"""A function from a presented key and the client's address to the name of the key.
 
-Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many wrong ones.
+Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many invalid keys.
 """
 
 ACCEPT_TIMEOUT_S = 60
@@ -51,7 +51,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who authenticated. The key is kept for the life of the connection, to notice when it is revoked."""
+    """The authenticated client. The key is checked again for each message, so that a revoked key stops working."""
 
     name: str
     key: str = field(repr=False)
@@ -72,17 +72,17 @@ class SubmissionHandler:
         await self._idle.wait()
 
     async def close(self) -> None:
-        """The handler holds nothing that outlives its connections."""
+        """Do nothing: the handler has no resources beyond its connections."""
 
     async def verify(self, key: str, client: str) -> Submitter | str:
-        """The holder of this key, or the answer that refuses it."""
+        """The holder of this key, or the reply that rejects it."""
         try:
             return Submitter(await self._authenticate(key, client), key)
         except WrongKeysTooOften as error:
             return f"454 4.7.0 {error.message}"
         except AccessError as error:
             return f"535 5.7.8 {WRONG_PASSWORD if isinstance(error, Unauthenticated) else error.message}"
-        except Exception as error:  # noqa: BLE001 - whatever it is, the client may try again
+        except Exception as error:  # noqa: BLE001 - the client may retry after any error
             _log.warning("submission_unverified", error=type(error).__name__)
             return "454 4.7.0 The key cannot be checked now, please try again later"
 
@@ -100,7 +100,7 @@ class SubmissionHandler:
             return UNKNOWN_SENDER
         if isinstance(refusal := await self.verify(submitter.key, server.peer), str):
             return refusal
-        # A report of a mail server that hands its mail on to us has no sender; its From says who writes.
+        # Bounce reports have an empty envelope sender; their From header names the author.
         if address != NO_SENDER and (problem := _address_problem(address)) is not None:
             return f"553 5.1.7 The sender's address {problem}"
         envelope.mail_from = address
@@ -123,7 +123,7 @@ class SubmissionHandler:
         if not isinstance(submitter, Submitter):
             return UNKNOWN_SENDER
         if server.is_too_large:
-            return "552 5.3.4 The message is larger than this server takes"
+            return "552 5.3.4 The message is larger than this server accepts"
         self._in_flight += 1
         self._idle.clear()
         try:
@@ -154,13 +154,13 @@ class SubmissionHandler:
             if is_connection_lost(error):
                 return DATABASE_AWAY
             if isinstance(error, asyncpg.DataError):
-                return "554 5.6.0 The message holds something that cannot be stored"
+                return "554 5.6.0 The message contains data that cannot be stored"
             raise
 
     async def _accept(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         if len(requests) == 1:
             return [await self._accepting.accept(requests[0])]
-        # One answer for all of them: what is refused must not have left for some.
+        # One transaction for all deliveries: a rejected message must not be sent to some recipients.
         return await self._accepting.accept_together(requests)
 
 
@@ -171,7 +171,7 @@ async def _read(envelope: Any, source: str) -> list[CheckedRequest]:
 
 
 def refusal_of(bad: BadInput) -> str:
-    """The answer to a message that breaks rules, on one line."""
+    """The one-line reply to an invalid message."""
     text = " ".join("".join(c if c.isprintable() else " " for c in bad.message).split())[:LONGEST_TEXT]
     is_size = all(
         error.field in _TOO_LARGE and ("at most" in error.message or "too large" in error.message)
@@ -181,7 +181,7 @@ def refusal_of(bad: BadInput) -> str:
 
 
 def _accepted(answers: Sequence[Accepted]) -> str:
-    # Not all of the ids: an answer is at most 512 octets (RFC 5321), and some clients take a longer one for a failure.
+    # Only the first id: a reply has at most 512 octets (RFC 5321), and some clients treat a longer one as a failure.
     ids = str(answers[0].id) + (f" and {len(answers) - 1} more" if len(answers) > 1 else "")
     if all(accepted.replayed for accepted in answers):
         return f"250 2.0.0 Already accepted as {ids}"

@@ -1,17 +1,17 @@
-"""Headers that speak to Postroom. They are read, and never leave.
+"""Headers that control Postroom. They are removed from the sent mail.
 
-| header               | says                                                                             |
+| header               | means                                                                            |
 |----------------------|----------------------------------------------------------------------------------|
 | Idempotency-Key      | accept this once, for each transaction if there are several; without it the      |
 |                      | Message-ID and the recipients are the key                                        |
 | X-Postroom-Lane      | `auth`, `transactional` or `bulk`                                                |
-| X-Postroom-Template  | a template's id: it replaces subject and bodies, files stay                      |
+| X-Postroom-Template  | a template's id: it replaces subject and bodies; attachments are kept            |
 | X-Postroom-Variables | the template's variables, a JSON object; only with a template                    |
 | X-Postroom-Locale    | the template's locale; only with a template                                      |
-| X-Postroom-Campaign  | kept in the delivery's custom data as `campaign`                                 |
-| X-Postroom-Tag       | `name=value`, or a value, whose name is `tag` then; repeatable                   |
+| X-Postroom-Campaign  | stored in the delivery's custom data as `campaign`                               |
+| X-Postroom-Tag       | `name=value`, or a value alone, which is named `tag`; repeatable                 |
 
-One that is not in the table is a typing mistake and refuses the message.
+An unknown X-Postroom header is a typo: the message is rejected.
 """
 
 import re
@@ -34,7 +34,7 @@ _ONCE = ("lane", "template", "variables", "locale", "campaign")
 
 @dataclass(frozen=True, slots=True)
 class SubmissionHeaders:
-    """What the headers of a message say to Postroom."""
+    """The parsed headers that control Postroom."""
 
     idempotency_key: str | None = None
     lane: Lane = Lane.TRANSACTIONAL
@@ -51,7 +51,7 @@ def is_mark(name: str) -> bool:
 
 
 def read_marks(headers: Headers) -> SubmissionHeaders:
-    """The marks of a message; `BadInput` names the header that is wrong."""
+    """Parse the control headers of a message; `BadInput` names an invalid header."""
     given: dict[str, str] = {}
     tags: dict[str, str] = {}
     for name, raw in headers:

@@ -1,8 +1,8 @@
-"""From the bytes of a submitted message to its parts. Hostile input; nothing here raises but `BadInput`.
+"""Parse the bytes of a submitted message into its parts. Hostile input; only `BadInput` is raised.
 
-The standard library's parser does the work, with its lenient policy: what mail programs really send is parsed as well
-as it can be. Headers are read raw, so that UTF-8 in them (RFC 6532) survives, and text in a charset that is wrong,
-unknown or missing is read in the one it is likely to be in.
+The standard library's parser is used with its lenient policy, because many mail programs send invalid MIME. Headers are
+read raw, so that UTF-8 in them (RFC 6532) survives. For text with a wrong, unknown or missing charset, the likely
+charset is guessed.
 """
 
 import base64
@@ -26,7 +26,7 @@ from postroom.post.mime_guard import find_excess
 MOST_PARTS = 1000
 DEEPEST = 50
 BROKEN_BY_COMPOSING = frozenset({"multipart/signed", "multipart/encrypted", "application/pkcs7-mime"})
-"""What is signed or encrypted as a whole would not be, once it is composed anew."""
+"""Types of messages signed or encrypted as a whole: composing them again would break the signature."""
 
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 _SHOWN_ID = re.compile(r"""cid:([^\s"'<>)]+)""", re.IGNORECASE)
@@ -34,12 +34,12 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BODIES = ("text/plain", "text/html")
 
 Headers = tuple[tuple[str, str], ...]
-"""Names and raw values, in the order they came."""
+"""Names and raw values, in the order of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A message taken apart."""
+    """A parsed message."""
 
     headers: Headers
     text: str | None
@@ -48,7 +48,7 @@ class Parts:
 
 
 def read_parts(raw: bytes) -> Parts:
-    """Headers, the first text and HTML bodies, and everything else as files."""
+    """Read the headers, the first text and HTML bodies, and all other parts as attachments."""
     if (excess := find_excess(raw)) is not None:
         raise BadInput.of("message", excess)
     message = BytesParser(policy=compat32).parsebytes(raw)
@@ -64,7 +64,7 @@ def read_parts(raw: bytes) -> Parts:
             files.append(leaf)
     html = bodies.get("text/html")
     text = bodies.get("text/plain")
-    # An address may write any character in percent (RFC 2392): `cid:a%40b` shows the part `a@b`.
+    # A cid URL may percent-encode any character (RFC 2392): `cid:a%40b` refers to the part `a@b`.
     shown = frozenset(map(unquote, _SHOWN_ID.findall(html or "")))
     attachments = tuple(
         _attachment(leaf, index, html=html or "", shown=shown) for index, leaf in enumerate(files, start=1)
@@ -74,9 +74,9 @@ def read_parts(raw: bytes) -> Parts:
 
 
 def _leaves(part: Message, depth: int) -> Iterator[Message]:
-    """The parts that hold something; a message inside the message is one of them and stays whole."""
+    """The leaf parts; an attached message counts as one leaf."""
     if part.get_content_type() in BROKEN_BY_COMPOSING:
-        raise BadInput.of("message", "is signed or encrypted as a whole, which does not survive being composed anew")
+        raise BadInput.of("message", "is signed or encrypted as a whole; composing it again would break that")
     if depth > DEEPEST:
         raise BadInput.of("message", "is nested too deeply")
     if not part.is_multipart() or part.get_content_maintype() == "message":
@@ -92,7 +92,7 @@ def _leaves(part: Message, depth: int) -> Iterator[Message]:
 
 
 def _mend_headers(part: Message) -> None:
-    """Give headers that hold raw octets their characters back; the parser would answer with replacements."""
+    """Decode raw octets in headers; the parser would return replacement characters."""
     for name, value in list(part.raw_items()):
         if name.lower().startswith("content-") and not str(value).isascii():
             part.replace_header(name, decode_octets(str(value)))
@@ -103,7 +103,7 @@ def _is_file(part: Message) -> bool:
 
 
 def content_of(part: Message) -> bytes:
-    """The octets of a part; of one that is a message, that message without what wraps it."""
+    """The octets of a part; for an attached message, the message without the part's headers."""
     if part.is_multipart():  # a forwarded message, or a report about one
         children = part.get_payload()
         return b"".join(child.as_bytes() for child in children if isinstance(child, Message))
@@ -133,6 +133,6 @@ def _filename(part: Message, number: int, kind: str) -> str:
 
 
 def _content_id(part: Message, html: str, shown: frozenset[str]) -> str | None:
-    """Only if the HTML shows it: many programs give every file an id, and not every file is a picture in the text."""
+    """The Content-ID if the HTML refers to it: many programs give every attachment an id, not only inline images."""
     given = str(part.get("Content-ID", "")).strip().strip("<>")
     return given if _CONTENT_ID.fullmatch(given) and (given in shown or f"cid:{given}" in html) else None

@@ -1,4 +1,4 @@
-"""The submission server: its options from the settings, and its handler on an SMTP server."""
+"""The submission server: its options from the settings, and an SMTP server with its handler."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""One connection of the submission server: rules about keys, TLS and sizes."""
+"""One connection of the submission server: the rules for keys, TLS and sizes."""
 
 import asyncio
 import re
@@ -14,18 +14,18 @@ from postroom.runtime.smtp_server import SmtpConnection, SmtpServer
 MOST_AUTHS = 3
 UNLIMITED = 10**9
 STRANGER_TIMEOUT_S = 60
-"""A client gets this long to authenticate, in all: NOOP does not extend it."""
+"""Total time to authenticate; NOOP does not extend it."""
 TIMEOUT_S = 300
-"""RFC 5321 asks for five minutes between commands."""
+"""Timeout between commands: five minutes, as RFC 5321 requires."""
 
 
 _PLAIN_ADDRESS = re.compile(r"<([A-Za-z0-9._+=-]+@[A-Za-z0-9.-]+)>((?: .*)?)")
 
 
 class SubmissionSession(SmtpConnection):
-    """Speaks SMTP with one client. No command that names mail works before AUTH."""
+    """SMTP with one client. No mail command works before AUTH."""
 
-    # What clients that compare the prompts expect to see.
+    # Some clients compare the prompts with these texts.
     AuthLoginUsernameChallenge = "Username:"
     AuthLoginPasswordChallenge = "Password:"
 
@@ -44,13 +44,13 @@ class SubmissionSession(SmtpConnection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if self._stranger is None:  # STARTTLS makes the connection a second time
+        if self._stranger is None:  # STARTTLS calls connection_made a second time
             self._stranger = self.loop.call_later(STRANGER_TIMEOUT_S, self._leave_stranger)
         tls = transport.get_extra_info("ssl_object")
-        # Nothing on loopback can be overheard.
+        # Loopback traffic cannot be intercepted.
         self._auth_require_tls = tls is None and not is_within(self.peer, LOOPBACK)
         if tls is not None and self.session is not None and self.session.ssl is None:
-            self.session.ssl = {"ssl_object": tls}  # the library knows only of TLS that began with STARTTLS
+            self.session.ssl = {"ssl_object": tls}  # the library only detects TLS started by STARTTLS
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._stranger is not None:
@@ -63,7 +63,7 @@ class SubmissionSession(SmtpConnection):
             self.transport.close()
 
     async def smtp_AUTH(self, arg: str | None) -> None:  # noqa: N802 - the command's name
-        """Mechanisms are known in any case (RFC 4422 writes them in capitals, some programs do not)."""
+        """Accept mechanism names in any case (RFC 4422 writes them in capitals, some programs do not)."""
         mechanism, space, rest = (arg or "").partition(" ")
         await super().smtp_AUTH(f"{mechanism.upper()}{space}{rest}")
 
@@ -74,18 +74,18 @@ class SubmissionSession(SmtpConnection):
         return await self._verify(await super().auth_LOGIN(server, args))
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        # Nearly every address takes this one match; the standard library's full grammar is a hundred times slower.
+        # A fast path for nearly every address; the standard library's full grammar is a hundred times slower.
         if (plain := _PLAIN_ADDRESS.fullmatch(arg)) is not None:
             return plain[1], plain[2]
         return super()._getaddr(arg)
 
     def _getparams(self, params: Sequence[str]) -> dict[str, str | bool] | None:
-        # Relays that log in say AUTH=<> with every sender (RFC 4954): nothing we need, and no reason to refuse.
+        # Authenticated relays add AUTH=<> to every sender (RFC 4954): ignored.
         found = super()._getparams(params)
         return found and {name: value for name, value in found.items() if name != "AUTH"}
 
     async def _verify(self, collected: Any) -> Any:
-        """The library asks for a verdict at once; ours needs the database, so the words are collected first."""
+        """Collect the credentials only: the library wants a synchronous result, and checking a key is asynchronous."""
         words = collected.auth_data
         if not isinstance(words, LoginPassword):
             return collected

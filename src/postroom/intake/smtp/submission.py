@@ -1,12 +1,12 @@
-"""From an envelope and a message to the requests they mean. Pure.
+"""Convert an envelope and a message to delivery requests. Pure.
 
-The envelope rules who receives. An address of the envelope that stands in To or Cc is shown there, with the name it has
-there; any other is a blind copy. If nobody of the envelope is named, each gets a delivery of his own: put together,
-they would see each other.
+The envelope decides the recipients. An envelope address that is also in To or Cc is shown there, with its display name;
+any other is a blind copy. If no envelope address is in To or Cc, each recipient gets a separate delivery: in one
+delivery, they would see each other.
 
-Relays split a message with many recipients into several transactions, and each of them is its own. So an
-`Idempotency-Key` stands alone only where the envelope holds exactly those whom To and Cc name. Otherwise the recipients
-are part of the key, and always where, without one, the Message-ID makes a submission happen once.
+Relays split a message with many recipients into several transactions, and each is a separate submission. So an
+`Idempotency-Key` is used alone only if the envelope has exactly the addresses of To and Cc. Otherwise the recipients
+are part of the key; they always are if the key is derived from the Message-ID.
 """
 
 import hashlib
@@ -28,24 +28,24 @@ from postroom.post.header import check_header, is_structured
 
 NO_SUBJECT = "(no subject)"
 _TRACE = frozenset({"x-originating-ip", "x-received"})
-"""What servers on the way wrote and may write otherwise when they repeat a message."""
+"""Trace headers, which relays may write differently when they repeat a message."""
 
-# Most headers hold one address, written plainly; the standard library's grammar is thirty times slower.
+# A fast path: most headers contain one simple address, and the standard library's grammar is thirty times slower.
 _PLAIN = re.compile(r"(?:(?P<name>[A-Za-z0-9 ]*) ?<)?(?P<email>[A-Za-z0-9._+-]+@[A-Za-z0-9.-]+)(?(name)>)")
 MOST_COPIES_BYTES = 100 * 1024 * 1024
-"""What one message may become when everybody gets a delivery of his own."""
+"""Limit of the total size of one message's separate deliveries."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmittedEnvelope:
-    """Who hands over, and who shall receive: addresses that were checked when they were named."""
+    """The sender and the recipients of a submission, as validated addresses."""
 
-    sender: str | None  # None: a report, which nobody sends; its From has to say who writes
+    sender: str | None  # None: a bounce report; its From header must name the author
     recipients: Sequence[str]
 
 
 def read_submission(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[CheckedRequest]:
-    """Read and check the deliveries that a message asks for; raises `BadInput`."""
+    """Parse and validate the deliveries of a message; raises `BadInput`."""
     try:
         return _requests(raw, envelope, source=source)
     except RecursionError:  # parts within parts, or `To: ((((…`
@@ -53,7 +53,7 @@ def read_submission(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> 
 
 
 def read_copies(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> RequestCopies:
-    """The same, in the form that `read_aside` wants."""
+    """The same, as `RequestCopies` for `read_aside`."""
     return RequestCopies.of(read_submission(raw, envelope, source=source))
 
 
@@ -92,12 +92,12 @@ def _content(parts: Parts, marks: SubmissionHeaders) -> dict[str, Any]:
 
 
 def _sender(headers: Headers, envelope: SubmittedEnvelope) -> Address:
-    """Who writes: From; without one, or with a bare name such as cron's `root`, the sender of the envelope."""
+    """The author: From; the envelope sender if From is missing or a bare name such as cron's `root`."""
     written = _first(headers, "from") or ""
     if found := _named(headers, "from"):
         return next(iter(found.values()))
     if "@" in written:
-        raise BadInput.of("From", "holds no e-mail address")
+        raise BadInput.of("From", "contains no e-mail address")
     if envelope.sender is None:
         raise BadInput.of("From", "is required: the envelope names no sender")
     return _address(envelope.sender)
@@ -109,7 +109,7 @@ def recipients_of(headers: Headers, envelope: Sequence[str]) -> dict[str, Any]:
     shown_to = tuple(to[email] for email in to if email in receiving)
     shown_cc = tuple(cc[email] for email in cc if email in receiving and email not in to)
     blind = tuple(address for email, address in receiving.items() if email not in to and email not in cc)
-    if not shown_to:  # a delivery has somebody in To; who stands in Cc is as visible
+    if not shown_to:  # a delivery needs a To; Cc recipients are equally visible
         return {"to": shown_cc, "bcc": blind}
     return {"to": shown_to, "cc": shown_cc, "bcc": blind}
 
@@ -129,12 +129,12 @@ def _key(headers: Headers, marks: SubmissionHeaders, recipients: Sequence[str]) 
     receiving = {normalize(_address(each).email) for each in recipients}
     named = {*_named(headers, "to"), *_named(headers, "cc")}
     if len(receiving) > 1 and not named & receiving:
-        return key  # blind copies alone: each of them gets a key made of this one
+        return key  # only blind copies: each gets a key derived from this one
     return key if named == receiving else _digest(key, *sorted(receiving))
 
 
 def key_of(marks: SubmissionHeaders, message_id: str | None, recipients: Sequence[str]) -> str | None:
-    """The idempotency key of a message: its own, or one made of its Message-ID and those who receive it."""
+    """The idempotency key of a message: its own, or one derived from its Message-ID and its recipients."""
     if marks.idempotency_key is not None:
         return marks.idempotency_key
     identity = " ".join((message_id or "").split())
@@ -147,7 +147,7 @@ def _digest(*parts: str) -> str:
 
 
 def _named(headers: Headers, field: str, *, strict: bool = False) -> dict[str, Address]:
-    """The addresses of a header by their comparable form; what is none is left out, or refused if `strict`."""
+    """The addresses of a header by their comparable form; invalid ones are skipped, or rejected if `strict`."""
     raw = [" ".join(value.split()) for name, value in headers if name.lower() == field and value.strip()]
     if len(raw) == 1 and (plain := _PLAIN.fullmatch(raw[0])) is not None:
         pairs = [(plain["name"] or "", plain["email"])]
@@ -160,14 +160,14 @@ def _named(headers: Headers, field: str, *, strict: bool = False) -> dict[str, A
             address = parse_address(_utf8(email))
         except ValueError:
             if strict:
-                raise BadInput.of(field.title(), "holds something that is no e-mail address") from None
+                raise BadInput.of(field.title(), "contains an invalid e-mail address") from None
             continue
         found.setdefault(normalize(address.email), Address(address.email, shown[:255] or None))
     return found
 
 
 def _kept(headers: Headers) -> Iterator[tuple[str, str]]:
-    """The headers that go along: the first of each name that a caller may set, if its value can be written."""
+    """The headers to keep: the first of each name that a caller may set, if its value can be encoded."""
     seen: set[str] = set()
     for name, raw in headers:
         lowered = name.lower()
@@ -187,5 +187,5 @@ def _address(written: str) -> Address:
 
 
 def _utf8(written: str) -> str:
-    """Bytes that were not ASCII are UTF-8 if they are anything."""
+    """Decode non-ASCII bytes as UTF-8."""
     return written.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
