@@ -78,7 +78,7 @@ async def test_lists_in_and_out(pool: Pool, database_url: str, tmp_path: Path) -
     file = tmp_path / "list.csv"
     file.write_text("email,reason\nada@example.org,unsubscribe\nnonsense,\nben@example.org,\n")
     code, output, errors = await run(database_url, "suppressions", "import", str(file))
-    assert (code, output) == (1, "2 suppressed, 1 refused\n")
+    assert (code, output) == (1, "2 suppressed, 1 rejected\n")
     assert errors.startswith("line 3: email:")
     code, output, _ = await run(database_url, "suppressions", "export")
     assert code == 0

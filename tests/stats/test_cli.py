@@ -97,5 +97,5 @@ async def test_a_figure_that_is_not_counted_is_a_usage_error(url: str) -> None:
 
 async def test_the_index_is_made_once(url: str, pool: Pool) -> None:
     """The second time it is there already."""
-    assert [(await run(url, "index-custom-data"))[1] for _ in range(2)] == ["made\n", "is there already\n"]
+    assert [(await run(url, "index-custom-data"))[1] for _ in range(2)] == ["created\n", "already exists\n"]
     assert await pool.fetchval("SELECT to_regclass('deliveries_custom_data_idx')") is not None

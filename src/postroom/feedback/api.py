@@ -1,7 +1,7 @@
-"""Suppressions and reports over HTTP.
+"""HTTP endpoints of suppressions and reports.
 
-`suppressions:read` looks, `suppressions:write` adds, lifts and imports. Lifting is undoing what a person or their
-provider asked for, so it says who did it and why, in the audit log and in the address's history.
+`suppressions:read` permits reading, `suppressions:write` adding, lifting and importing. Lifting overrides a request of
+a person or their provider, so the audit log and the address's history record the actor and the reason.
 """
 
 from collections.abc import AsyncIterator
@@ -30,13 +30,13 @@ WRITE = "suppressions:write"
 CSV = "text/csv; charset=utf-8"
 
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=320, pattern=r"^[^\x00]*$")]
-ExportLimit = Annotated[int, msgspec.Meta(ge=1, le=100_000, description="How many lines a page holds at most.")]
+ExportLimit = Annotated[int, msgspec.Meta(ge=1, le=100_000, description="Maximum number of rows per page.")]
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Origin = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 class SuppressionQuery(PageQuery, frozen=True, kw_only=True):
-    """Which suppressions, and which page of them."""
+    """Filter and page of suppressions."""
 
     email: Email | None = None
     reason: SuppressionReason | None = None
@@ -44,7 +44,7 @@ class SuppressionQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class LiftQuery(Shape, frozen=True, kw_only=True):
-    """Whom to give back; with a reason, only what is suppressed for it. The note says why it is undone."""
+    """The address to lift; with a reason, only its suppressions for that reason. The note is the explanation."""
 
     email: Email | None = None
     reason: SuppressionReason | None = None
@@ -52,7 +52,7 @@ class LiftQuery(Shape, frozen=True, kw_only=True):
 
 
 class ReportQuery(PageQuery, frozen=True, kw_only=True):
-    """Which reports, and which page of them."""
+    """Filter and page of reports."""
 
     email: Email | None = None
     delivery_id: Number | None = None
@@ -61,7 +61,7 @@ class ReportQuery(PageQuery, frozen=True, kw_only=True):
 
 
 class ExportQuery(PageQuery, frozen=True, kw_only=True):
-    """Which page of the export."""
+    """Page of the export."""
 
     limit: ExportLimit = 100_000
 
@@ -70,21 +70,21 @@ HistoryStep = response(SuppressionChange, "HistoryStep", hide=("id",))
 
 
 class AddressShape(msgspec.Struct, frozen=True):
-    """One address: its suppressions, and their history."""
+    """One address: its suppressions and their history."""
 
     items: list[Suppression]
     history: list[HistoryStep]  # type: ignore[valid-type]  # made by `response`
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
-    """A line of a file that could not be used."""
+    """A rejected line of a file."""
 
     line: int
     message: str
 
 
 class ImportShape(msgspec.Struct, frozen=True):
-    """What became of a file; of the refused lines the first thousand are named."""
+    """The result of an import; the first thousand rejected lines are listed."""
 
     total: int
     imported: int
@@ -111,7 +111,7 @@ async def add_suppression(call: Call) -> Answer:
 
 
 async def lift_suppression(call: Call) -> Answer:
-    """The address in the query, or in a JSON body: programs differ in whether their DELETE can have one."""
+    """The address from the query or a JSON body, because some clients cannot send a DELETE with a body."""
     query: LiftQuery = call.query
     if call.raw.strip():
         try:
@@ -145,7 +145,7 @@ async def import_suppressions(call: Call) -> Answer:
 
 
 async def _gathered(pieces: AsyncIterator[list[str]], size: int = 5000) -> AsyncIterator[list[str]]:
-    """The same lines in pieces worth a statement."""
+    """Group lines into batches of one statement each."""
     waiting: list[str] = []
     async for lines in pieces:
         waiting += lines
@@ -157,7 +157,7 @@ async def _gathered(pieces: AsyncIterator[list[str]], size: int = 5000) -> Async
 
 
 async def export_suppressions(call: Call) -> Answer:
-    """CSV by pages: an answer is made whole before it leaves, so a page is bounded and its header names the next."""
+    """One page of CSV. Responses are built in memory, so a page is bounded and a header names the next page."""
     query: ExportQuery = call.query
     found, cursor = await service.export_page(call.room.pool, cursor=query.cursor, limit=query.limit)
     text = write_lines(found, header=query.cursor is None)
@@ -194,7 +194,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/suppressions",
         handler=add_suppression,
-        summary="Suppress an address; a graver reason that is there already stays.",
+        summary="Suppress an address. An existing suppression for a more severe reason is kept.",
         scope=WRITE,
         tag="suppressions",
         body=NewSuppression,
@@ -204,7 +204,7 @@ ENDPOINTS = [
         method="DELETE",
         path="/v1/suppressions",
         handler=lift_suppression,
-        summary="Give an address back; the history stays.",
+        summary="Lift the suppressions of an address; the history stays.",
         scope=WRITE,
         tag="suppressions",
         query=LiftQuery,
@@ -216,7 +216,7 @@ ENDPOINTS = [
         method="POST",
         path="/v1/suppressions/import",
         handler=import_suppressions,
-        summary="Suppress everybody in a CSV file of any size.",
+        summary="Suppress every address of a CSV file of any size.",
         scope=WRITE,
         tag="suppressions",
         accepts=("text/csv",),
@@ -247,7 +247,7 @@ ENDPOINTS = [
         method="GET",
         path="/v1/bounces",
         handler=list_reports,
-        summary="List bounces, complaints and unsubscribes as they were reported, newest first.",
+        summary="List reported bounces, complaints and unsubscribes, newest first.",
         scope=READ,
         tag="suppressions",
         query=ReportQuery,

@@ -1,10 +1,10 @@
-"""Whose delivery a report is about, and whether to believe it. Pure.
+"""Find the delivery that a report is about, and decide whether to trust the report. Pure.
 
-A report is believed if it carries the return path or the Message-ID of a delivery (both hold an HMAC), and only
-about people that delivery went to: every recipient of a mail knows its marks. Where the mail was forwarded, a
-report names an address that Postroom never wrote to; if the report carries the return path and the delivery had one
-recipient, the report is about that recipient. A Message-ID is not enough for that: every reply to the mail quotes it.
-Reports that are not believed are kept and change nothing.
+A report is trusted if it carries the return path or the Message-ID of a delivery (both contain an HMAC), and only about
+recipients of that delivery: every recipient of a mail knows both. A report about a forwarded mail names an address that
+Postroom never wrote to; if it carries the return path and the delivery had one recipient, it is about that recipient. A
+Message-ID is not sufficient for that: every reply to the mail quotes it. Untrusted reports are stored and change
+nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ MOST_CANDIDATES = 50
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A message that came in: its bytes, whom the envelope named, by which way, and from which network."""
+    """A received message: its bytes, its envelope recipients, its source, and its network."""
 
     raw: bytes = field(repr=False)
     origin: str
@@ -32,7 +32,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class ReturnPaths:
-    """Verifies the marks of this room; without a key it accepts none."""
+    """Verifies the return paths and Message-IDs of this room; without a key it accepts none."""
 
     domain: str | None = None
     keys: tuple[bytes, ...] = field(default=(), repr=False)
@@ -40,7 +40,7 @@ class ReturnPaths:
 
 @dataclass(frozen=True, slots=True)
 class SentDelivery:
-    """A delivery that is still known: when it was accepted, and whom it went to."""
+    """A delivery that is still stored: its time of acceptance and its recipients."""
 
     delivery_id: int
     created_at: datetime
@@ -49,7 +49,7 @@ class SentDelivery:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Deliveries a report may be about: those proved by a return path, and Message-IDs that are still to be checked."""
+    """Candidate deliveries of a report: those proven by a return path, and Message-IDs that are not verified yet."""
 
     proved: tuple[int, ...]
     message_ids: tuple[tuple[int, str, str], ...]
@@ -60,7 +60,7 @@ class Candidates:
 
 
 def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPaths) -> Candidates:
-    """Every trace of a delivery of ours, the envelope's first."""
+    """Every return path and Message-ID of ours in the report, the envelope's first."""
     proved: list[int] = []
     if paths.domain is not None:
         text = "\n".join((*envelope_to, report.evidence))
@@ -72,7 +72,7 @@ def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPat
 def attribute(
     report: Report, origin: str, candidates: Candidates, known: Mapping[int, SentDelivery], *, keys: Sequence[bytes]
 ) -> list[Feedback]:
-    """What the report says, tied to deliveries and people as far as it can be believed."""
+    """The report's statements, tied to deliveries and recipients as far as they can be trusted."""
     proved = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]
     named = [
         known[message_id[0]]
@@ -95,15 +95,15 @@ def _owner(
     *,
     is_only: bool,
 ) -> tuple[int | None, str | None, bool]:
-    """The delivery, the recipient and whether both are certain."""
+    """The delivery, the recipient, and whether both are certain."""
     believed = [*proved, *named]
     for position, sent in enumerate(believed):
         recipient = _recipient(failure, sent, is_only=is_only and position < len(proved))
         if recipient is not None:
             return sent.delivery_id, recipient, True
-    if believed:  # one of that delivery's recipients; the report does not say which
+    if believed:  # one of that delivery's recipients; the report does not name it
         return believed[0].delivery_id, None, True
-    # A tag may outlive its delivery; then there is no list of recipients to hold the report against.
+    # The tag may outlive its delivery; then the report cannot be compared with a list of recipients.
     return (candidates.proved[0] if candidates.proved else None), failure.original or failure.address, False
 
 

@@ -1,4 +1,4 @@
-"""Suppressions and what comes back, at the command line."""
+"""Commands of suppressions and reports."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +35,10 @@ feedback = typer.Typer()
 
 Item = TypeVar("Item")
 
-Email = Annotated[str, typer.Argument(help="An address, in any case.")]
-Domain = Annotated[str | None, typer.Option(help="The domain of our return paths; without it only Message-IDs count.")]
+Email = Annotated[str, typer.Argument(help="Email address; case does not matter.")]
+Domain = Annotated[
+    str | None, typer.Option(help="Domain of our return paths; without it only Message-IDs are verified.")
+]
 
 _LISTED = ("id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "created_at")
 _CHANGES = ("at", "change", "reason", "scope", "until", "origin", "actor", "note")
@@ -47,12 +49,12 @@ _AT_ONCE = 50
 @suppressions.command("list")
 def list_(
     *,
-    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
+    email: Annotated[str | None, typer.Option(help="Email address; case does not matter.")] = None,
     reason: Annotated[
         SuppressionReason | None,
         typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual`."),
     ] = None,
-    origin: Annotated[str | None, typer.Option(help="api, import, smtp, imap, ses…")] = None,
+    origin: Annotated[str | None, typer.Option(help="Origin: api, import, smtp, imap, ses…")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
@@ -67,7 +69,7 @@ def list_(
 
 @suppressions.command()
 def show(email: Email, *, as_json: AsJson = False) -> None:
-    """Show why an address gets nothing; exit 1 if it does."""
+    """Show why an address is suppressed; exit 1 if it is not suppressed."""
     from postroom.feedback import service
     from postroom.feedback.errors import SuppressionNotFound
 
@@ -89,8 +91,8 @@ def add(
         SuppressionReason,
         typer.Option(help="`hard_bounce`, `soft_bounce`, `complaint`, `unsubscribe` or `manual` (default)."),
     ] = SuppressionReason.MANUAL,
-    scope: Annotated[Scope | None, typer.Option(help="bulk or all; absent: what the reason means.")] = None,
-    detail: Annotated[str | None, typer.Option(help="Why, for people.")] = None,
+    scope: Annotated[Scope | None, typer.Option(help="bulk or all; default: the scope of the reason.")] = None,
+    detail: Annotated[str | None, typer.Option(help="Explanation for operators.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Suppress an address."""
@@ -106,10 +108,10 @@ def add(
 def remove(
     email: Email,
     *,
-    reason: Annotated[SuppressionReason | None, typer.Option(help="Only what is suppressed for this reason.")] = None,
-    note: Annotated[str, typer.Option(help="Why it is undone; kept with the history.")] = "",
+    reason: Annotated[SuppressionReason | None, typer.Option(help="Lift only suppressions for this reason.")] = None,
+    note: Annotated[str, typer.Option(help="Reason for lifting; kept in the history.")] = "",
 ) -> None:
-    """Give an address back; its history stays."""
+    """Lift the suppressions of an address; its history stays."""
     from postroom.feedback import service
 
     lifted = in_room(lambda room: service.lift(room.pool, email, actor=actor(), reason=reason, note=note))
@@ -118,7 +120,7 @@ def remove(
 
 @suppressions.command()
 def history(email: Email, *, as_json: AsJson = False) -> None:
-    """Show everything that ever happened to an address, newest first."""
+    """Show the history of an address, newest first."""
     from postroom.feedback import service
 
     found = in_room(lambda room: service.list_history(room.pool, email))
@@ -130,13 +132,15 @@ def history(email: Email, *, as_json: AsJson = False) -> None:
 
 @suppressions.command("import")
 def import_(
-    file: Annotated[str, typer.Argument(help="A CSV file with a column email; `-` reads standard input.")],
+    file: Annotated[str, typer.Argument(help="CSV file with a column email; `-` reads standard input.")],
     *,
-    reason: Annotated[SuppressionReason, typer.Option(help="Of lines that name none.")] = SuppressionReason.MANUAL,
-    origin: Annotated[str, typer.Option(help="Of lines that name none.")] = "import",
+    reason: Annotated[
+        SuppressionReason, typer.Option(help="Reason for lines without a reason column.")
+    ] = SuppressionReason.MANUAL,
+    origin: Annotated[str, typer.Option(help="Scope for lines without a scope column.")] = "import",
     as_json: AsJson = False,
 ) -> None:
-    """Suppress everybody in a file; lines that cannot be used are named, and exit 1."""
+    """Suppress every address of a file. Rejected lines are listed and set the exit code to 1."""
     from postroom.feedback.lists import ListReader
 
     reader = ListReader(reason=reason, origin=origin)
@@ -151,13 +155,13 @@ def import_(
     else:
         for number, problem in result.problems:
             sys.stderr.write(f"line {number}: {problem}\n")
-        say(f"{result.written} suppressed, {result.refused} refused")
+        say(f"{result.written} suppressed, {result.refused} rejected")
     raise typer.Exit(1 if result.refused else 0)
 
 
 @suppressions.command()
 def export(
-    file: Annotated[str, typer.Argument(help="Where to write; `-` is standard output.")] = "-",
+    file: Annotated[str, typer.Argument(help="Output file; `-` is standard output.")] = "-",
 ) -> None:
     """Write all suppressions as CSV, oldest first."""
     from contextlib import nullcontext
@@ -166,7 +170,7 @@ def export(
     from postroom.feedback.lists import write_lines
 
     async def written(room: "Room") -> int:
-        target = nullcontext(sys.stdout) if file == "-" else Path(file).open("w", encoding="utf-8")  # noqa: ASYNC230, SIM115 - one reader, at the end of a pipe
+        target = nullcontext(sys.stdout) if file == "-" else Path(file).open("w", encoding="utf-8")  # noqa: ASYNC230, SIM115 - a blocking write delays only this command
         count, is_first = 0, True
         with target as out:
             async for page in service.export(room.pool):
@@ -182,18 +186,18 @@ def export(
 @feedback.command("list")
 def reports(  # noqa: PLR0913 - one parameter per filter
     *,
-    email: Annotated[str | None, typer.Option(help="An address, in any case.")] = None,
-    delivery: Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="The id of a delivery.")] = None,
+    email: Annotated[str | None, typer.Option(help="Email address; case does not matter.")] = None,
+    delivery: Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="Delivery id.")] = None,
     kind: Annotated[FeedbackKind | None, typer.Option(help="`bounce`, `complaint` or `unsubscribe`.")] = None,
     verified: Annotated[
         bool | None,
-        typer.Option("--verified/--unverified", help="Only what counted; `--unverified`: only what did not."),
+        typer.Option("--verified/--unverified", help="Only verified reports; `--unverified`: only unverified ones."),
     ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
-    """List bounces, complaints and unsubscribes as they were reported, newest first."""
+    """List reported bounces, complaints and unsubscribes, newest first."""
     from postroom.feedback import service
 
     chosen = service.ReportFilter(email=email, delivery_id=delivery, kind=kind, is_verified=verified)
@@ -203,12 +207,12 @@ def reports(  # noqa: PLR0913 - one parameter per filter
 
 @feedback.command()
 def ingest(
-    source: Annotated[str, typer.Argument(help="A message, an mbox, a Maildir or a folder; `-` reads standard input.")],
+    source: Annotated[str, typer.Argument(help="Message, mbox, Maildir or folder; `-` reads standard input.")],
     *,
     domain: Domain = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read reports from files and let them act; the same report twice is one."""
+    """Read reports from files and record them. A repeated report changes nothing."""
     from postroom.feedback.files import read_messages
 
     existing(Path(source), is_folder_fine=True)
@@ -221,12 +225,14 @@ def ingest(
 
 @feedback.command()
 def poll(
-    url: Annotated[str, typer.Argument(help="imaps://user:password@host/INBOX?move=Done; `-` reads it from stdin.")],
+    url: Annotated[
+        str, typer.Argument(help="imaps://user:password@host/INBOX?move=Done; `-` reads the URL from standard input.")
+    ],
     *,
     domain: Domain = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a mailbox once: everything that has not been seen."""
+    """Read all unseen messages of a mailbox once."""
     import imaplib
 
     from postroom.errors import PostroomError
@@ -249,10 +255,10 @@ def poll(
 @feedback.command()
 def listen(
     *,
-    domain: Annotated[str, typer.Option(help="The domain of our return paths.")],
-    address: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:2526",
+    domain: Annotated[str, typer.Option(help="Domain of our return paths.")],
+    address: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1:2526",
 ) -> None:
-    """Take reports by SMTP until interrupted."""
+    """Accept reports over SMTP until interrupted."""
     in_room(lambda room: _listen(room, domain, address))
 
 
@@ -318,7 +324,7 @@ def _batches(items: Iterable[Item], size: int) -> Iterator[Sequence[Item]]:
 
 
 def _progressing(items: Iterable[Item], *, size: int = 0) -> Iterator[Item]:
-    """The same items, with a bar that follows them; silent when nobody watches."""
+    """The items with a progress bar; no bar unless standard error is a terminal."""
     if not sys.stderr.isatty():
         yield from items
         return

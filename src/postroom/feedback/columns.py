@@ -1,4 +1,4 @@
-"""Reports and suppressions as columns, for one statement."""
+"""Reports and suppressions as columns of one statement."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from postroom.feedback.model import Bounce, Complaint, Feedback, FeedbackKind, N
 
 
 def feedback_columns(feedback: Sequence[Feedback]) -> dict[str, list[Any]]:
-    """What `record_feedback` takes."""
+    """The arguments of `record_feedback`."""
     bounces = [each if isinstance(each, Bounce) else None for each in feedback]
     return {
         "kind": [_kind(each).value for each in feedback],
@@ -25,7 +25,7 @@ def feedback_columns(feedback: Sequence[Feedback]) -> dict[str, list[Any]]:
 
 
 def suppression_columns(suppressions: Sequence[NewSuppression]) -> dict[str, list[Any]]:
-    """What `merge_suppressions` takes."""
+    """The arguments of `merge_suppressions`."""
     return {
         "address": [each.email for each in suppressions],
         "scope": [(each.scope or scope_of(each.reason)).value for each in suppressions],

@@ -1,4 +1,4 @@
-"""The errors of feedback; the whole tree is drawn in `postroom.errors`."""
+"""The errors of feedback; `postroom.errors` draws the whole tree."""
 
 from postroom.errors import NotFoundError
 

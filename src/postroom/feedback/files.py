@@ -1,4 +1,4 @@
-"""Reports that lie in files: one message, an mbox, a Maildir, or standard input. Blocking; for the command line."""
+"""Read reports from files: one message, an mbox, a Maildir, or standard input. Blocking; for the command line."""
 
 import mailbox
 import sys
@@ -12,7 +12,7 @@ _MBOX = b"From "
 
 
 def read_messages(source: str) -> Iterator[bytes]:
-    """Every message of a file or folder, `-` for standard input; raises `BadInput` if there is none to read."""
+    """Every message of a file or folder, `-` for standard input; raises `BadInput` if it cannot be read."""
     if source == "-":
         yield from _stream(sys.stdin.buffer.read(LARGEST))
         return
@@ -51,7 +51,7 @@ def _file(path: Path) -> Iterator[bytes]:
 
 
 def _folder(path: Path) -> Iterator[bytes]:
-    """A Maildir, or any folder of messages."""
+    """The messages of a Maildir or any other folder."""
     folders = [path / name for name in ("new", "cur")] if (path / "cur").is_dir() else [path]
     for folder in folders:
         for file in sorted(folder.iterdir()) if folder.is_dir() else ():

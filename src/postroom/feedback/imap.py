@@ -1,8 +1,8 @@
-"""A mailbox that bounces come to, read by IMAP.
+"""Read bounces from a mailbox over IMAP.
 
-Every turn logs in, reads what has not been seen, records it, and only then marks it as seen or moves it away. A turn
-that breaks off (a lost connection, a database that does not answer) leaves the rest unseen for the next one; what was
-recorded and not marked is recognised as the same report. The standard library's client does the talking, in a thread.
+Each pass logs in, reads the unseen messages, records them, and only then marks them as seen or moves them. If a pass
+fails (a lost connection, an unavailable database), the rest stays unseen for the next pass; a recorded but unmarked
+message is recognised as a known report. The standard library's client runs in a thread.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ AT_ONCE = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImapOptions:
-    """Which mailbox, and what becomes of messages that were read: moved to a folder, or marked as seen."""
+    """The mailbox, and whether read messages are moved to a folder or marked as seen."""
 
     host: str
     port: int
@@ -43,13 +43,13 @@ class ImapOptions:
 
     @classmethod
     def parse(cls, url: str) -> "ImapOptions":
-        """`imaps://user:password@host:993/INBOX?move=Done`; ValueError says what is wrong, never the password."""
+        """Parse `imaps://user:password@host:993/INBOX?move=Done`; the ValueError never contains the password."""
         parts = urlsplit(url)
         if parts.scheme not in ("imap", "imaps") or not parts.hostname or not parts.username:
             raise ValueError("must be imaps://user:password@host/folder")
         is_local = parts.hostname in ("127.0.0.1", "localhost", "::1")
         if parts.scheme == "imap" and not is_local:
-            raise ValueError("must be imaps: a password does not travel in the clear")
+            raise ValueError("must be imaps, so that the password is encrypted in transit")
         _, _, move_to = parts.query.partition("move=")
         return cls(
             host=parts.hostname,
@@ -73,7 +73,7 @@ class ImapPoller:
         self._stop = stop or asyncio.Event()
 
     def loop(self) -> Loop:
-        """Read every interval; less often while the server refuses, which may lock an account that tries too often."""
+        """Read at every interval, with back-off after a rejected login, which might otherwise lock the account."""
         interval_s = self._options.interval.total_seconds()
         return Loop(
             "bounce mailbox",
@@ -84,7 +84,7 @@ class ImapPoller:
         )
 
     async def run_once(self) -> Ingested:
-        """Read everything that has not been seen; raises what the network or the database raises."""
+        """Read all unseen messages; errors of the network and the database are raised."""
         total = Ingested()
         mailbox = ImapMailbox(self._options)
         try:
@@ -111,7 +111,7 @@ class ImapMailbox:
         self._client: imaplib.IMAP4 | None = None
 
     def open(self) -> list[int]:
-        """Log in and say which messages wait, by UID."""
+        """Log in and return the UIDs of the unseen messages."""
         options = self._options
         if options.encrypted:
             tls = options.tls or ssl.create_default_context()
@@ -125,14 +125,14 @@ class ImapMailbox:
         return [int(uid) for line in found if isinstance(line, bytes) for uid in line.split()]
 
     def fetch(self, uids: Sequence[int]) -> dict[int, bytes]:
-        """The messages, without marking them; of one that is larger than any report, the beginning."""
+        """Fetch the messages without marking them, up to the size limit of a report."""
         assert self._client is not None
         wanted = ",".join(map(str, uids))
         answer = self._do(self._client.uid("FETCH", wanted, f"(UID BODY.PEEK[]<0.{LARGEST}>)"))
         return dict(_messages(answer))
 
     def put_away(self, uids: Sequence[int]) -> None:
-        """Mark as seen, and move where a folder is named."""
+        """Mark messages as seen, and move them if a folder is configured."""
         assert self._client is not None
         client, wanted = self._client, ",".join(map(str, uids))
         self._do(client.uid("STORE", wanted, "+FLAGS.SILENT", r"(\Seen)"))
@@ -144,7 +144,9 @@ class ImapMailbox:
             return
         self._do(client.uid("COPY", wanted, folder))
         self._do(client.uid("STORE", wanted, "+FLAGS.SILENT", r"(\Deleted)"))
-        if "UIDPLUS" in client.capabilities:  # a plain EXPUNGE would take what others have marked
+        if (
+            "UIDPLUS" in client.capabilities
+        ):  # a plain EXPUNGE would also remove messages that other clients have marked
             self._do(client.uid("EXPUNGE", wanted))
 
     def close(self) -> None:
@@ -153,7 +155,7 @@ class ImapMailbox:
             try:
                 client.logout()
             except (OSError, imaplib.IMAP4.error):
-                client.shutdown()  # the line is gone; what is left is our end of it
+                client.shutdown()  # the connection is already lost; only our socket is left
 
     @staticmethod
     def _do(answer: tuple[str, Sequence[object]]) -> Sequence[object]:

@@ -1,8 +1,8 @@
-"""From messages that came in to what is kept of them: read, attribute, record. Every way in ends here.
+"""Read, attribute and record received messages. Every source of reports ends here.
 
-Messages are read outside the transaction and outside the event loop: those of strangers in processes of their own
-(`reading`). A message that is no report is kept, in its beginning, for a person to look at, up to a number per hour; an
-answering machine is only counted.
+Messages are parsed outside the transaction and the event loop; messages of strangers in child processes (`reading`). A
+message that is not a report is stored truncated for an operator, up to a limit per hour; an automatic reply is only
+counted.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from postroom.post.report import Failure, Report, ReportKind, read_report
 READ_ASIDE_BYTES = 16 * 1024
 KEPT_BYTES = 64 * 1024
 MOST_KEPT, MOST_KEPT_PER_PEER = 500, 20
-"""Messages that are no reports, in an hour: 32 MB at most. Files that an operator brings are all kept."""
+"""Messages per hour that are not reports: at most 32 MB. Messages in an operator's files are all stored."""
 
 Read = Callable[[bytes], Awaitable[Report]]
 _ACTING = (ReportKind.BOUNCE, ReportKind.COMPLAINT, ReportKind.UNSUBSCRIBE)
@@ -31,7 +31,7 @@ _ACTING = (ReportKind.BOUNCE, ReportKind.COMPLAINT, ReportKind.UNSUBSCRIBE)
 
 @dataclass(frozen=True, slots=True)
 class Ingested:
-    """What became of messages: how many of each kind, reports that were new, and those nobody could verify."""
+    """The result of an ingest: messages by kind, new reports, and unverified reports."""
 
     messages: int = 0
     recorded: int = 0
@@ -55,7 +55,7 @@ async def ingest(
     read: Read | None = None,
     now: datetime | None = None,
 ) -> Ingested:
-    """Read messages and record what they report, all in one transaction. `read` is for messages of strangers."""
+    """Read messages and record their reports in one transaction. `read` is for messages of strangers."""
     reports = [await (read or _read)(message.raw) for message in messages]
     candidates = [
         find_candidates(report, message.envelope_to, paths) for message, report in zip(messages, reports, strict=True)
@@ -95,7 +95,7 @@ async def _attributed(
 
 
 async def _without_erased(connection: Connection, reports: Sequence[Report], ids: Sequence[int]) -> list[Report]:
-    """Whoever was erased after the mail had left is known by their pseudonym, and not written down by their address."""
+    """Replace addresses that were erased after the mail was sent by their pseudonyms."""
     failures = [failure for report in reports for failure in report.failures]
     named = {each for failure in failures for each in (failure.address, failure.original) if each is not None}
     erased = await store.find_erased(connection, addresses=sorted(named), delivery_ids=ids)

@@ -1,18 +1,18 @@
-"""The bounce address on SMTP: a server that takes reports and nothing else.
+"""SMTP server of the bounce address: it accepts reports only.
 
-It never relays and needs no login: it takes mail only for return paths that carry our HMAC, for the addresses where
-complaints and postmasters write, and only in the bounce domain. 250 is answered after the commit.
+It never relays and needs no login: it accepts mail only for return paths with our HMAC and for the addresses of
+complaints and postmasters, and only in the bounce domain. It replies 250 after the commit.
 
-Strangers may connect, so everything is bounded: connections in all and from one network, messages in a connection, and
-the memory of a message, of which only the beginning is kept. Reports are read in processes of their own (`reading`).
+Strangers may connect, so everything is limited: connections in total and per network, messages per connection, and the
+memory of a message, which is truncated. Reports are read in child processes (`reading`).
 
-| answer       | when                                                                                       |
+| reply        | condition                                                                                  |
 |--------------|--------------------------------------------------------------------------------------------|
-| 250 2.0.0    | read and kept                                                                              |
-| 421 4.3.2    | too many connections, in all or from this network                                          |
-| 451 4.3.0    | the database does not answer, or it is our fault: try again                                |
-| 452 4.5.3    | more recipients than a report has, or more messages than a connection may bring            |
-| 550 5.1.1    | a return path that is not ours, or nobody at this domain                                   |
+| 250 2.0.0    | read and stored                                                                            |
+| 421 4.3.2    | too many connections, in total or from this network                                        |
+| 451 4.3.0    | the database is unavailable, or an internal error: retry                                   |
+| 452 4.5.3    | too many recipients of a message, or too many messages in a connection                     |
+| 550 5.1.1    | an invalid return path, or an unknown address in the bounce domain                         |
 | 550 5.7.1    | another domain: no relaying                                                                |
 | 552 5.3.4    | larger than a report may be                                                                |
 """
@@ -45,7 +45,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerOptions(SmtpOptions):
-    """Where to listen and for which domain; the defaults are those of the settings."""
+    """Listening address and bounce domain; the defaults are those of the settings."""
 
     domain: str
     keys: tuple[bytes, ...] = field(repr=False)
@@ -54,8 +54,8 @@ class ListenerOptions(SmtpOptions):
     size_limit: int = 20 * MEGABYTE
     most_connections: int = 100
     most_per_peer: int = 10
-    grace: timedelta = timedelta(0)  # a report that was not answered comes again
-    most_messages: int = 100  # in a connection
+    grace: timedelta = timedelta(0)  # servers send a report again if they get no reply
+    most_messages: int = 100  # per connection
     mailboxes: tuple[str, ...] = MAILBOXES
 
     @property
@@ -103,7 +103,7 @@ class BounceHandler:
         return "250 2.0.0 Thank you"
 
     async def finish(self) -> None:
-        """A report that was not answered comes again, so the server waits for none."""
+        """Stop at once: servers send a report again if they get no reply."""
 
     async def close(self) -> None:
         self._readers.close()

@@ -1,8 +1,8 @@
-"""Suppression lists as CSV: lines in, suppressions out, and for every line that cannot be one, its number and why.
+"""Parse and write suppression lists as CSV.
 
-A header line names the columns: `email`, and if wanted `reason`, `scope`, `origin`, `campaign_id` and `detail`; others
-are ignored, as lists of other systems have many. Without a header the first column is the address. One line is one
-person: a line break inside quotes is not understood, and our own exports have none.
+A header line names the columns: `email`, and optionally `reason`, `scope`, `origin`, `campaign_id` and `detail`; other
+columns are ignored. Without a header, the first column is the address. One line is one address: line breaks inside
+quotes are not supported, and our own exports contain none. An invalid line is rejected with its number and the reason.
 """
 
 import codecs
@@ -31,7 +31,7 @@ _LONGEST_ORIGIN = 100
 
 @dataclass(slots=True)
 class Imported:
-    """What became of a file: lines read, addresses written, and the first of those that were refused."""
+    """The result of an import: lines read, addresses written, and the first rejected lines."""
 
     lines: int = 0
     written: int = 0
@@ -45,7 +45,7 @@ class Imported:
 
 
 class ListReader:
-    """Reads a list line by line. `read` answers the suppressions of some lines; what is refused goes into `result`."""
+    """Reads a list line by line. `read` returns the suppressions of some lines; rejected lines go into `result`."""
 
     def __init__(self, *, reason: SuppressionReason = SuppressionReason.MANUAL, origin: str = "import") -> None:
         self.result = Imported()
@@ -101,14 +101,14 @@ class ListReader:
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[str]]:
-    """The lines of a stream of bytes, as many at once as came together; raises `BadInput` if it is not UTF-8."""
+    """The lines of a byte stream, in groups per chunk; raises `BadInput` if it is not UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     rest = ""
     try:
         async for chunk in chunks:
             *lines, rest = (rest + decoder.decode(chunk)).split("\n")
             if len(rest) > LONGEST_LINE:
-                raise BadInput.of("body", "holds a line that is too long")
+                raise BadInput.of("body", "has a line that is too long")
             yield lines
         rest += decoder.decode(b"", final=True)
     except UnicodeDecodeError:
@@ -118,7 +118,7 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[str]]:
 
 
 def batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a file, some thousand at once."""
+    """The lines of a file, some thousand at a time."""
     going = iter(lines)
     while batch := list(islice(going, BATCH)):
         yield batch
@@ -145,7 +145,7 @@ def write_lines(suppressions: Sequence[Suppression], *, header: bool) -> str:
 
 
 def _header(cells: Sequence[str]) -> dict[str, int] | None:
-    """Where the columns are that we know; None if the line is no header but an address."""
+    """The positions of the known columns; None if the line is an address and not a header."""
     names = [cell.strip().strip('"').lower().replace(" ", "_") for cell in cells]
     columns = {_NAMES.get(name, name): at for at, name in reversed(list(enumerate(names)))}
     if "email" in columns:

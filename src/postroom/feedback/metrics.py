@@ -1,10 +1,10 @@
-"""What Prometheus may ask about what comes back.
+"""Metrics of feedback.
 
-| metric                               | says                                                                 |
+| metric                               | value                                                                |
 |--------------------------------------|----------------------------------------------------------------------|
-| postroom_feedback_messages_total     | messages that came in, by way and by what they turned out to be       |
-| postroom_feedback_not_kept_total     | messages that are no reports and were not kept: known, or too many   |
-| postroom_feedback_webhooks_total     | events of providers, by provider and what was made of them            |
+| postroom_feedback_messages_total     | received messages, by source and kind                                |
+| postroom_feedback_not_kept_total     | messages that are not reports and were not stored: known or too many |
+| postroom_feedback_webhooks_total     | events of providers, by provider and result                          |
 """
 
 from prometheus_client import Counter
@@ -13,18 +13,18 @@ from postroom.runtime.metrics import REGISTRY
 
 REPORTS = Counter(
     "postroom_feedback_messages",
-    "Messages that came back, by way and by what they turned out to be",
+    "Received messages by source and kind",
     ["origin", "kind"],
     registry=REGISTRY,
 )
 NOT_KEPT = Counter(
     "postroom_feedback_not_kept",
-    "Messages that are no reports and were not kept: already known, or over the bound of the hour",
+    "Messages that are not reports and were not stored: duplicates, or over the limit per hour",
     registry=REGISTRY,
 )
 WEBHOOKS = Counter(
     "postroom_feedback_webhooks",
-    "Events of providers: recorded, repeated, ignored, refused",
+    "Events of providers: recorded, repeated, ignored, rejected",
     ["provider", "result"],
     registry=REGISTRY,
 )

@@ -1,17 +1,17 @@
-"""What comes back, and what it does to an address. Pure.
+"""Reports, and their effect on an address. Pure.
 
-| report                                   | what follows                                                            |
+| report                                   | effect                                                                  |
 |------------------------------------------|-------------------------------------------------------------------------|
-| complaint                                | suppressed for good, and an administrator is told                       |
-| bounce, `recipient_hard`                 | suppressed for good                                                     |
-| bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times; the fourth time for good; a success ends it |
-| bounce, `policy`, `message`, `unknown`,  | nothing: it is about us, about this mail, without a reason, or not the  |
-| `transient`                              | last word                                                               |
+| complaint                                | suppressed permanently, with a notice to the administrator              |
+| bounce, `recipient_hard`                 | suppressed permanently                                                  |
+| bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times, then permanently; a success clears the count|
+| bounce, `policy`, `message`, `unknown`,  | none: caused by our server or this mail, without a reason, or not final |
+| `transient`                              |                                                                         |
 | unsubscribe                              | no bulk mail; one-time codes and receipts still arrive                  |
-| any of them, unverified                  | nothing: it is kept, for people to look at                              |
+| any of them, unverified                  | none: stored for operators                                              |
 
-Severity only rises: soft bounce < manual < hard bounce < complaint. The rules themselves are in
-`functions/record_feedback.sql` and `functions/merge_suppressions.sql`, where two connections cannot both win.
+Severity only rises: soft bounce < manual < hard bounce < complaint. The rules are in `functions/record_feedback.sql`
+and `functions/merge_suppressions.sql`, where row locks serialise concurrent reports.
 """
 
 import hashlib
@@ -27,21 +27,21 @@ from postroom.post.reply import Stage
 from postroom.runtime.record import Shape
 
 SESSION = "session"
-"""The origin of what was said in the SMTP session itself."""
+"""The origin of replies in the SMTP session."""
 
 LONGEST_TEXT = 2000
 
 
 class BounceClass(StrEnum):
-    """Whose trouble a failed delivery is."""
+    """The cause of a failed delivery."""
 
     RECIPIENT_HARD = "recipient_hard"  # the mailbox does not exist
-    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or suspended; it may come back
-    INFRASTRUCTURE = "infrastructure"  # their servers are down or cannot be found
-    POLICY = "policy"  # they do not want mail from us: reputation, authentication, content rules
-    MESSAGE = "message"  # this mail was too large or not understood
-    UNKNOWN = "unknown"  # refused without a reason
-    TRANSIENT = "transient"  # still being tried
+    RECIPIENT_SOFT = "recipient_soft"  # the mailbox is full or suspended; possibly temporary
+    INFRASTRUCTURE = "infrastructure"  # the receiving servers are down or cannot be found
+    POLICY = "policy"  # the receiver blocks mail from us: reputation, authentication, content rules
+    MESSAGE = "message"  # this mail was too large or malformed
+    UNKNOWN = "unknown"  # rejected without a reason
+    TRANSIENT = "transient"  # still being retried
 
 
 _CLASSES = {
@@ -55,13 +55,13 @@ _CLASSES = {
 
 
 def classify(code: int | None, enhanced: str | None, text: str, *, stage: Stage | None = None) -> BounceClass:
-    """Whose trouble a failed delivery is, by `postroom.post.meaning`; without a stage, as a report quotes the reply."""
+    """The cause of a failed delivery by `postroom.post.meaning`; without a stage, for a reply quoted in a report."""
     meaning = meaning_of(stage, code, enhanced, text)
     return BounceClass.RECIPIENT_HARD if meaning.hardness is Hardness.GONE else _CLASSES[meaning.scope]
 
 
 class FeedbackKind(StrEnum):
-    """What a report says."""
+    """The type of a report."""
 
     BOUNCE = "bounce"
     COMPLAINT = "complaint"
@@ -69,7 +69,7 @@ class FeedbackKind(StrEnum):
 
 
 class SuppressionReason(StrEnum):
-    """Why an address is suppressed."""
+    """The reason of a suppression."""
 
     SOFT_BOUNCE = "soft_bounce"
     UNSUBSCRIBE = "unsubscribe"
@@ -79,38 +79,38 @@ class SuppressionReason(StrEnum):
 
 
 class Scope(StrEnum):
-    """Which mail a suppression stops."""
+    """The mail that a suppression blocks."""
 
     BULK = "bulk"
     ALL = "all"
 
 
 def scope_of(reason: SuppressionReason) -> Scope:
-    """What a suppression stops unless somebody says otherwise: an unsubscribe bulk mail, all others everything."""
+    """The default scope of a reason: an unsubscribe blocks bulk mail, all others block all mail."""
     return Scope.BULK if reason is SuppressionReason.UNSUBSCRIBE else Scope.ALL
 
 
 def report_identity(*parts: object) -> bytes:
-    """One name for one report about one recipient, however often and by whichever way it comes in."""
+    """The key of a report about one recipient; the same for repeated reports from any source."""
     return hashlib.sha256("\x1f".join(str(part) for part in parts).encode("utf-8", "backslashreplace")).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Report:
-    """The fields of every report. `is_verified` is a promise: a stranger cannot have invented the report."""
+    """The fields of every report. `is_verified` guarantees that a stranger cannot have forged the report."""
 
-    address: str | None  # None: some recipient of the delivery
+    address: str | None  # None: unknown recipient of the delivery
     origin: str
     report_id: bytes
     is_verified: bool
     delivery_id: int | None = None
-    text: str = ""  # of a complaint, the type of feedback: abuse, fraud
+    text: str = ""  # feedback type of a complaint: abuse, fraud
     reported_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounce(_Report):
-    """A mail that did not arrive."""
+    """A mail that was not delivered."""
 
     classification: BounceClass
     code: int | None = None
@@ -124,7 +124,7 @@ class Complaint(_Report):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsubscribe(_Report):
-    """A recipient asked their provider for no more bulk mail."""
+    """A recipient asked their provider to stop bulk mail."""
 
 
 Feedback = Bounce | Complaint | Unsubscribe
@@ -132,7 +132,7 @@ Feedback = Bounce | Complaint | Unsubscribe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRecipient:
-    """One recipient refused for good in the session."""
+    """One recipient rejected permanently in the SMTP session."""
 
     delivery_id: int
     attempt_no: int
@@ -140,12 +140,12 @@ class RefusedRecipient:
     code: int | None
     enhanced: str | None
     text: str
-    stage: Stage | None = None  # of the reply that decided; None where Postroom itself refused
+    stage: Stage | None = None  # of the decisive reply; None where Postroom itself rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """Why an address gets nothing, or nothing in bulk."""
+    """A stored suppression of an address."""
 
     id: int
     email: str
@@ -164,7 +164,7 @@ class Suppression:
 
 
 class NewSuppression(Shape, frozen=True, kw_only=True):
-    """An address to suppress, in any case. An unsubscribe stops bulk mail only; every other reason stops all mail."""
+    """An address to suppress; case does not matter. An unsubscribe blocks bulk mail, other reasons all mail."""
 
     email: Annotated[str, Meta(min_length=3, max_length=320, pattern=r"^[^\x00]*$")]
     reason: SuppressionReason = SuppressionReason.MANUAL
@@ -176,7 +176,7 @@ class NewSuppression(Shape, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressionChange:
-    """One step in the history of an address."""
+    """One entry in the history of an address."""
 
     id: int
     at: datetime
@@ -191,7 +191,7 @@ class SuppressionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedReport:
-    """One report as it is kept."""
+    """One stored report."""
 
     id: int
     kind: FeedbackKind

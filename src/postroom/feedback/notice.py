@@ -1,4 +1,4 @@
-"""The notice to the administrator about complaints, and how long reports are kept. Suppressions stay."""
+"""The notice to the administrator about complaints, and the retention of reports. Suppressions stay."""
 
 from datetime import datetime, timedelta
 
@@ -28,7 +28,7 @@ def _subject(found: Unreported) -> str:
 
 
 def _text(found: Unreported) -> str:
-    """No address: a notice is mail, and mail is kept in many places."""
+    """The text of the notice. It names no address, because mail is stored in many places."""
     named = ", ".join(str(delivery_id) for delivery_id in found.delivery_ids[:MOST_NAMED])
     more = len(found.delivery_ids) - MOST_NAMED
     who = "1 recipient" if found.complaints == 1 else f"{found.complaints} recipients"

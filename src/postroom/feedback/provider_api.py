@@ -1,7 +1,7 @@
-"""Webhooks of providers over HTTP. Public paths: each handler checks the provider's proof before it believes a word.
+"""HTTP endpoints of providers' webhooks. Public paths: each handler verifies the provider before it reads an event.
 
-A request without good proof is 401 and leaves nothing. Events nobody needs are counted and answered 200, or a provider
-would send them for days. A repeated event changes nothing.
+A request without valid proof gets 401 and stores nothing. Events that are not needed are counted and get 200, because a
+provider would repeat them for days. A repeated event changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ Decoded = TypeVar("Decoded")
 
 
 class Received(msgspec.Struct, frozen=True):
-    """How many events were new, and how many were of no interest."""
+    """The number of new events and of ignored events."""
 
     recorded: int
     ignored: int
@@ -35,7 +35,7 @@ class Received(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """The handlers, with what they need to check proofs."""
+    """The handlers, with the keys that verify requests."""
 
     options: ProviderOptions
     verifier: ses.Verifier
@@ -49,7 +49,7 @@ class Providers:
             is_genuine = await self.verifier.is_genuine(envelope, now=self._now())
             if is_genuine and envelope.Type == ses.CONFIRMATION:
                 await self.verifier.confirm(envelope)
-        except OSError:  # Amazon does not answer us; it will ask again
+        except OSError:  # Amazon is unreachable; SNS will retry
             raise LimitError("The certificate cannot be fetched now; try again later.") from None
         if not is_genuine:
             raise _refused("ses")
@@ -109,7 +109,7 @@ class Providers:
 def endpoints(
     options: ProviderOptions, *, fetch: ses.Fetch = ses.fetch_document, clock: Clock = utc_now
 ) -> list[Endpoint]:
-    """The webhooks of all providers; those without a secret answer 404."""
+    """The webhooks of all providers; those without a configured secret return 404."""
     providers = Providers(options, ses.Verifier(options.ses_topics, fetch), clock)
     handlers: Mapping[str, tuple[str, Handler, object]] = {
         "ses": ("Amazon SES, through SNS.", providers.receive_ses, options.ses_topics),
@@ -122,12 +122,12 @@ def endpoints(
             method="POST",
             path=f"/v1/feedback/{name}",
             handler=handler,
-            summary=f"{summary} Proved by the provider's own signature.",
+            summary=f"{summary} Requests must carry the provider's signature or secret.",
             scope=None,
             tag=TAG,
             answers={200: Received},
             problems=(400, 401, 404, 429),
-            most_body=MEGABYTE if proof else 0,  # without a proof to check, nothing is read
+            most_body=MEGABYTE if proof else 0,  # without a key to verify it, nothing is read
         )
         for name, (summary, handler, proof) in handlers.items()
     ]
@@ -137,12 +137,12 @@ def _decoded(read: Callable[[Given], Decoded], given: Given) -> Decoded:
     try:
         return read(given)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise BadInput.of("body", "is not what this provider sends") from None
+        raise BadInput.of("body", "is not a request of this provider") from None
 
 
 def _refused(provider: str) -> Unauthenticated:
     WEBHOOKS.labels(provider, "refused").inc()
-    return Unauthenticated("The signature is not the provider's.")
+    return Unauthenticated("The signature is not valid for this provider.")
 
 
 def _absent() -> NotFoundError:

@@ -1,8 +1,8 @@
--- Everything feedback asks of the database, in alphabetical order. Statements that depend on the time take :now;
--- NULL leaves it to the database's clock.
+-- The statements of feedback, in alphabetical order. Statements that depend on the time take :now; NULL selects the
+-- database clock.
 
 -- name: clear_soft :one
--- Forgive soft bounces; see functions/clear_soft_bounces.sql.
+-- Clear soft bounces; see functions/clear_soft_bounces.sql.
 SELECT clear_soft_bounces(:addresses::text[], coalesce(:now::timestamptz, now())) AS cleared;
 
 -- name: delete_old_bounces :exec
@@ -27,7 +27,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: delete_old_unread :exec
--- One bounded step of retention: messages that are no reports.
+-- One bounded step of retention: messages that are not reports.
 DELETE FROM unread_feedback
 WHERE id IN (
     SELECT id
@@ -37,7 +37,7 @@ WHERE id IN (
 );
 
 -- name: find_erased :many
--- Which of these addresses stand as pseudonyms among the recipients of these deliveries: whoever has them was erased.
+-- The addresses among these that are recipients of these deliveries under a pseudonym: they were erased.
 SELECT named.address, erased_address(named.address) AS pseudonym
 FROM unnest(:addresses::text[]) AS named(address)
 WHERE EXISTS (
@@ -47,7 +47,7 @@ WHERE EXISTS (
 );
 
 -- name: find_sent :many
--- Deliveries by id, with whom they went to: what reports are held against.
+-- Deliveries by id with their recipients, to compare reports with.
 SELECT d.id, d.created_at,
     ARRAY(SELECT r.email FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' ORDER BY r.kind, r.position) AS recipients
@@ -55,7 +55,7 @@ FROM deliveries AS d
 WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.channel = 'email';
 
 -- name: find_suppressions :many
--- Why one address gets nothing; of whoever was erased only a keyed hash is known.
+-- The suppressions of one address; an erased address is found by its keyed hash.
 SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
     first_seen_at, last_seen_at, bounce_count, code, detail
 FROM suppressions
@@ -63,12 +63,12 @@ WHERE address IN (lower(:address::text), erased_address(:address))
 ORDER BY suppressions.scope DESC, suppressions.address DESC;
 
 -- name: forget_soft_bounces :exec
--- Begin anew with an address that a person gave back.
+-- Reset the soft bounces of an address that an operator lifted.
 DELETE FROM soft_bounces WHERE address = lower(:address::text);
 
 -- name: keep_unread :exec
--- Keep the beginning of messages that are no reports; the same message once, and so many in an hour, from all peers
--- and from one. Files that an operator brings have no bound.
+-- Store the beginning of messages that are not reports; the same message once, with a limit per hour, in total and per
+-- peer. Files that an operator reads have no limit.
 INSERT INTO unread_feedback (received_at, origin, reason, peer, report_id, raw)
 SELECT coalesce(:now::timestamptz, now()), origin, reason, peer, report_id, raw
 FROM (
@@ -108,7 +108,7 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: list_changes :many
--- What happened to an address, newest first.
+-- The history of an address, newest first.
 SELECT id, at, change, reason::text, scope::text, until, origin, actor, note
 FROM suppression_changes
 WHERE address IN (lower(:address::text), erased_address(:address))
@@ -116,7 +116,7 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: list_export :many
--- All suppressions, oldest first, beyond a cursor.
+-- All suppressions, oldest first, after a cursor.
 SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
     first_seen_at, last_seen_at, bounce_count, code, detail
 FROM suppressions
@@ -160,7 +160,7 @@ SELECT merge_suppressions(
 ) AS written;
 
 -- name: record_feedback :one
--- Keep reports and let them act; see functions/record_feedback.sql.
+-- Store reports and apply them; see functions/record_feedback.sql.
 SELECT record_feedback(
     p_kind => :kind::text[],
     p_class => :class::text[],
@@ -177,7 +177,7 @@ SELECT record_feedback(
 ) AS recorded;
 
 -- name: say_who :exec
--- Who changes suppressions in this transaction, and why; `quiet` keeps facts of a large import out of the events.
+-- Set the actor and the reason of this transaction's changes; `quiet` suppresses the facts of a large import.
 SELECT set_config('postroom.actor', :actor::text, true), set_config('postroom.note', :note::text, true),
     set_config('postroom.quiet', CASE WHEN :quiet::boolean THEN 'on' ELSE '' END, true);
 

@@ -1,7 +1,7 @@
 """Read reports in child processes with limits: see `postroom.runtime.bounded`.
 
-59 boundaries in 1 MB took the parser 13 s. A child has 512 MB of addresses, 10 s of CPU for a message and 60 s by the
-clock. A message that exceeds them counts as unreadable and is kept.
+A 1 MB message with 59 boundaries took the parser 13 s. A child has 512 MB of address space, 10 s of CPU and 60 s of
+wall clock per message. A message that exceeds them counts as unreadable and is stored.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ _log = structlog.get_logger()
 
 
 class ReportReaders(Children):
-    """The processes that read reports. Close it to end them."""
+    """The child processes that read reports. Closing it ends them."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class ReportReaders(Children):
         self._parse = parse
 
     async def read(self, raw: bytes) -> Report:
-        """The report in a message; one that ends its reader is `other`, with the reason `unreadable`."""
+        """The report in a message; one that exceeds the limits is `other`, with the reason `unreadable`."""
         try:
             return await self.call(None, self._parse, raw[:LARGEST])
         except (Exceeded, OSError) as error:

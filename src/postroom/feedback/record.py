@@ -1,6 +1,6 @@
-"""What happens when something comes back: kept, counted, told, acted upon, in the caller's transaction.
+"""Record reports in the caller's transaction: store, count, append facts, suppress.
 
-Everything is set-based: one statement for any number of reports. A report that is known already changes nothing.
+Everything is set-based: one statement for any number of reports. A known report changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,12 +22,12 @@ from postroom.post.text import storable
 
 
 async def record(connection: Connection, feedback: Sequence[Feedback], *, now: datetime | None = None) -> int:
-    """Keep bounces, complaints and unsubscriptions, and suppress whom they are about; returns how many were new."""
+    """Store bounces, complaints and unsubscribes, and suppress their addresses; returns the number of new reports."""
     return await store.record_feedback(connection, now=now, **feedback_columns(feedback)) if feedback else 0
 
 
 async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: datetime | None = None) -> int:
-    """Forgive soft bounces of addresses that took a mail; returns how many there were, nearly always 0."""
+    """Clear soft bounces of addresses that received a mail; returns their number, usually 0."""
     return await store.clear_soft(connection, addresses=addresses, now=now) if addresses else 0
 
 
@@ -38,13 +38,13 @@ async def record_refusals(
     delivered: Sequence[str] = (),
     now: datetime | None = None,
 ) -> int:
-    """Record refusals and clear the soft bounces of delivered addresses, in the ledger's transaction."""
+    """Record rejections and clear the soft bounces of delivered addresses, in the ledger's transaction."""
     await clear_soft(connection, delivered, now=now)
     return await record(connection, bounces_of(refusals), now=now)
 
 
 def bounces_of(refusals: Iterable[RefusedRecipient]) -> list[Bounce]:
-    """Refusals in the session as bounces. They need no proof: we heard them ourselves. Pure."""
+    """Rejections in the SMTP session as bounces. They need no proof: Postroom received the replies itself. Pure."""
     return [
         Bounce(
             classification=classify(refusal.code, refusal.enhanced, refusal.text, stage=refusal.stage),

@@ -1,4 +1,4 @@
-"""What people do to suppressions, and what they may look at. Every change by hand is audited, without the address."""
+"""The actions on suppressions and reports. Every manual change is audited, without the address."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ MOST_CHANGES = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressionFilter:
-    """Which suppressions; None: any."""
+    """Filter of suppressions; None matches any."""
 
     email: str | None = None
     reason: SuppressionReason | None = None
@@ -42,7 +42,7 @@ class SuppressionFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFilter:
-    """Which reports; None: any."""
+    """Filter of reports; None matches any."""
 
     email: str | None = None
     delivery_id: int | None = None
@@ -68,7 +68,7 @@ async def list_suppressions(
 async def list_reports(
     pool: Pool, chosen: ReportFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[ReceivedReport]:
-    """A page of bounces, complaints and unsubscribes as they were reported, newest first."""
+    """A page of reported bounces, complaints and unsubscribes, newest first."""
     return await read_page(
         store.list_bounces,
         pool,
@@ -82,19 +82,19 @@ async def list_reports(
 
 
 async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
-    """Why an address gets nothing; empty if it does. Whoever was erased is found, under what stands for them."""
+    """The suppressions of an address; empty if it is not suppressed. An erased address is found by its pseudonym."""
     async with pool.acquire() as connection:
         return await store.find_suppressions(connection, address=_parsed(email))
 
 
 async def list_history(pool: Pool, email: str, *, limit: int = MOST_CHANGES) -> list[SuppressionChange]:
-    """Everything that happened to an address, newest first; also when it is not suppressed any more."""
+    """The history of an address, newest first; also if it is no longer suppressed."""
     async with pool.acquire() as connection:
         return await store.list_changes(connection, address=_parsed(email), page_limit=limit)
 
 
 async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datetime | None = None) -> Suppression:
-    """Suppress an address by hand. One that is suppressed for a graver reason stays as it is."""
+    """Suppress an address manually. A suppression for a more severe reason is kept."""
     checked = replace(wanted, email=_parsed(wanted.email))
     scope = checked.scope or scope_of(checked.reason)
     async with pool.acquire() as connection, connection.transaction():
@@ -109,7 +109,7 @@ async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datet
 async def lift(
     pool: Pool, email: str, *, actor: str, reason: SuppressionReason | None = None, note: str = ""
 ) -> list[Suppression]:
-    """Give an address back, with the count of its soft bounces; the history stays. Raises `SuppressionNotFound`."""
+    """Lift the suppressions of an address and its soft bounces; the history stays. Raises `SuppressionNotFound`."""
     address = _parsed(email)
     async with pool.acquire() as connection, connection.transaction():
         await store.say_who(connection, actor=actor, note=note, quiet=False)
@@ -123,26 +123,26 @@ async def lift(
 
 
 async def import_batch(pool: Pool, batch: Sequence[NewSuppression], *, actor: str) -> int:
-    """Suppress many at once, in one transaction; returns how many addresses were written."""
+    """Suppress many addresses in one transaction; returns the number of addresses written."""
     async with pool.acquire() as connection, connection.transaction():
         await store.say_who(connection, actor=actor, note="import", quiet=True)
         return await store.merge_suppressions(connection, now=None, **suppression_columns(batch))
 
 
 async def record_import(pool: Pool, *, actor: str, imported: int, refused: int) -> None:
-    """One line in the audit log for a whole file."""
+    """Write one entry in the audit log for a whole file."""
     async with pool.acquire() as connection:
         after = {"imported": imported, "refused": refused}
         await record_audit(connection, actor=actor, action="suppression.import", subject="suppressions", after=after)
 
 
 async def export_page(pool: Pool, *, cursor: str | None, limit: int) -> Found[Suppression]:
-    """A page of everything, oldest first, for files."""
+    """A page of all suppressions, oldest first, for exports."""
     return await read_page(store.list_export, pool, cursor, limit, order=OLDEST_FIRST)
 
 
 async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[Suppression]]:
-    """Everything, page by page, so that ten million need no memory."""
+    """All suppressions page by page, so that ten million rows need little memory."""
     cursor: str | None = None
     while True:
         found, cursor = await export_page(pool, cursor=cursor, limit=page)
@@ -152,7 +152,7 @@ async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[S
 
 
 async def _by_scope(connection: Connection, address: str) -> dict[Scope, Suppression]:
-    """Under the address itself: what was kept of somebody erased is not what is added now."""
+    """Store the address itself: the pseudonym of an earlier erasure is not reused for a new suppression."""
     found = await store.find_suppressions(connection, address=address)
     is_erased = address.startswith("erased:")
     return {each.scope: each for each in found if each.email.startswith("erased:") == is_erased}
@@ -174,7 +174,7 @@ async def _audit(
     *,
     note: str = "",
 ) -> None:
-    """Who did what to which suppression. The address is not written: the audit log outlives an erasure."""
+    """Write an audit entry without the address: the audit log outlives an erasure."""
     meant = after or before
     assert meant is not None
     told = _facts(after) if after else {"note": note}

@@ -109,7 +109,7 @@ async def merge_suppressions(connection: Connection, *, now: datetime | None, **
 
 
 async def record_feedback(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> int:
-    """Keep reports; returns how many were new."""
+    """Store reports; returns the number of new ones."""
     return int((await QUERIES["record_feedback"].one(connection, now=now, **columns))["recorded"])
 
 

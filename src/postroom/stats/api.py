@@ -1,4 +1,4 @@
-"""Figures over HTTP: as lines by time, campaign, sender or domain, and as one sum."""
+"""HTTP endpoints of statistics: rows by time, campaign, sender or domain, and totals."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -14,14 +14,14 @@ READ = "stats:read"
 
 _ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="0: of none.")]
 _DOMAIN = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
-_FROM = Annotated[Moment, msgspec.Meta(description="The first hour, in which this moment stands.")]
-_TO = Annotated[Moment, msgspec.Meta(description="Hours that begin before this.")]
-_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=service.MOST_LINES, description="How many lines at most.")]
+_FROM = Annotated[Moment, msgspec.Meta(description="Start of the period; rounded down to the hour.")]
+_TO = Annotated[Moment, msgspec.Meta(description="End of the period; hours that begin before it are included.")]
+_LIMIT = Annotated[int, msgspec.Meta(ge=1, le=service.MOST_LINES, description="Maximum number of rows.")]
 By = Literal["hour", "day", "campaign", "sender", "domain"]
 
 
 class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
-    """Which figures."""
+    """Filter of figures."""
 
     campaign_id: _ID | None = None
     sender_id: _ID | None = None
@@ -41,7 +41,7 @@ class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "e
 
 
 class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
-    """Which figures, and by what they are told apart; `by` may be repeated."""
+    """Filter and grouping of figures; `by` may be repeated."""
 
     by: By | list[By] = "day"
     limit: _LIMIT = 1000
@@ -52,7 +52,7 @@ class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from
 
 
 class Reached(msgspec.Struct, frozen=True, kw_only=True):
-    """Opens or clicks: every one, people who did at least once, and those of machines."""
+    """Opens or clicks: all, distinct people, and those by machines."""
 
     total: int
     unique: int
@@ -60,7 +60,7 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How often. Delivered is sent without returned; bounced is returned and what was refused for the recipient."""
+    """Counts. Delivered is sent minus returned; bounced is returned plus rejected because of the recipient."""
 
     accepted: int
     sent: int
@@ -81,7 +81,7 @@ class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineShape(FiguresShape, frozen=True, kw_only=True):
-    """Figures of one group. Only what they are grouped by is there; id 0 and domain "" stand for none."""
+    """Figures of one group, with the grouping columns only; id 0 and domain "" mean none."""
 
     hour: datetime | msgspec.UnsetType = msgspec.UNSET
     day: str | msgspec.UnsetType = msgspec.UNSET
@@ -91,7 +91,7 @@ class LineShape(FiguresShape, frozen=True, kw_only=True):
 
 
 class StatsPage(msgspec.Struct, frozen=True):
-    """Lines: times in order, everything else by how much was sent."""
+    """Rows: ordered by time, or by the number of sent mails."""
 
     items: list[LineShape]
     next_cursor: str | None = None
@@ -108,7 +108,7 @@ async def read_summary(call: Call) -> Answer:
 
 
 def shape_line(line: StatsRow, groups: list[Grouping]) -> LineShape:
-    """A line as the API writes it, without what it is not grouped by."""
+    """A row of the response, without the columns it is not grouped by."""
     moment = None if line.moment is None else line.moment.astimezone(UTC)
     known: dict[Grouping, tuple[str, Any]] = {
         Grouping.HOUR: ("hour", moment),
@@ -150,7 +150,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/stats",
         handler=list_stats,
-        summary="Figures by hour, day, campaign, sender or domain",
+        summary="List figures by hour, day, campaign, sender or domain.",
         scope=READ,
         tag="stats",
         query=StatsQuery,
@@ -160,7 +160,7 @@ ENDPOINTS = (
         method="GET",
         path="/v1/stats/summary",
         handler=read_summary,
-        summary="The sum of the figures",
+        summary="Read the total of the figures.",
         scope=READ,
         tag="stats",
         query=SummaryQuery,

@@ -1,4 +1,4 @@
-"""Figures at the command line: a table by anything, a plot over time, and the index over custom data."""
+"""Commands of statistics: a table, a plot over time, and the index on custom data."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -52,13 +52,20 @@ _KEYS = {
 }
 
 Campaign = Annotated[
-    int | None, typer.Option("--campaign", min=0, max=LARGEST_ID, help="Of this campaign; 0: of none.")
+    int | None, typer.Option("--campaign", min=0, max=LARGEST_ID, help="Campaign id; 0: mail without a campaign.")
 ]
-Sender = Annotated[int | None, typer.Option("--sender", min=0, max=LARGEST_ID, help="Of this sender; 0: none.")]
-Domain = Annotated[str | None, typer.Option(help="Of mail to this domain.")]
-From = Annotated[datetime | None, typer.Option("--from", parser=parse_moment, help="From the hour of this moment on.")]
-To = Annotated[datetime | None, typer.Option("--to", parser=parse_moment, help="Hours that begin before this moment.")]
-Groups = Annotated[list[Grouping] | None, typer.Option("--by", help="Told apart by this; repeatable.")]
+Sender = Annotated[
+    int | None, typer.Option("--sender", min=0, max=LARGEST_ID, help="Sender id; 0: mail without a sender.")
+]
+Domain = Annotated[str | None, typer.Option(help="Recipient domain.")]
+From = Annotated[
+    datetime | None, typer.Option("--from", parser=parse_moment, help="Start of the period; rounded down to the hour.")
+]
+To = Annotated[
+    datetime | None,
+    typer.Option("--to", parser=parse_moment, help="End of the period; hours that begin before it are included."),
+]
+Groups = Annotated[list[Grouping] | None, typer.Option("--by", help="Group by this dimension; repeatable.")]
 
 
 @stats.command()
@@ -73,7 +80,7 @@ def show(  # noqa: PLR0913 - every filter is an option
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Add up what happened: everything in one line, or a line for each campaign, sender, domain, hour or day."""
+    """Show figures: one total, or a row per campaign, sender, domain, hour or day."""
     groups = by or []
     selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
     lines = in_room(lambda room: _measure(room, selection, groups, limit))
@@ -85,7 +92,7 @@ def show(  # noqa: PLR0913 - every filter is an option
 
 
 def _rows(lines: list[StatsRow], keys: list[str]) -> Iterator[list[object]]:
-    """The cells of a table. Acceptance is counted without domain and sender, and so has no figure in such a table."""
+    """The cells of a table. Accepted mail is counted without domain and sender, so such tables have no value for it."""
     is_hidden = bool({"domain", "sender_account_id"} & set(keys))
     for line in lines:
         figures = replace(line.figures, accepted=0) if is_hidden else line.figures
@@ -101,8 +108,8 @@ def _rows(lines: list[StatsRow], keys: list[str]) -> Iterator[list[object]]:
 @stats.command()
 def series(  # noqa: PLR0913 - every filter is an option
     *,
-    metric: Annotated[str, typer.Option(help="What to plot: " + ", ".join((*METRICS, "delivered")) + ".")] = "sent",
-    hourly: Annotated[bool, typer.Option("--hourly", help="By the hour instead of by the day.")] = False,
+    metric: Annotated[str, typer.Option(help="Metric to plot: " + ", ".join((*METRICS, "delivered")) + ".")] = "sent",
+    hourly: Annotated[bool, typer.Option("--hourly", help="Plot by hour instead of by day.")] = False,
     campaign: Campaign = None,
     sender: Sender = None,
     domain: Domain = None,
@@ -110,9 +117,9 @@ def series(  # noqa: PLR0913 - every filter is an option
     end: To = None,
     as_json: AsJson = False,
 ) -> None:
-    """Plot one figure over time: the last two days by the hour, the last thirty by the day, or from when you say."""
+    """Plot one metric over time: by default the last two days by hour, or the last thirty days."""
     if metric not in (*METRICS, "delivered"):
-        raise typer.BadParameter(f"{metric!r} is not counted", param_hint="--metric")
+        raise typer.BadParameter(f"{metric!r} is not a metric", param_hint="--metric")
     group = Grouping.HOUR if hourly else Grouping.DAY
     begin = begin or datetime.now(UTC) - (timedelta(days=2) if hourly else timedelta(days=30))
     selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
@@ -125,11 +132,11 @@ def series(  # noqa: PLR0913 - every filter is an option
 
 @stats.command("index-custom-data")
 def index_custom_data() -> None:
-    """Make the index that finds deliveries by what their custom data contains. Mail goes on meanwhile."""
+    """Create the index on the custom data of deliveries. Sending continues meanwhile."""
     from postroom.stats import service
 
     made = in_room(lambda room: service.index_custom_data(room.pool, actor=actor()))
-    say("made" if made else "is there already")
+    say("created" if made else "already exists")
 
 
 async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[StatsRow]:

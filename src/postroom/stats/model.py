@@ -1,4 +1,4 @@
-"""What is counted, and what follows from it. Pure."""
+"""Metrics, figures, and the rates derived from them. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ _LAST_HOUR = datetime.max.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
 
 
 class Grouping(StrEnum):
-    """What figures can be told apart by."""
+    """The dimensions by which figures can be grouped."""
 
     HOUR = "hour"
     DAY = "day"
@@ -21,15 +21,15 @@ class Grouping(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """How often each thing happened, under the names in `stat_deltas.metric`."""
+    """Counts under the names in `stat_deltas.metric`."""
 
     accepted: int = 0
     sent: int = 0
     deferred: int = 0
-    refused: int = 0  # for good, in the conversation
-    ambiguous: int = 0  # handed over, and no answer came
-    bounced: int = 0  # refused because of the recipient, or taken and returned later
-    returned: int = 0  # of those: taken and returned later
+    refused: int = 0  # permanently, in the SMTP session
+    ambiguous: int = 0  # transmitted, and no reply was received
+    bounced: int = 0  # rejected because of the recipient, or accepted and returned later
+    returned: int = 0  # the part of bounced that was accepted and returned later
     suppressed: int = 0
     cancelled: int = 0
     dead_lettered: int = 0
@@ -44,7 +44,7 @@ class Figures:
 
     @property
     def delivered(self) -> int:
-        """Sent and not returned. Never less than nothing: a bounce may come in a later hour than its mail left."""
+        """Sent minus returned, at least 0: a bounce may be counted in a later hour than its mail."""
         return max(self.sent - self.returned, 0)
 
     @property
@@ -60,17 +60,17 @@ class Figures:
 
     @classmethod
     def of(cls, amounts: Mapping[str, int]) -> "Figures":
-        """Figures from amounts by metric; what this version does not know is left out."""
+        """Figures from amounts by metric; metrics unknown to this version are ignored."""
         return cls(**{name: amounts[name] for name in METRICS if name in amounts})
 
 
 METRICS = tuple(field.name for field in fields(Figures))
-"""Everything that may stand in `stat_deltas.metric`."""
+"""Every valid value of `stat_deltas.metric`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Shares between 0 and 1 of the sent or delivered mail (bounces: of the sent or bounced); null without any."""
+    """Shares between 0 and 1 of the sent or delivered mail (bounces: of sent or bounced); null without any mail."""
 
     delivery: float | None
     bounce: float | None
@@ -82,7 +82,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which figures: of a campaign, a sender, a domain, and of whole hours from one moment to before another."""
+    """Filter of figures: a campaign, a sender, a domain, and a period of whole hours."""
 
     campaign_id: int | None = None
     sender_account_id: int | None = None
@@ -92,22 +92,22 @@ class Selection:
 
     @property
     def begin_hour(self) -> datetime | None:
-        """The hour that `begin` stands in; figures know no shorter time."""
+        """The hour of `begin`; figures have no finer resolution."""
         return None if self.begin is None else _hour_of(self.begin)
 
     @property
     def end_hour(self) -> datetime | None:
-        """The first hour that is left out: what began before `end` belongs to the period."""
+        """The first excluded hour: hours that begin before `end` are included."""
         if self.end is None:
             return None
         hour = _hour_of(self.end)
-        # The last hour of the year 9999 has none after it that Python knows.
+        # Python has no hour after the last hour of the year 9999.
         return hour if hour in (self.end, _LAST_HOUR) else hour + HOUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsRow:
-    """Figures of one group; of what it was not grouped by nothing is said. Id 0 and domain '' stand for none."""
+    """Figures of one group; columns outside the grouping have the value None. Id 0 and domain '' mean none."""
 
     moment: datetime | None = None
     campaign_id: int | None = None

@@ -1,4 +1,4 @@
-"""Numbers over time as a terminal can show them: a line of small bars, and a bar for each moment. Pure."""
+"""Plots for a terminal: a sparkline, and horizontal bars. Pure."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ _LAST_PARTS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
 
 def sparkline(amounts: Sequence[int]) -> str:
-    """One character per amount, as high as its share of the largest; a blank where there was nothing."""
+    """One character per amount, its height relative to the largest amount; a blank for zero."""
     most = max(amounts, default=0)
     return "".join(_EIGHTHS[(amount * len(_EIGHTHS) - 1) // most] if amount > 0 else " " for amount in amounts)
 
 
 def bar(amount: int, most: int, *, width: int) -> str:
-    """A bar as long as the amount's share of the largest, to an eighth of a character; never nothing for something."""
+    """A bar relative to the largest amount, to an eighth of a character; never empty for a positive amount."""
     if amount <= 0 or most <= 0:
         return ""
     whole, rest = divmod(max(amount * width * 8 // most, 1), 8)

@@ -1,12 +1,12 @@
--- Everything stats asks of the database, in alphabetical order. Figures are what is folded and what is not yet, read in
--- one statement: a fold that commits meanwhile is seen whole or not at all.
+-- The statements of stats, in alphabetical order. Figures add folded hours and unfolded deltas in one statement, so
+-- that a concurrent fold is seen completely or not at all.
 
 -- name: campaign_figures :one
--- Everything that was counted for one campaign; see functions/campaign_figures.sql.
+-- All counts of one campaign; see functions/campaign_figures.sql.
 SELECT campaign_figures(:campaign_id)::text AS figures;
 
 -- name: delete_old_hours :exec
--- One bounded step of retention: counts of hours that are long past.
+-- One bounded step of retention for hourly counts.
 DELETE FROM stats_hourly
 WHERE ctid = ANY (ARRAY(
     SELECT ctid
@@ -21,13 +21,13 @@ WHERE ctid = ANY (ARRAY(
 SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: index_custom_data :exec
--- Make the index that finds deliveries by what their custom data contains. Nobody waits for it, but every accepted mail
--- that has custom data pays for it, so it is only made when somebody asks.
+-- Create the index on the custom data of deliveries. CONCURRENTLY blocks no writer, but every accepted mail with
+-- custom data pays for the index, so it is only created on request.
 CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops)
     WHERE custom_data IS NOT NULL;
 
 -- name: measure :many
--- Figures of a selection, by any of the groupings: time in order, everything else by how much was sent.
+-- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails.
 SELECT
     CASE
         WHEN 'hour' = ANY(:groups::text[]) THEN hour

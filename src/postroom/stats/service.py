@@ -1,4 +1,4 @@
-"""Reading figures, and asking for the index on custom data. Every reading is one statement: the truth of one moment."""
+"""Read figures, and create the index on custom data. Every read is one statement, so its figures are consistent."""
 
 from collections.abc import Sequence
 
@@ -11,20 +11,20 @@ from postroom.stats import store
 from postroom.stats.model import Figures, Grouping, Selection, StatsRow, in_order
 
 MOST_LINES = 10_000
-"""Of one answer: a year of hours, and more domains than anybody reads."""
+"""Maximum rows of one response: a year of hours."""
 
 
 async def measure(
     pool: Pool, selection: Selection, *, groups: Sequence[Grouping], limit: int = MOST_LINES
 ) -> list[StatsRow]:
-    """Figures of a selection by any of the groupings: times in order, everything else by how much was sent."""
+    """Figures of a selection by any of the groupings: ordered by time, or by the number of sent mails."""
     _check(selection, groups)
     async with pool.acquire() as connection:
         return await _read(connection, selection, groups, limit)
 
 
 async def total(pool: Pool, selection: Selection) -> Figures:
-    """The figures of a whole selection."""
+    """The total of a selection."""
     _check(selection, ())
     async with pool.acquire() as connection:
         lines = await _read(connection, selection, (), 1)
@@ -32,12 +32,12 @@ async def total(pool: Pool, selection: Selection) -> Figures:
 
 
 async def campaign_figures(connection: Connection, campaign_id: int) -> Figures:
-    """Everything counted for one campaign, as of this statement; in the caller's transaction."""
+    """All counts of one campaign, in the caller's transaction."""
     return await store.campaign_figures(connection, campaign_id=campaign_id)
 
 
 async def index_custom_data(pool: Pool, *, actor: str) -> bool:
-    """Make the index that finds deliveries by their custom data, while mail goes on; False if it exists."""
+    """Create the index on the custom data of deliveries while sending continues; False if it exists."""
     made = await make_index(pool, "deliveries_custom_data_idx", store.index_custom_data)
     if made:
         async with pool.acquire() as connection:

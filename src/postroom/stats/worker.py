@@ -17,20 +17,20 @@ RETENTION = (Retention(store.delete_old_hours, "stats_retention"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOptions:
-    """How often the rollup runs, and how many deltas one transaction takes."""
+    """Interval of the rollup, and deltas per transaction."""
 
     interval: timedelta = timedelta(seconds=2)
     batch: int = 5000
 
 
 class Rollup:
-    """Adds deltas to the hours they belong to."""
+    """Adds deltas to their hours."""
 
     def __init__(self, pool: Pool, options: RollupOptions | None = None) -> None:
         self._pool, self._options = pool, options or RollupOptions()
 
     def loop(self) -> Loop:
-        """Batch after batch while they are full, then one every interval."""
+        """Run again at once after a full batch, otherwise after the interval."""
         options = self._options
         return Loop("rollup", self.run_once, rest=options.interval, more=lambda taken: taken >= options.batch)
 

@@ -1,18 +1,18 @@
-"""tracking: what people, and their machines, do with mail after it has arrived.
+"""tracking: opens, clicks and unsubscribes of delivered mail.
 
-NAME      tracking, opens, clicks and unsubscriptions by signed links
-OWNS      open_events, click_events (by month), engagements (one row per delivery: its firsts), unsubscriptions.
-CALLS     feedback (`merge_suppressions`, `lift_suppressions`: unsubscriptions only), stats (`add_stats`), events
-LINKS     are signed and carry everything they need (`tokens`): they keep working after the queue has forgotten the
-          mail. `links` puts them into HTML: `plan` once per template, `weave` once per mail.
+NAME      tracking, opens, clicks and unsubscribes by signed links
+OWNS      open_events, click_events (by month), engagements (first open and click per delivery), unsubscriptions.
+CALLS     feedback (`merge_suppressions`, `lift_suppressions`: unsubscribes only), stats (`add_stats`), events
+LINKS     are signed and self-contained (`tokens`): they stay valid after retention deletes the delivery.
+          `links` puts them into HTML: `plan` once per template, `weave` once per mail.
 ANSWERS   are public endpoints of the HTTP application (`public`). A pixel or a redirect never waits for the database:
-          hits gather in memory, bounded, and are written together every tenth of a second (`buffer`). An unsubscribe
-          answers only after its commit; the page then offers four reasons, and the suppression keeps the chosen one.
+          hits are collected in a bounded buffer and written in batches every tenth of a second (`buffer`). An
+          unsubscribe responds after its commit; the page then offers four reasons, and the suppression stores one.
 REPORTS   clicks by link of a campaign and by person, as JSON and CSV (`api`, `cli`).
-MACHINES  are recognised where that is possible (`agents`); both kinds are kept, and counted apart.
-FAILURES  database away: pixels and redirects go on, hits wait in memory, the oldest leave when there are too many,
-          counted and logged; an unsubscribe is refused with 503, so that nobody believes what is not so. A forged link:
-          the pixel as ever and nothing recorded; a page that says so for all others. A hit that no constraint foresaw
-          is dropped alone, with a log line, and does not hold up its neighbours.
-HOSTILE INPUTS  everything: anybody may ask for any path with any header.
+MACHINES  are recognised where possible (`agents`); hits of people and machines are stored and counted separately.
+FAILURES  database unavailable: pixels and redirects still work, hits stay in memory, and a full buffer drops the
+          oldest, counted and logged; an unsubscribe fails with 503, so that it is never confirmed without being stored.
+          A forged link: the pixel is served and nothing recorded; all other links show an error page. A hit that
+          violates a constraint is dropped alone, with a log line; the rest of its batch is written.
+HOSTILE INPUTS  all: anyone may request any path with any header.
 """

@@ -1,20 +1,20 @@
-"""Who asked for a pixel or a link, told from what the request says about itself.
+"""Classify the visitor behind a pixel or a link from the request alone.
 
-| kind          | machine | what it is                                                                                 |
+| kind          | machine | description                                                                                |
 |---------------|---------|--------------------------------------------------------------------------------------------|
-| person        | no      | a browser or a mail program, as far as anybody can tell                                    |
-| gmail_proxy   | no      | Google's image proxy, which asks when a person opens the mail                              |
-| yahoo_proxy   | no      | Yahoo's, likewise                                                                          |
-| outlook_proxy | no      | Microsoft's, for Outlook on the web, likewise                                              |
+| person        | no      | a browser or a mail client                                                                 |
+| gmail_proxy   | no      | Google's image proxy, which fetches when a person opens the mail                           |
+| yahoo_proxy   | no      | Yahoo's image proxy, likewise                                                              |
+| outlook_proxy | no      | Microsoft's image proxy for Outlook on the web, likewise                                   |
 | apple_privacy | yes     | Apple's Mail Privacy Protection: fetches every image of every mail, opened or not          |
 | gmail_prefetch| yes     | Google fetching images when the mail arrives                                               |
-| prefetch      | yes     | a browser or an app that fetches ahead, and says so                                        |
-| scanner       | yes     | a mail gateway that follows links to see where they lead, or anything that asks with HEAD  |
-| crawler       | yes     | search engines, previews of chats, libraries, monitors                                     |
-| unknown       | yes     | nothing was said: no program that people read mail with does that                          |
+| prefetch      | yes     | a browser or an app that declares a prefetch                                               |
+| scanner       | yes     | a mail gateway that checks links, or any HEAD request                                      |
+| crawler       | yes     | search engines, chat previews, libraries, monitors                                         |
+| unknown       | yes     | no User-Agent: every mail client sends one                                                 |
 
-Scanners that pretend to be a browser are taken for people: from the request alone nobody can know. Answers are
-remembered, because the same few agents ask all day.
+Scanners that imitate a browser count as people: the request alone cannot show the difference. Results are cached,
+because a few agents cause most requests.
 """
 
 import re
@@ -31,10 +31,10 @@ CRAWLER = Agent("crawler", is_machine=True)
 UNKNOWN = Agent("unknown", is_machine=True)
 
 LONGEST_AGENT = 512
-"""Characters of a User-Agent that are read and kept; real ones have at most 300."""
+"""Maximum characters of a User-Agent that are read and stored; real ones have at most 300."""
 
 _READ = 256
-"""Characters that are compared with the list of crawlers, which is long: a made-up agent must not cost milliseconds."""
+"""Maximum characters compared with the long list of crawlers, so that a forged agent does not cost milliseconds."""
 
 _SCANNERS = (
     r"\b(?:barracuda|proofpoint|mimecast|safelinks|defender|urldefense|symantec|messagelabs|trendmicro|trend micro"
@@ -50,7 +50,7 @@ _RULES: tuple[tuple[re.Pattern[str], Agent], ...] = tuple(
         (r"YahooMailProxy", "yahoo_proxy", False),
         (r"OutlookImageProxy|OutlookMobileCloudProxy", "outlook_proxy", False),
         (_SCANNERS, "scanner", True),
-        # Outlook on a desk, which lists of crawlers take for one of them.
+        # Outlook for desktop, which lists of crawlers misclassify.
         (r"Microsoft Outlook|Microsoft Office/|MSOffice", "person", False),
     )
 )
@@ -58,7 +58,7 @@ _crawlers = CrawlerDetect()
 
 
 def classify(user_agent: str | None, *, method: str, is_prefetch: bool) -> Agent:
-    """Who asked. A request that shows nobody anything is a machine's, whatever it calls itself."""
+    """The visitor of a request. HEAD and prefetch requests come from machines, whatever the User-Agent."""
     if is_prefetch:
         return PREFETCH
     found = _classify_agent(user_agent[:LONGEST_AGENT]) if user_agent else UNKNOWN

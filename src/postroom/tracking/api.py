@@ -1,4 +1,4 @@
-"""Clicks over HTTP: by link of a campaign, and by person; as JSON and as CSV."""
+"""HTTP endpoints of clicks: by link of a campaign, and by person; as JSON and as CSV."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,7 +18,7 @@ _LINKS = "/v1/campaigns/{campaign_id:int}/links"
 
 
 class ClickQuery(PageQuery, frozen=True, kw_only=True):
-    """Whose clicks: of a campaign, a person or a link, or of several of these; and which page of them."""
+    """Filter of clicks by campaign, person and link, and the page."""
 
     campaign_id: int | None = None
     email: Text | None = None

@@ -1,10 +1,11 @@
-"""Opens and clicks on their way to the database: gathered in memory, written together.
+"""Buffer of opens and clicks: collected in memory and written in batches.
 
-Nobody waits for a hit to be written, so hits linger for a tenth of a second and one statement takes them all. While the
-database is away they wait, up to a bound; beyond it the oldest leave, counted and logged once in a while. A batch whose
-connection broke during the commit may be written twice: a hit too many is better than one too few.
+No request waits for a write, so hits are collected for a tenth of a second and written in one statement. While the
+database is unavailable they stay in memory, up to a limit; beyond it the oldest are dropped, counted and logged at
+intervals. A batch whose connection broke during the commit may be written twice: a duplicate hit is better than a lost
+one.
 
-`run` until `stop`, which writes what is left; if the database is away then, it is given a last few seconds.
+`run` until `stop`, which writes the rest; if the database is unavailable then, it gets a few more seconds.
 """
 
 import asyncio
@@ -30,17 +31,17 @@ _log = structlog.get_logger()
 FindPlace = Callable[[str], tuple[str | None, str | None]]
 
 _FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueError, OverflowError)
-"""What is wrong with a hit. Everything else is wrong with the database, and waiting mends it."""
+"""Errors caused by the data of a hit. All other errors concern the database and are retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferOptions:
-    """How hits are gathered; only the first is worth a setting."""
+    """Options of the buffer; only the first has a setting."""
 
-    capacity: int = 100_000  # hits in memory, besides the batch in hand; about half a kilobyte each
+    capacity: int = 100_000  # hits in memory, besides the batch being written; about half a kilobyte each
     batch_limit: int = 2_000
     linger_s: float = 0.1
-    first_pause_s: float = 0.1  # after a failure; doubles up to the longest
+    first_pause_s: float = 0.1  # back-off after a failure; doubles up to longest_pause_s
     longest_pause_s: float = 5.0
     statement_timeout_s: float = 30.0
     stop_grace_s: float = 5.0
@@ -48,7 +49,7 @@ class BufferOptions:
 
 
 class EngagementBuffer:
-    """One per process. `add` never waits and never fails."""
+    """The buffer of one process. `add` never waits and never fails."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class EngagementBuffer:
         return len(self._hits) + self._in_hand
 
     def add(self, hit: TrackedRequest) -> None:
-        """Take a hit. If too many wait, the oldest is lost for it."""
+        """Add a hit. A full buffer drops its oldest hit."""
         hits = self._hits
         if len(hits) >= self._options.capacity:
             hits.popleft()
@@ -83,7 +84,7 @@ class EngagementBuffer:
             self._full.set()
 
     def stop(self) -> None:
-        """Write what is left and return from `run`."""
+        """Write the rest and end `run`."""
         self._stopping.set()
         self._arrived.set()
         self._full.set()
@@ -102,7 +103,7 @@ class EngagementBuffer:
             HITS_DROPPED.labels("stop").inc(len(self._hits))
 
     async def run_once(self) -> int:
-        """Write one batch now; how many hits it held. Raises what the database says."""
+        """Write one batch now; returns its number of hits. Raises errors of the database."""
         batch = self._take()
         self._in_hand = len(batch)
         try:
@@ -115,7 +116,7 @@ class EngagementBuffer:
         return len(batch)
 
     async def _gather(self) -> None:
-        """Wait for a hit, and then a moment longer, unless a batch is full before."""
+        """Wait for a hit and then for the collection interval, unless a batch fills up before."""
         await self._arrived.wait()
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.linger_s):
@@ -124,24 +125,24 @@ class EngagementBuffer:
             self._full.clear()
 
     async def _write_all(self, *, until_empty: bool = False) -> None:
-        """Batch after batch while there are full ones; pauses, ever longer, while the database is away."""
+        """Write batches while full ones are waiting; back off while the database is unavailable."""
         backoff = Backoff(self._options.first_pause_s, self._options.longest_pause_s, jitter=0.5)
         while self._hits and (until_empty or not self._stopping.is_set()):
             try:
                 await self.run_once()
-            except Exception as error:  # noqa: BLE001 - whatever it is, the hits must not be lost for it
+            except Exception as error:  # noqa: BLE001 - no kind of error may lose the hits
                 _log.warning("hits_postponed", error=type(error).__name__, waiting=len(self._hits))
                 self._signal("postponed")
                 await self._pause(backoff.fail())
             else:
                 backoff.reset()
                 if len(self._hits) < self._options.batch_limit and not until_empty:
-                    break  # those who came meanwhile linger again: many small statements cost more than few
+                    break  # collect again: many small statements cost more than few large ones
         if not self._hits:
             self._signal("written")
 
     async def _pause(self, seconds: float) -> None:
-        """Wait before the next try; not long once the buffer is to stop."""
+        """Wait before the next retry; only briefly once the buffer is stopping."""
         if self._stopping.is_set():
             await asyncio.sleep(min(seconds, self._options.first_pause_s))
             return
@@ -157,7 +158,7 @@ class EngagementBuffer:
         return batch
 
     def _put_back(self, batch: Sequence[TrackedRequest]) -> None:
-        """To the front again; what came meanwhile is newer, so those of the batch are the ones to go."""
+        """Put a failed batch back to the front; a full buffer drops its hits first, because they are the oldest."""
         room = max(self._options.capacity - len(self._hits), 0)
         if len(batch) > room:
             self._drop(len(batch) - room, "full")
@@ -165,7 +166,7 @@ class EngagementBuffer:
         self._arrived.set()
 
     async def _write(self, batch: Sequence[TrackedRequest]) -> None:
-        """One statement. If it fails for what a hit holds, the halves are tried, down to the one hit, which is lost."""
+        """Write in one statement. On a data error, bisect the batch and drop only the invalid hit."""
         if not batch:
             return
         try:

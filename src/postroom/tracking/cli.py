@@ -1,4 +1,4 @@
-"""Clicks at the command line: by link of a campaign, and by person."""
+"""Commands of clicks: by link of a campaign, and by person."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 clicks = typer.Typer()
 
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print every row as CSV, whatever the limit.")]
-CampaignId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="The id of a campaign.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV; ignores the limit.")]
+CampaignId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="Campaign id.")]
 
 _CSV_PAGE = 1000
 
@@ -35,7 +35,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List clicks by person and link; name a campaign, a person or a link."""
+    """List clicks by person and link. Give a campaign, a person or a link."""
     from postroom.tracking import service
     from postroom.tracking.model import ClickedLink
 

@@ -1,13 +1,13 @@
-r"""Tracked links in HTML: found once per template, woven into each mail.
+"""Tracked links in HTML: found once per template, replaced in each mail.
 
-`plan` reads a template as its author wrote it, template expressions and all, and puts a sentinel before each `href`
-that may lead to the web. The sentinel is a control character before the attribute's name, where no merge field can put
-anything: their values are escaped, so none of them can write a quotation mark. After rendering, `weave` cuts the HTML
-at the sentinels and looks at the values that came out. Everything else leaves as it came, byte for byte.
+`plan` reads a template as its author wrote it, including template expressions, and puts a sentinel before each `href`
+that may lead to the web. The sentinel is a control character before the attribute's name. No merge field can write
+there: values are escaped and cannot contain a quotation mark. After rendering, `weave` splits the HTML at the sentinels
+and replaces the rendered values. Everything else is unchanged, byte for byte.
 
-Left alone are `mailto:`, `tel:`, anchors, empty values, whatever is not http or https once rendered, and links whose
-expression names `unsubscribe_url` or `preferences_url`. Links inside a merge field that is rendered without escaping
-are not seen. A tracked `href` without quotation marks gets them. Pure.
+Not tracked are `mailto:`, `tel:`, anchors, empty values, values that are not http or https after rendering, and links
+whose expression names `unsubscribe_url` or `preferences_url`. Links inside a merge field that is rendered without
+escaping are not found. A tracked `href` without quotation marks gets them. Pure.
 """
 
 import re
@@ -21,16 +21,16 @@ from postroom.tracking.tokens import is_web_address
 SENTINEL = "\x01"
 
 _HIDDEN = "\x02"
-"""Stands for a tag of the template language while the HTML around it is read."""
+"""Replaces a tag of the template language while the HTML around it is parsed."""
 
-# Each pattern matches from where the reader stands or finds the next sign: nothing is read twice. No possessive
-# quantifiers, which do not match what they should in Python 3.11.2.
+# Each pattern matches at the current position or finds the next character, so nothing is read twice. Possessive
+# quantifiers are avoided: Python 3.11.2 matches them incorrectly.
 _RAW_TEXT = re.compile(r"<(script|style|textarea|title)\b", re.IGNORECASE)
 _OPENING_TAG = re.compile(r"<([a-z][^\s/>]*)", re.IGNORECASE)
 _EQUALS_OR_END = re.compile(r"[=>]")
 _QUOTE = re.compile(r"\s*([\"'])")
 _ATTRIBUTE = re.compile(r"([^\s\"'<>/=]+)(?:\s*=\s*(\"[^\"]*\"|'[^']*'|[^\s\"'>]+))?")
-_TAGS = frozenset(("a", "area", "v:roundrect"))  # the last is a button to Outlook
+_TAGS = frozenset(("a", "area", "v:roundrect"))  # the last is a button for Outlook
 _NEVER = re.compile(r"\b(?:unsubscribe_url|preferences_url)\b")
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|([A-Za-z][A-Za-z0-9]*;?)(?!=))")
 _END = re.compile(r"</body\s*>", re.IGNORECASE)
@@ -38,12 +38,12 @@ _STYLE = "width:1px;height:1px;border:0"
 
 
 def plan(html_template: str) -> str:
-    """The template with a sentinel before each `href` that may be tracked. Planning twice changes nothing."""
+    """The template with a sentinel before each `href` that may be tracked. Idempotent."""
     return _Plan(html_template).make()
 
 
 def weave(rendered_html: str, *, click: Callable[[str], str], pixel: str | None) -> str:
-    """Replace each marked link by `click` of it, and put the pixel, if there is one, at the end of the body."""
+    """Replace each marked link by its `click` URL, and add the pixel, if any, at the end of the body."""
     first, *pieces = rendered_html.split(SENTINEL)
     html = "".join([first, *(_weave_piece(piece, click) for piece in pieces)]) if pieces else first
     if pixel is None:
@@ -54,7 +54,7 @@ def weave(rendered_html: str, *, click: Callable[[str], str], pixel: str | None)
 
 
 class _Plan:
-    """One reading of one template: template tags are hidden, HTML tags are read, template tags are put back."""
+    """One pass over one template: template tags are hidden, HTML tags are parsed, template tags are restored."""
 
     def __init__(self, html_template: str) -> None:
         self._hidden: list[str] = []
@@ -95,7 +95,7 @@ class _Plan:
 
 
 def _attributes_of_links(html: str) -> Iterator[tuple[int, int]]:
-    """Where the attributes of each element that can be a link start and end; a tag that does not end is the last."""
+    """The start and end of the attributes of each link element; an unclosed tag is the last."""
     at = 0
     while (at := html.find("<", at)) >= 0:
         if html.startswith("<!--", at):
@@ -114,7 +114,7 @@ def _attributes_of_links(html: str) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_comment(html: str, start: int) -> int | None:
-    """Behind the comment, or inside it where Outlook reads it: `<!--[if mso]>`."""
+    """The position after the comment, or inside it where Outlook reads it: `<!--[if mso]>`."""
     if html[start + 4 : start + 7].lower() == "[if":
         return start + 4
     end = html.find("-->", start + 4)
@@ -127,7 +127,7 @@ def _find_end(pattern: re.Pattern[str], html: str, at: int) -> int | None:
 
 
 def _end_of_attributes(html: str, at: int) -> int | None:
-    """The `>` that ends a tag. One inside a quoted value does not; a quotation mark counts only after `=`."""
+    """The `>` that ends a tag, outside quoted values; a quotation mark counts only after `=`."""
     while (found := _EQUALS_OR_END.search(html, at)) is not None:
         if found[0] == ">":
             return found.start()
@@ -139,7 +139,7 @@ def _end_of_attributes(html: str, at: int) -> int | None:
 
 
 def _marked(name: str, value: str, atoms: Sequence[str]) -> str | None:
-    """The attribute with its sentinel; None if it is not to be tracked."""
+    """The attribute with its sentinel; None if it is not tracked."""
     quote = value[0] if value[0] in "\"'" else ""
     inner = value[1:-1] if quote else value
     if not _may_be_tracked(inner, atoms):
@@ -149,7 +149,7 @@ def _marked(name: str, value: str, atoms: Sequence[str]) -> str | None:
 
 
 def _quote_for(atoms: Sequence[str]) -> str:
-    """A value that stood without quotation marks has none outside its expressions."""
+    """The quotation mark for an unquoted value: single if an expression contains a double one."""
     return "'" if any('"' in atom for atom in atoms) else '"'
 
 
@@ -161,7 +161,7 @@ def _may_be_tracked(value: str, atoms: Sequence[str]) -> bool:
 
 
 def _weave_piece(piece: str, click: Callable[[str], str]) -> str:
-    """What followed a sentinel: a tracked attribute and the rest, or, if somebody else wrote it, nothing of ours."""
+    """The tracked attribute after a sentinel and the rest; unchanged if the sentinel is not from `plan`."""
     quote = piece[5:6]
     if piece[:5].lower() != "href=" or quote not in ('"', "'"):
         return SENTINEL + piece
@@ -182,7 +182,7 @@ def _read_value(value: str) -> str:
 
 
 def _read_reference(reference: re.Match[str]) -> str:
-    # `?a=1&copy=2` holds no sign of copyright: in attributes a name without a semicolon may not be followed by `=`.
+    # `?a=1&copy=2` contains no copyright sign: in attributes, an entity without a semicolon is not decoded before `=`.
     name = reference[1]
     return unescape(reference[0]) if name is None or name in html5 else reference[0]
 

@@ -14,14 +14,14 @@ RETENTION = (Retention(store.delete_old_engagements, timedelta(days=365)),)
 
 
 class TrackingPartitions:
-    """Makes the partitions of this month and the next two."""
+    """Creates the partitions of this month and the next two."""
 
     def __init__(self, pool: Pool, *, clock: Clock = database_time) -> None:
         self._pool, self._clock = pool, clock
 
     def loop(self) -> Loop:
         every_s = PARTITION_INTERVAL.total_seconds()
-        interruption = Backoff(every_s, every_s)  # a report holds a lock: waiting for it would hold up writers
+        interruption = Backoff(every_s, every_s)  # a report holds a lock: waiting for it would block writers
         return Loop("tracking partitions", self.run_once, rest=PARTITION_INTERVAL, interruption=interruption)
 
     async def run_once(self) -> int:

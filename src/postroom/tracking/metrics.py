@@ -1,11 +1,11 @@
-"""What Prometheus may ask about tracking.
+"""Metrics of tracking.
 
-| metric                                   | says                                                                      |
+| metric                                   | value                                                                     |
 |------------------------------------------|---------------------------------------------------------------------------|
-| postroom_tracking_hits_total             | opens and clicks written, by kind of hit and by whether a machine asked   |
-| postroom_tracking_hits_dropped_total     | hits lost: too many waited (full), or the database refused them (refused) |
+| postroom_tracking_hits_total             | opens and clicks written, by hit and by machine or person                 |
+| postroom_tracking_hits_dropped_total     | hits lost: the buffer was full (full), or the database rejected (refused) |
 | postroom_tracking_hits_waiting           | hits in memory, not yet written                                           |
-| postroom_unsubscribes_total              | unsubscriptions that were news, by origin                                 |
+| postroom_unsubscribes_total              | new unsubscribes, by origin                                               |
 """
 
 from prometheus_client import Counter, Gauge
@@ -17,9 +17,9 @@ HITS = Counter(
 )
 HITS_DROPPED = Counter(
     "postroom_tracking_hits_dropped",
-    "Hits lost: too many waited (full), or the database refused them (refused)",
+    "Hits lost: the buffer was full (full), or the database rejected them (refused)",
     ["cause"],
     registry=REGISTRY,
 )
 HITS_WAITING = Gauge("postroom_tracking_hits_waiting", "Hits in memory, not yet written", registry=REGISTRY)
-UNSUBSCRIBES = Counter("postroom_unsubscribes", "Unsubscriptions that were news", ["origin"], registry=REGISTRY)
+UNSUBSCRIBES = Counter("postroom_unsubscribes", "New unsubscribes, by origin", ["origin"], registry=REGISTRY)

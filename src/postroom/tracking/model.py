@@ -1,4 +1,4 @@
-"""What a tracked link stands for, what was done with it, and where a person stands. Pure."""
+"""Values of tracking: links, hits, clicks and unsubscribes. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True)
 class LinkSubject:
-    """Which mail to which person a link was made for."""
+    """The mail and the recipient of a link."""
 
     campaign_id: int | None
     delivery_id: int
@@ -18,17 +18,17 @@ class LinkSubject:
 
 
 class Agent(NamedTuple):
-    """Who asked, as far as that can be known: a word for it, and whether nobody needs to have looked."""
+    """The visitor behind a request: a kind, and whether it is a machine."""
 
     kind: str
     is_machine: bool
 
 
 class TrackedRequest(NamedTuple):
-    """One open or, with a link, one click, as it came in."""
+    """One open or, with a link, one click, as received."""
 
     mark: LinkSubject
-    at: float  # seconds since 1970, of this host
+    at: float  # seconds since 1970, by the clock of this host
     agent: Agent
     link_url: str | None
     ip_address: str | None
@@ -42,7 +42,7 @@ class ClickedLink(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     clicks: int
     is_machine: bool
-    """True if every click was a scanner's or a prefetch."""
+    """True if every click came from a scanner or a prefetch."""
     first_at: datetime
     last_at: datetime
 
@@ -59,9 +59,9 @@ class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Origin(StrEnum):
-    """How somebody unsubscribed."""
+    """The way of an unsubscribe."""
 
-    ONE_CLICK = "one-click"  # their mail program did it for them, RFC 8058
+    ONE_CLICK = "one-click"  # one-click by the mail client, RFC 8058
     PAGE = "page"
 
 
@@ -75,21 +75,21 @@ class UnsubscribeReason(StrEnum):
 
 
 class Visitor(NamedTuple):
-    """From where a request came."""
+    """The geographic origin of a request."""
 
     ip_address: str | None
     user_agent: str | None
 
 
 class EngagedRecipients(NamedTuple):
-    """How many deliveries of a campaign a person has opened and clicked."""
+    """The number of deliveries of a campaign that people opened and clicked."""
 
     opened: int
     clicked: int
 
 
 class BulkMailStatus(NamedTuple):
-    """What bulk mail an address gets: none if either holds."""
+    """The bulk mail status of an address: no bulk mail if either is true."""
 
     is_unsubscribed: bool
-    is_closed: bool  # it bounced, complained, or an operator closed it
+    is_closed: bool  # after a bounce, a complaint or an operator's action

@@ -22,7 +22,7 @@ class GeoDatabase:
     def _look(self, address: str) -> tuple[str | None, str | None]:
         try:
             found: Any = self._reader.get(address)
-        except ValueError:  # IPv6 asked of a database that knows only IPv4
+        except ValueError:  # an IPv6 address and a database with IPv4 only
             return None, None
         if not isinstance(found, dict):
             return None, None
@@ -31,12 +31,12 @@ class GeoDatabase:
 
 
 def nowhere(_address: str) -> tuple[str | None, str | None]:
-    """Without a database of places."""
+    """Used without a database of places."""
     return None, None
 
 
 def _inside(found: Any, *path: str) -> str | None:
-    """The text at a path; databases differ in what they hold."""
+    """The text at a path; None if the database does not have it."""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else None

@@ -1,14 +1,14 @@
 """The public links in mail that was sent: pixels, clicks, unsubscribes, preferences.
 
-    GET  /track/open/{token}.gif    the pixel, always; recorded if the token is ours
-    GET  /track/click/{token}       302 to the target of the link, or a page that the link does not work
-    GET  /unsubscribe/{token}       a page with a button; scanners open links, so opening changes nothing
+    GET  /track/open/{token}.gif    always the pixel; recorded if the token is valid
+    GET  /track/click/{token}       302 to the target of the link, or an error page
+    GET  /unsubscribe/{token}       a page with a button; scanners open links, so a GET changes nothing
     POST /unsubscribe/{token}       unsubscribes at once (RFC 8058, and the button): 200, no redirect, no cookie
-    GET  /preferences/{token}       whether the person gets mailings, with a button
+    GET  /preferences/{token}       the bulk mail status of the address, with a button
     POST /preferences/{token}       the button
 
 Pixels and clicks never wait for the database: `EngagementBuffer` writes them later. The target of a click is inside the
-signed token, so that only Postroom decides where a link leads. No log line contains a token.
+signed token, which prevents open redirects. No log line contains a token.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from postroom.tracking.model import BulkMailStatus, LinkSubject, Origin, Tracked
 from postroom.tracking.pages import WORDS, PageTexts, Text, button, choose_language, link, page, question
 from postroom.tracking.tokens import TokenSigner
 
-# One transparent dot: a screen of 1 × 1, a palette of two, the second of them invisible.
+# A transparent GIF of 1 × 1 pixel with a palette of two colours, the second transparent.
 PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000001002c00000000010001000002024c01003b")
 
 _log = structlog.get_logger()
@@ -65,7 +65,7 @@ _PAGE_HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class PublicLinks:
-    """The tool of these endpoints: how tokens are read, where hits go, how long a page waits for the database."""
+    """Dependencies of these endpoints: the token reader, the buffer of hits, and the page timeout."""
 
     signer: TokenSigner
     buffer: EngagementBuffer
@@ -115,7 +115,7 @@ async def show_unsubscribe(call: Call, mark: LinkSubject) -> Answer:
 async def unsubscribe(call: Call, mark: LinkSubject) -> Answer:
     words = _words(call)
     form = await _read_form(call)
-    # A POST to the link unsubscribes whatever its body holds: mail programs differ in what they post (RFC 8058).
+    # A POST to the link unsubscribes whatever its body contains: mail clients post different bodies (RFC 8058).
     reason = _reason(form)
     origin = Origin.PAGE if reason is not None or form.get("from") == ["page"] else Origin.ONE_CLICK
     await service.unsubscribe(call.room.pool, mark, origin=origin, visitor=_visitor(call), reason=reason)
@@ -139,7 +139,7 @@ async def change_preferences(call: Call, mark: LinkSubject) -> Answer:
 
 
 async def _with_mark(show: Callable[[Call, LinkSubject], Awaitable[Answer]], call: Call) -> Answer:
-    """The page of a valid token, within the time that a page may take."""
+    """The page of a valid token, within the page timeout."""
     links = call.tool(PublicLinks)
     mark = links.signer.read_unsubscribe(call.path["token"])
     if mark is None:
@@ -149,7 +149,7 @@ async def _with_mark(show: Callable[[Call, LinkSubject], Awaitable[Answer]], cal
 
 
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer:
-    """A refusal as a page: the link is unknown, its method is not allowed, or the database does not answer."""
+    """An error as a page: an unknown link, a method that is not allowed, or an unavailable database."""
     words = _words(call)
     if isinstance(error, ProtocolError):
         return _page(call, words.unknown, status=error.status, headers=error.headers)
@@ -161,7 +161,7 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer:
 
 
 def _unknown() -> ProtocolError:
-    return ProtocolError(HTTPStatus.NOT_FOUND, "There is no such link.")
+    return ProtocolError(HTTPStatus.NOT_FOUND, "The link is not valid.")
 
 
 def _reason(form: Mapping[str, list[str]]) -> UnsubscribeReason | None:
@@ -170,7 +170,7 @@ def _reason(form: Mapping[str, list[str]]) -> UnsubscribeReason | None:
 
 
 def _ask_why(words: PageTexts) -> str:
-    """The question after an unsubscription: one button per answer, and no answer is needed."""
+    """The question after an unsubscribe: one optional button per answer."""
     return question(words.why, [("reason", reason.value, words.reasons[reason]) for reason in UnsubscribeReason])
 
 
@@ -209,7 +209,7 @@ def _visitor(call: Call) -> Visitor:
 
 
 async def _read_form(call: Call) -> Mapping[str, list[str]]:
-    """The fields of a short urlencoded form. Other bodies are ignored, and so is everything past the limit."""
+    """The fields of a short urlencoded form. Other bodies and everything past the limit are ignored."""
     body = b""
     assert call.chunks is not None, "the endpoint streams"
     async for chunk in call.chunks:
@@ -226,7 +226,7 @@ def _read_agent(agent: str | None) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _location(url: str) -> str:
-    """The address as a header may carry it: printable ASCII, a foreign host in its ASCII form."""
+    """The URL as a header value: printable ASCII, with an internationalised host in its ASCII form."""
     if _PLAIN.fullmatch(url):
         return url
     parts = urlsplit(url)

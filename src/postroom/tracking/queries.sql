@@ -1,11 +1,12 @@
 -- name: count_people :one
--- How many deliveries of a campaign a person, and not only a machine, has opened and clicked.
+-- The number of deliveries of a campaign that people, and not only machines, opened and clicked.
 SELECT count(first_human_open_at) AS opened, count(first_human_click_at) AS clicked
 FROM engagements
 WHERE campaign_id = :campaign_id;
 
 -- name: delete_old_engagements :exec
--- Retention: forget the firsts of deliveries whose events are long gone; a late open counts as a first again.
+-- Retention: delete first opens and clicks of deliveries whose events are deleted; a later open counts as a first
+-- again.
 DELETE FROM engagements
 WHERE ctid = ANY (ARRAY(
     SELECT ctid
@@ -14,12 +15,12 @@ WHERE ctid = ANY (ARRAY(
     LIMIT :batch_limit));
 
 -- name: ensure_tracking_partitions :one
--- Make room for this month and the next two.
+-- Create the partitions of this month and the next two.
 SELECT sum(ensure_partitions(name, 2, coalesce(:now::timestamptz, now()))) AS made
 FROM unnest(ARRAY['open_events', 'click_events']) AS t(name);
 
 -- name: find_standing :one
--- Whether an address has unsubscribed, and whether it is closed for a reason that its owner cannot take back.
+-- Whether an address has unsubscribed, and whether it is suppressed for a reason that its owner cannot undo.
 SELECT coalesce(bool_or(reason = 'unsubscribe'), false) AS is_unsubscribed,
     coalesce(bool_or(reason IN ('manual', 'hard_bounce', 'complaint')), false) AS is_closed
 FROM suppressions
@@ -27,7 +28,8 @@ WHERE address = lower(:address)
     AND (until IS NULL OR until > coalesce(:now::timestamptz, now()));
 
 -- name: list_clicks :many
--- Clicks by person and link, by address and link after a cursor. One of campaign, address and link has an index to offer.
+-- Clicks by person and link, ordered by address and link after a cursor. Campaign, address and link each have an
+-- index.
 SELECT recipient_email, link_url, count(*) AS clicks, bool_and(is_machine) AS is_machine, min(clicked_at) AS first_at,
     max(clicked_at) AS last_at
 FROM click_events
@@ -56,8 +58,8 @@ ORDER BY people DESC, link_url
 LIMIT :page_limit;
 
 -- name: record_hits :one
--- A batch of opens (no link) and clicks: the events, the firsts of their deliveries, and the statistics, at once. Whether
--- a first is ours is told by its time, which an earlier batch cannot have had.
+-- Write a batch of opens (no link) and clicks: the events, the first open and click of their deliveries, and the
+-- statistics. A first belongs to this batch if it has the batch's time, which no earlier batch can have.
 WITH hit AS MATERIALIZED (
     SELECT h.delivery_id, h.campaign_id, d.sender_account_id, to_timestamp(h.at) AS at, h.link_url, h.is_machine,
         h.agent_kind, h.ip_address::inet AS ip_address, h.country, h.city, lower(h.address) AS address, h.user_agent
@@ -96,7 +98,7 @@ engaged AS (
         first_human_click_at)
     SELECT delivery_id, campaign_id, first_at, first_open_at, first_human_open_at, first_click_at, first_human_click_at
     FROM touched
-    ORDER BY delivery_id -- two writers who share deliveries wait for each other in the same order
+    ORDER BY delivery_id -- one lock order: two writers with common deliveries would deadlock otherwise
     ON CONFLICT (delivery_id) DO UPDATE
     SET first_open_at = coalesce(e.first_open_at, excluded.first_open_at),
         first_human_open_at = coalesce(e.first_human_open_at, excluded.first_human_open_at),
@@ -134,13 +136,14 @@ counted AS (
 )
 SELECT count(*) AS recorded
 FROM hit
-CROSS JOIN counted; -- so that PostgreSQL runs it
+CROSS JOIN counted; -- referenced so that PostgreSQL runs it
 
 -- name: resubscribe :one
--- Take back an unsubscription; whether there was one.
+-- Undo an unsubscribe; returns whether there was one.
 SELECT resubscribe(:address, coalesce(:now::timestamptz, now())) AS is_news;
 
 -- name: unsubscribe :one
--- Close the bulk lane to an address, or add the reason to an unsubscription; whether the address was subscribed before.
+-- Stop bulk mail to an address, or add the reason to an unsubscribe; returns whether the address was subscribed
+-- before.
 SELECT unsubscribe(:address, :delivery_id, :campaign_id, :origin, :ip_address::text::inet, :user_agent, :reason,
     coalesce(:now::timestamptz, now())) AS is_news;

@@ -1,4 +1,4 @@
-"""What people can do about bulk mail: leave it, come back to it, and see how they stand."""
+"""Unsubscribe, resubscribe, preferences, and reports of clicks."""
 
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from postroom.tracking.model import (
 
 
 async def count_people(connection: Connection, campaign_id: int) -> EngagedRecipients:
-    """How many deliveries of a campaign were opened and clicked by a person, and not only by a machine."""
+    """The number of deliveries of a campaign that people, and not only machines, opened and clicked."""
     return await store.count_people(connection, campaign_id=campaign_id)
 
 
@@ -39,7 +39,7 @@ async def list_clicks(
     cursor: str | None = None,
     limit: int = 50,
 ) -> Found[ClickedLink]:
-    """A page of clicks by person and link, and the cursor of the next; at least one filter is needed."""
+    """A page of clicks by person and link, and the cursor of the next; at least one filter is required."""
     if campaign_id is None and email is None and url is None:
         raise BadInput.of("campaign_id", "is missing; give campaign_id, email or url")
     order = {"after_address": ("email", str), "after_link": ("url", str)}
@@ -62,7 +62,7 @@ async def unsubscribe(
     reason: UnsubscribeReason | None = None,
     now: datetime | None = None,
 ) -> bool:
-    """Stop bulk mail to the address, and keep the reason if one is given. True if the address was subscribed before."""
+    """Stop bulk mail to the address, and store the reason, if any. True if the address was subscribed before."""
     async with pool.acquire() as connection:
         is_news = await store.unsubscribe(
             connection,
@@ -81,10 +81,10 @@ async def unsubscribe(
 
 
 async def resubscribe(pool: Pool, mark: LinkSubject, *, now: datetime | None = None) -> BulkMailStatus:
-    """Take back what the person did, and nothing an operator or a bounce did; how they stand then."""
+    """Undo the person's own unsubscribe, but no suppression by an operator or a bounce; returns the new status."""
     async with pool.acquire() as connection, connection.transaction():
         if await store.resubscribe(connection, address=mark.address, now=now):
-            # The person is named by the mail whose link they used: facts and audit hold no addresses.
+            # The person is identified by the delivery of the link: facts and audit log contain no addresses.
             await record_audit(
                 connection,
                 actor="recipient",

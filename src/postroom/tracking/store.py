@@ -1,4 +1,4 @@
-"""One function per statement in `queries.sql`."""
+"""One function per statement of `queries.sql`, under the same name."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

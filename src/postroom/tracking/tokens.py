@@ -1,13 +1,13 @@
-"""Links in mail: signed, complete in themselves, valid without an end date.
+"""Signed, self-contained links in mail, without an expiry.
 
     base64url, unpadded, of  HMAC-SHA256(key of the purpose, payload)[:16] ‖ payload
     payload  =  varint(campaign id + 1, or 0) ‖ varint(delivery id) ‖ address                        open, unsubscribe
              =  varint(campaign id + 1, or 0) ‖ varint(delivery id) ‖ varint(length) ‖ address ‖ URL    click
 
-Each purpose has its own key, derived from the installation's and the room's name: a token made for a pixel opens
-nothing else, and a link of one room changes nothing in another that shares its secret key. Reading compares in constant
-time and needs no database. After a change of the installation's key the old ones are still accepted for reading,
-because mail in people's inboxes cannot be signed again. Pure.
+Each purpose has its own key, derived from the key of the installation and the name of the room: a pixel token is
+invalid for other purposes, and a link of one room is invalid in another room with the same secret key. Verification
+runs in constant time without a database. After a change of the installation's key, old keys still verify tokens, because
+sent mail cannot be signed again. Pure.
 """
 
 import base64
@@ -20,7 +20,7 @@ from postroom.tracking.model import LinkSubject
 
 MAC_BYTES = 16
 LONGEST = 8192
-"""Characters of the longest token that is looked at; servers and mail programs give up on such URLs themselves."""
+"""Maximum characters of a token; servers and mail clients reject longer URLs anyway."""
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
 _SEVEN_BITS, _MORE = 0x7F, 0x80
@@ -28,12 +28,12 @@ _SCHEMES = ("http://", "https://")
 
 
 def is_web_address(url: str) -> bool:
-    """True of what a click may lead to: http and https, and nothing a browser would run or open a program for."""
+    """True for a valid target of a click: http or https, and no scheme that runs code or opens a program."""
     return url[:8].lower().startswith(_SCHEMES)
 
 
 class TokenSigner:
-    """Makes links under `base_url`, and reads the tokens in them."""
+    """Creates links under `base_url`, and reads their tokens."""
 
     def __init__(self, secret_key: bytes, base_url: str, *, room: str, old_keys: Sequence[bytes] = ()) -> None:
         keys = (secret_key, *old_keys)
@@ -43,30 +43,30 @@ class TokenSigner:
         self._base_url = base_url.rstrip("/")
 
     def open_url(self, mark: LinkSubject) -> str:
-        """Where the pixel of a mail is."""
+        """The URL of a mail's pixel."""
         return f"{self._base_url}/track/open/{self._open[0].sign(_encode_mark(mark))}.gif"
 
     def click_url(self, mark: LinkSubject, url: str) -> str:
-        """The detour to `url`, which must be http or https."""
+        """The tracked URL of `url`, which must be http or https."""
         if not is_web_address(url):
-            raise ValueError("a tracked link must lead to http or https")
+            raise ValueError("a tracked link must be http or https")
         address = mark.address.encode()
         payload = _encode_ids(mark) + _encode_number(len(address)) + address + url.encode()
         return f"{self._base_url}/track/click/{self._click[0].sign(payload)}"
 
     def unsubscribe_url(self, mark: LinkSubject) -> str:
-        """For the header `List-Unsubscribe` and for the foot of the mail."""
+        """The URL of the header `List-Unsubscribe` and of the unsubscribe link in the mail."""
         return f"{self._base_url}/unsubscribe/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
     def preferences_url(self, mark: LinkSubject) -> str:
-        """What the person gets and does not get; the token is the one for unsubscribing."""
+        """The URL of the preferences page; its token is that of the unsubscribe link."""
         return f"{self._base_url}/preferences/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
     def read_open(self, token: str) -> LinkSubject | None:
         return _decode_mark(_verify(self._open, token))
 
     def read_click(self, token: str) -> tuple[LinkSubject, str] | None:
-        """The mail and the address to go to."""
+        """The mail and the target URL of a click token."""
         return _decode_click(_verify(self._click, token))
 
     def read_unsubscribe(self, token: str) -> LinkSubject | None:
@@ -74,7 +74,7 @@ class TokenSigner:
 
 
 class _Key:
-    """HMAC-SHA256 with the key worked in beforehand: a mail with five links is signed seven times."""
+    """HMAC-SHA256 with a precomputed key: a mail with five links needs seven signatures."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -84,7 +84,6 @@ class _Key:
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
 
     def sign(self, payload: bytes) -> str:
-        """The token."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(payload)
         outer.update(inner.digest())
@@ -93,7 +92,7 @@ class _Key:
 
 
 def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
-    """The payload, if one of the keys signed it and it is written as we would write it."""
+    """The payload, if one of the keys signed it and its encoding is canonical."""
     if not MAC_BYTES < len(token) <= LONGEST or not token.isascii():
         return None
     try:
@@ -102,7 +101,7 @@ def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
         return None
     payload = raw[MAC_BYTES:]
     for key in keys:
-        # Compared as written, not as decoded: the last character may have bits that decoding ignores.
+        # Compare the encoded text: the last character may have bits that decoding ignores.
         if hmac.compare_digest(key.sign(payload), token):
             return payload
     return None
@@ -139,9 +138,9 @@ def _decode_click(payload: bytes | None) -> tuple[LinkSubject, str] | None:
 
 
 def _encode_number(number: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
+    """Encode a number in groups of seven bits, the lowest first; the eighth bit means that more follow."""
     if number < 0:
-        raise ValueError("ids are not negative")
+        raise ValueError("ids must not be negative")
     digits = bytearray()
     while number > _SEVEN_BITS:
         digits.append(number & _SEVEN_BITS | _MORE)
@@ -151,7 +150,7 @@ def _encode_number(number: int) -> bytes:
 
 
 def _decode_number(payload: bytes, position: int) -> tuple[int, int]:
-    """The number there, and the position after it. Only signed payloads come here: they hold what we wrote."""
+    """The number at a position, and the position after it. The payload is signed, so it is well-formed."""
     number = shift = 0
     while True:
         byte = payload[position]

@@ -1,6 +1,6 @@
--- Somebody got a mail: what was held against them for soft bounces is over. Nearly always there is nothing, and then this
--- is one look into an index that is nearly empty. The count of soft bounces stays until the success has proved to be one:
--- a mail may be taken now and returned in an hour. Answers how many were cleared.
+-- Clear the hold after soft bounces of an address that received a mail. Usually no row exists, and this is one lookup
+-- in a nearly empty index. The count of soft bounces stays until the success is confirmed: an accepted mail may be
+-- returned an hour later. Returns the number of cleared addresses.
 CREATE OR REPLACE FUNCTION clear_soft_bounces(p_address text[], p_now timestamptz DEFAULT now()) RETURNS integer
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -12,7 +12,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM suppressions WHERE reason = 'soft_bounce') THEN
         RETURN 0;
     END IF;
-    WITH found AS MATERIALIZED ( -- locked in one order for everybody
+    WITH found AS MATERIALIZED ( -- one lock order for all callers prevents deadlocks
         SELECT s.address, s.scope
         FROM suppressions AS s
         WHERE s.reason = 'soft_bounce' AND s.address = ANY(ARRAY(SELECT lower(a) FROM unnest(p_address) AS a))

@@ -7,7 +7,7 @@ AS $$
 DECLARE
     v_kept bigint;
 BEGIN
-    -- No change of meaning: neither the history nor followers of events need a row.
+    -- The meaning does not change, so neither the history nor the events get a row.
     PERFORM set_config('postroom.quiet', 'on', true);
     DELETE FROM suppressions AS old
     USING suppressions AS new

@@ -1,7 +1,7 @@
--- Suppress addresses, any number at once. An address that is suppressed already keeps the graver reason and the later end:
--- soft bounce < manual < hard bounce < complaint, and what a person asked for themselves outlives what an operator did. A soft
--- bounce after a soft bounce says by its own `until` how long it holds; see record_feedback. Answers how many rows it wrote.
--- p_reports: how many reports stand behind each.
+-- Suppress any number of addresses. An address that is already suppressed keeps the more severe reason and the later
+-- end: soft bounce < manual < hard bounce < complaint, and a request of the person outranks an operator's. For
+-- repeated soft bounces the new `until` is used; see record_feedback. Returns the number of written rows. p_reports:
+-- the number of reports behind each suppression.
 CREATE OR REPLACE FUNCTION merge_suppressions(
     p_address           text[],
     p_scope             text[],
@@ -29,7 +29,7 @@ BEGIN
     SELECT address, scope, reason, p_now, until, origin, campaign_id, sender_account_id, p_now, p_now,
         reports, code, detail
     FROM (
-        -- one row per key, the gravest: a statement may not touch a row twice
+        -- one row per key, the most severe: ON CONFLICT may not touch a row twice
         SELECT DISTINCT ON (lower(i.address), i.scope)
             lower(i.address) AS address, i.scope::suppression_scope AS scope, i.reason::suppression_reason AS reason,
             i.until, i.origin, i.campaign_id, i.sender_account_id, i.code, i.detail,
@@ -39,7 +39,7 @@ BEGIN
         ) AS i(address, scope, reason, until, origin, campaign_id, sender_account_id, code, detail, reports)
         ORDER BY lower(i.address), i.scope, i.reason::suppression_reason DESC, i.until DESC NULLS FIRST
     ) AS gravest
-    ORDER BY address COLLATE "C", scope -- in one order for everybody, so that nobody waits in a circle
+    ORDER BY address COLLATE "C", scope -- one lock order for all callers prevents deadlocks
     ON CONFLICT (address, scope) DO UPDATE
     SET reason = CASE
             WHEN 'unsubscribe' IN (s.reason, excluded.reason) AND s.scope = 'bulk' THEN 'unsubscribe'
@@ -52,7 +52,7 @@ BEGIN
         END,
         last_seen_at = greatest(s.last_seen_at, excluded.last_seen_at),
         bounce_count = s.bounce_count + excluded.bounce_count,
-        -- who said it, and in which words: of the gravest report, and of the latest among equals
+        -- origin and detail of the most severe report, and of the latest among equals
         origin = CASE WHEN excluded.reason >= s.reason THEN excluded.origin ELSE s.origin END,
         code = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.code, s.code) ELSE s.code END,
         detail = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.detail, s.detail) ELSE s.detail END,

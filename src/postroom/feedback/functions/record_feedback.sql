@@ -1,10 +1,9 @@
--- Keep reports and let them act, any number at once, in the caller's transaction: a verified hard bounce or complaint
--- suppresses for good, a soft bounce for a while, an unsubscribe for bulk mail; a block on us suppresses nobody. A report that
--- is known already changes nothing. Answers how many reports were new.
---
--- The ladder of soft bounces. The first p_holds of them hold the address for p_hold each, the next one for good. What is
--- reported while the address is held tells of mail that was under way before, and is no further step. A success in between
--- starts the count anew, unless it is the bounced mail itself that had looked like one.
+-- Store any number of reports and apply them in the caller's transaction: a verified hard bounce or complaint
+-- suppresses permanently, a soft bounce temporarily, an unsubscribe for bulk mail; a block of our server suppresses no
+-- address. A known report changes nothing. Returns the number of new reports.
+--  Soft bounces: the first p_holds of them hold the address for p_hold each, the next one suppresses it permanently.
+-- Reports that arrive during a hold concern mail sent before it and do not count. A success in between resets the
+-- count, unless that success is the mail that bounced later.
 CREATE OR REPLACE FUNCTION record_feedback(
     p_kind        text[],
     p_class       text[],

@@ -1,12 +1,12 @@
--- The history of suppressions: every change to the table leaves a row, whoever makes it, and a fact that names no person. A
--- person who lifts one says who they are and why in `postroom.actor` and `postroom.note`, for the transaction; a large
--- import sets `postroom.quiet` and appends no facts, only history.
+-- Record the history of suppressions: every change of the table writes a row, for every client, and a fact without
+-- personal data. For a manual lift, `postroom.actor` and `postroom.note` name the actor and the reason in the
+-- transaction. A large import sets `postroom.quiet` and appends no facts, only history.
 CREATE OR REPLACE FUNCTION record_suppression_changes() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may suppress need not be allowed to write history or events
+SECURITY DEFINER -- SECURITY DEFINER: a role that may suppress need not have write access to history or events
 SET search_path FROM CURRENT
 SET jit = off
-SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
+SET enable_nestloop = off -- transition tables have no statistics, and a nested loop would compare every pair
 AS $$
 DECLARE
     v_actor text := nullif(current_setting('postroom.actor', true), '');

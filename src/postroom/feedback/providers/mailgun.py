@@ -1,7 +1,8 @@
 """Mailgun's webhooks.
 
-The signature covers a time and a token and not the body: whoever saw one request could send another body with it. So a
-token is good once, and only near its time; the caller keeps tokens (`used_feedback_tokens`).
+The signature covers a timestamp and a token but not the body: anyone who saw one request could send another body with
+it. A token is therefore valid once, and only near its timestamp; the caller stores used tokens
+(`used_feedback_tokens`).
 """
 
 import hashlib
@@ -14,7 +15,7 @@ from postroom.feedback.model import BounceClass, FeedbackKind, classify
 from postroom.feedback.providers.model import ProviderNotice, ProviderReports, moment
 
 WINDOW = timedelta(hours=12)
-"""Mailgun tries for eight hours."""
+"""Mailgun retries for eight hours."""
 
 _KINDS = {
     "failed": FeedbackKind.BOUNCE,
@@ -28,7 +29,7 @@ _SUPPRESSED = {
     "suppress-complaint": (FeedbackKind.COMPLAINT, None),
     "suppress-unsubscribe": (FeedbackKind.UNSUBSCRIBE, None),
 }
-"""Mail they did not even try, because their own list has the address."""
+"""Reasons of mail that Mailgun did not attempt, because its own list has the address."""
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ class MailgunEvent(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One event, and the proof beside it."""
+    """One event with its signature."""
 
     signature: Signature
     event: MailgunEvent = msgspec.field(name="event-data")
@@ -74,12 +75,12 @@ _requests = msgspec.json.Decoder(Request)
 
 
 def read_request(raw: bytes) -> Request:
-    """Raises `msgspec.MsgspecError`."""
+    """Decode a request; raises `msgspec.MsgspecError`."""
     return _requests.decode(raw)
 
 
 def is_genuine(request: Request, *, key: str, now: datetime) -> bool:
-    """True if Mailgun signed this token, lately. Whether the token was used before is for the caller to find out."""
+    """True if Mailgun signed this token recently. The caller checks whether the token was used before."""
     given = request.signature
     expected = hmac.new(key.encode(), f"{given.timestamp}{given.token}".encode(), hashlib.sha256).hexdigest()
     if not hmac.compare_digest(expected.encode(), given.signature.encode()):
@@ -90,7 +91,7 @@ def is_genuine(request: Request, *, key: str, now: datetime) -> bool:
 
 
 def read(request: Request) -> ProviderReports:
-    """The event of a request; one that will be tried again is none."""
+    """The event of a request; empty for one that Mailgun will retry."""
     event = request.event
     kind = _KINDS.get(event.event)
     if kind is None or not event.recipient or event.severity == "temporary":
@@ -117,5 +118,5 @@ def read(request: Request) -> ProviderReports:
 
 
 def _smtp(code: int | None) -> int | None:
-    """Mailgun has codes of its own, such as 605; they are no SMTP."""
+    """The SMTP code of an event; None for Mailgun's own codes, such as 605."""
     return code if code is not None and code // 100 in (4, 5) else None

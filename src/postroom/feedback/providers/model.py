@@ -1,4 +1,4 @@
-"""What providers tell, in our words. Pure."""
+"""Events of all providers in one form. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from postroom.feedback.model import BounceClass, FeedbackKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderOptions:
-    """What proves that a provider speaks; one that is not configured is not listened to."""
+    """The keys that verify providers; a provider without one is disabled."""
 
     ses_topics: tuple[str, ...] = ()  # ARNs
     sendgrid_key: str | None = None  # the public key, base64
@@ -19,7 +19,7 @@ class ProviderOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderNotice:
-    """One event about one person. `event_id` is the provider's name for it; `trace` may hold our Message-ID."""
+    """One event about one recipient. `event_id` is the provider's id; `trace` may hold our Message-ID."""
 
     kind: FeedbackKind
     address: str
@@ -34,14 +34,14 @@ class ProviderNotice:
 
 @dataclass(frozen=True, slots=True)
 class ProviderReports:
-    """The events of one request, and how many of them were of no interest."""
+    """The events of one request, and the number of ignored ones."""
 
     notices: Sequence[ProviderNotice] = ()
     ignored: int = 0
 
 
 def moment(seconds: float | None) -> datetime | None:
-    """A time since the epoch; None for one that is no time."""
+    """A time from seconds since the epoch; None if it is not a valid time."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (OverflowError, OSError, ValueError):
@@ -49,7 +49,7 @@ def moment(seconds: float | None) -> datetime | None:
 
 
 def parsed_moment(text: str) -> datetime | None:
-    """A time as providers write it; None for anything else, and without a zone it is UTC."""
+    """A time as providers write it, UTC without a zone; None if it is not a valid time."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Postmark's webhooks. They are not signed: a secret in a header, or basic authentication, proves the channel."""
+"""Postmark's webhooks. They are not signed: a secret in a header or basic authentication verifies the sender."""
 
 import base64
 import binascii
@@ -28,11 +28,11 @@ _BOUNCES = {
     "SMTPApiError": BounceClass.MESSAGE,
     "TemplateRenderingFailed": BounceClass.MESSAGE,
 }
-"""What they found; types that are not here (an answering machine, a delay) are no bounces."""
+"""Bounce classes by Postmark's type; other types (an automatic reply, a delay) are not bounces."""
 
 
 class PostmarkEvent(msgspec.Struct, frozen=True, rename="pascal"):
-    """One request is one event; which fields it has depends on its type."""
+    """One request, which is one event; its fields depend on its type."""
 
     record_type: str = ""
     type: str = ""
@@ -52,7 +52,7 @@ _events = msgspec.json.Decoder(PostmarkEvent)
 
 
 def is_genuine(headers: Mapping[str, str], *, secret: str) -> bool:
-    """True if the secret stands in its header, or as the password of basic authentication."""
+    """True if the secret is in its header, or is the password of basic authentication."""
     given = [headers.get(HEADER, "")]
     scheme, _, encoded = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
@@ -80,7 +80,7 @@ def read(raw: bytes) -> ProviderReports:
 def _bounce(event: PostmarkEvent) -> ProviderNotice:
     said = event.details or event.description or ""
     found, spoken = _BOUNCES[event.type], classify(None, None, said)
-    # A block on us or a full mailbox, even where they file it as a hard bounce.
+    # A block of our server or a full mailbox, even where Postmark classifies it as a hard bounce.
     if spoken in (BounceClass.POLICY, BounceClass.RECIPIENT_SOFT, BounceClass.INFRASTRUCTURE):
         found = spoken if found is BounceClass.RECIPIENT_HARD or spoken is BounceClass.POLICY else found
     return ProviderNotice(

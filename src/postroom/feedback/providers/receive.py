@@ -1,4 +1,4 @@
-"""From a provider's events to what is kept: tied to deliveries where our Message-ID is in them, and recorded."""
+"""Record a provider's events, and tie them to deliveries by our Message-ID."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,9 +28,9 @@ _LARGEST_CODE = 999
 async def receive(
     connection: Connection, batch: ProviderReports, *, provider: str, keys: Sequence[bytes], now: datetime | None = None
 ) -> int:
-    """Record the events of a verified request, in the caller's transaction; returns how many were new.
+    """Record the events of a verified request in the caller's transaction; returns the number of new events.
 
-    `keys` are those of the room's Message-IDs: without them an event is tied to no delivery.
+    `keys` verify the room's Message-IDs: without them no event is tied to a delivery.
     """
     notices = [notice for notice in batch.notices if find_address(notice.address) is not None]
     ids = {found[0] for notice in notices for found in find_message_ids(notice.trace)}
@@ -73,7 +73,7 @@ def _feedback(notice: ProviderNotice, provider: str, delivery_id: int | None) ->
 
 
 def _delivery(notice: ProviderNotice, known: dict[int, SentDelivery], keys: Sequence[bytes]) -> int | None:
-    """The delivery whose Message-ID the event carries, if it went to this person."""
+    """The delivery whose Message-ID the event carries, if it went to this recipient."""
     address = find_address(notice.address) or ""
     for message_id in find_message_ids(notice.trace):
         sent = known.get(message_id[0])

@@ -47,7 +47,7 @@ _events = msgspec.json.Decoder(list[SendgridEvent])
 
 
 def is_genuine(raw: bytes, headers: Mapping[str, str], *, key: str) -> bool:
-    """True if SendGrid signed this body with the key whose public half we have."""
+    """True if the body has a valid signature for the configured public key."""
     try:
         public = load_der_public_key(base64.b64decode(key))
         signature = base64.b64decode(headers.get(SIGNATURE, ""), validate=True)
@@ -70,7 +70,7 @@ def _notice(event: SendgridEvent) -> ProviderNotice | None:
     kind, found = _KINDS.get(event.event), None
     said = event.reason or ""
     if event.event == "bounce":
-        # what they call blocked is a refusal of this mail or of us, whatever the status says
+        # SendGrid's "blocked" means this mail or our server was rejected, whatever the status says
         kind = FeedbackKind.BOUNCE
         found = BounceClass.POLICY if event.type == "blocked" else classify(find_code(said), event.status, said)
     elif event.event == "dropped":

@@ -1,7 +1,7 @@
 """Amazon SES through SNS.
 
-Every customer of Amazon can sign a message with SNS, so a good signature proves only that Amazon carried it: the topic
-must be one of ours. The certificate is fetched from Amazon's own host and nowhere else, and kept.
+Every customer of Amazon can sign a message with SNS, so a valid signature proves only that Amazon sent it: the topic
+must be one of ours. The certificate is fetched only from Amazon's own host, and cached.
 """
 
 import base64
@@ -24,7 +24,7 @@ from postroom.feedback.providers.model import ProviderNotice, ProviderReports, p
 from postroom.post.meaning import find_code
 
 Fetch = Callable[[str], Awaitable[bytes]]
-"""Get a small document from a URL that was checked before; raises OSError."""
+"""Get a small document from a verified URL; raises OSError."""
 
 NOTIFICATION, CONFIRMATION = "Notification", "SubscriptionConfirmation"
 TIMEOUT_S = 10
@@ -43,7 +43,7 @@ _KINDS = {
     ("Transient", "AttachmentRejected"): BounceClass.MESSAGE,
     ("Transient", "MessageTooLarge"): BounceClass.MESSAGE,
 }
-"""What a type of bounce means where neither status nor diagnostics say more."""
+"""Bounce classes by type, used if neither status nor diagnostics are specific."""
 
 
 class SnsEnvelope(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ class Mail(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SesEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """What SES writes, as a notification or as a published event."""
+    """An SES notification or published event."""
 
     notification_type: str = ""
     event_type: str = ""
@@ -108,12 +108,12 @@ _events = msgspec.json.Decoder(SesEvent)
 
 
 def read_envelope(raw: bytes) -> SnsEnvelope:
-    """Raises `msgspec.MsgspecError`."""
+    """Decode a request; raises `msgspec.MsgspecError`."""
     return _envelopes.decode(raw)
 
 
 def is_amazon(url: str | None) -> bool:
-    """True for an address on the host of SNS itself, over TLS."""
+    """True for a URL on the host of SNS itself, over TLS."""
     try:
         parts = urlsplit(url or "")
         port = parts.port
@@ -124,21 +124,23 @@ def is_amazon(url: str | None) -> bool:
 
 
 class Verifier:
-    """Checks signatures, and keeps the certificates it fetched."""
+    """Verifies signatures and caches the certificates."""
 
     def __init__(self, topics: Sequence[str], fetch: Fetch) -> None:
         self._topics, self._fetch = frozenset(topics), fetch
         self._keys: dict[str, tuple[rsa.RSAPublicKey, datetime, datetime]] = {}
 
     async def is_genuine(self, envelope: SnsEnvelope, *, now: datetime) -> bool:
-        """True if Amazon signed it, for one of our topics. Raises OSError if the certificate cannot be had."""
+        """True if Amazon signed the message for one of our topics; OSError if its certificate is unavailable."""
         names = _SIGNED.get(envelope.Type)
         if names is None or envelope.TopicArn not in self._topics or not is_amazon(envelope.SigningCertURL):
             return False
         if not urlsplit(envelope.SigningCertURL).path.endswith(".pem"):
             return False
         key = await self._key(envelope.SigningCertURL, now)
-        algorithm = {"1": SHA1, "2": SHA256}.get(envelope.SignatureVersion)  # the first is still Amazon's default
+        algorithm = {"1": SHA1, "2": SHA256}.get(
+            envelope.SignatureVersion
+        )  # version 1 (SHA-1) is still Amazon's default
         if key is None or algorithm is None:
             return False
         try:
@@ -149,7 +151,7 @@ class Verifier:
         return True
 
     async def confirm(self, envelope: SnsEnvelope) -> bool:
-        """Say yes to a subscription of one of our topics."""
+        """Confirm a subscription of one of our topics."""
         if not is_amazon(envelope.SubscribeURL):
             return False
         await self._fetch(envelope.SubscribeURL or "")
@@ -172,7 +174,7 @@ class Verifier:
 
 
 def signed_text(envelope: SnsEnvelope, names: Sequence[str] | None = None) -> bytes:
-    """The text that SNS signs: names and values of some fields, in the order of the alphabet."""
+    """The text that SNS signs: names and values of some fields, in alphabetical order."""
     pairs = [(name, getattr(envelope, name)) for name in names or _SIGNED[envelope.Type]]
     return "".join(f"{name}\n{value}\n" for name, value in pairs if value is not None).encode()
 
@@ -227,7 +229,7 @@ def _complaint(complaint: ComplaintBody, person: SesRecipient, trace: str, mail:
 
 
 async def fetch_document(url: str) -> bytes:
-    """Get a small document; no redirects, since only the first address was checked."""
+    """Get a small document without redirects, because only the first URL was verified."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     try:
         async with (

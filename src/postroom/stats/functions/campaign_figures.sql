@@ -1,4 +1,4 @@
--- Everything that was counted for one campaign, as an object from metric to amount. What never happened is not in it.
+-- All counts of one campaign, as an object from metric to amount. Metrics without a count are missing.
 CREATE OR REPLACE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
 LANGUAGE sql STABLE
 RETURN (

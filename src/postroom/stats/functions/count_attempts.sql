@@ -1,7 +1,7 @@
--- Count finished attempts to send mail by what became of them: one row for each campaign, sender and domain of a statement.
+-- Count finished attempts to send mail by outcome: one row per campaign, sender and domain of a statement.
 CREATE OR REPLACE FUNCTION count_attempts() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may finish attempts need not be allowed to write statistics
+SECURITY DEFINER -- SECURITY DEFINER: a role that finishes attempts need not have write access to statistics
 SET search_path FROM CURRENT
 AS $$
 BEGIN
@@ -10,7 +10,8 @@ BEGIN
         CASE outcome WHEN 'failed' THEN 'refused' ELSE outcome::text END, count(*)
     FROM new_attempts
     WHERE domain IS NOT NULL -- every mail has one, and no webhook
-    -- By the moment, which a statement has one of: the hour is then worked out for groups and not for rows.
+    -- Grouped by the time, which is constant within a statement, so that the hour is computed per group and not per
+    -- row.
     GROUP BY finished_at, campaign_id, sender_account_id, domain, outcome;
     RETURN NULL;
 END

@@ -1,16 +1,16 @@
--- Count what no attempt tells: acceptance, and ends that were reached without one. With count_attempts this counts every
--- mail as accepted once and as ended once: sent, refused, suppressed, cancelled or given up. What an operator brings back
--- from the dead letters is taken off again.
+-- Count what attempts do not show: acceptance, and deliveries that end without an attempt. With count_attempts, every
+-- mail counts as accepted once and as ended once: sent, refused, suppressed, cancelled or dead-lettered. A redriven
+-- dead letter is subtracted again.
 CREATE OR REPLACE FUNCTION count_deliveries() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- who may send need not be allowed to write statistics
+SECURITY DEFINER -- SECURITY DEFINER: a role that sends need not have write access to statistics
 SET search_path FROM CURRENT
-SET jit = off -- a plan that avoids something counts as dear, and would be compiled
-SET enable_nestloop = off -- nothing is known about the size of transition tables, and every pair would be compared
+SET jit = off -- disabled plan types raise the cost estimate, which would trigger JIT compilation
+SET enable_nestloop = off -- transition tables have no statistics, and a nested loop would compare every pair
 AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would cost a look at every recipient
+        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would need a lookup of every recipient
         SELECT date_trunc('hour', created_at, 'UTC'), campaign_id, 'accepted', count(*)
         FROM new_rows
         WHERE channel = 'email'
@@ -24,7 +24,7 @@ BEGIN
         END IF;
     ELSIF EXISTS (SELECT FROM new_rows WHERE state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
         OR EXISTS (SELECT FROM old_rows WHERE state = 'dead_letter')
-    THEN -- neither a claim, nor a rendering, nor mail that was simply sent
+    THEN -- excludes claims, renderings, and mail that was sent normally
         WITH step AS MATERIALIZED (
             SELECT n.id, n.campaign_id, n.sender_account_id, o.state AS old_state, n.state AS new_state,
                 date_trunc('hour', coalesce(n.finished_at, n.next_attempt_at), 'UTC') AS hour

@@ -1,4 +1,4 @@
--- The domain of a delivery's first recipient in lower case; empty when it has none. What attempts keep in `domain`.
+-- The domain of a delivery's first recipient in lower case, as in `attempts.domain`; empty without a recipient.
 CREATE OR REPLACE FUNCTION first_domain(p_delivery_id bigint) RETURNS text
 LANGUAGE sql STABLE
 RETURN coalesce((

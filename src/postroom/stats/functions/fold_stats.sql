@@ -1,12 +1,12 @@
--- Add at most p_limit deltas to the hours they belong to and forget them, in one transaction: whoever reads sees each
--- of them once, before and after. Answers how many; nothing when another folder is at work.
+-- Add at most p_limit deltas to their hours and delete them, in one transaction, so that a reader sees each exactly
+-- once. Returns the number of deltas; zero if another process holds the lock.
 CREATE OR REPLACE FUNCTION fold_stats(p_limit integer) RETURNS integer
 LANGUAGE plpgsql
 AS $$
 DECLARE
     v_folded integer;
 BEGIN
-    -- One at a time: two would wait for each other's hours, and in a circle.
+    -- One process at a time: two would deadlock on each other's hours.
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
         RETURN 0;
     END IF;

@@ -1,8 +1,8 @@
--- INSERT INTO email_queue accepts a delivery, as send(…) does: checked, against suppression too, or refused by column.
--- A text in campaign_id groups mails; it is kept as the tag `campaign_id` and makes no mail a campaign's.
+-- INSERT INTO email_queue accepts a delivery as send(…) does, with its checks and suppression; an error names the
+-- column. A text in campaign_id groups mails: it is stored as the tag `campaign_id` and is not a campaign of Postroom.
 CREATE OR REPLACE FUNCTION insert_email_queue() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- an application may insert without rights on deliveries
+SECURITY DEFINER -- SECURITY DEFINER: an application may insert without rights on deliveries
 SET search_path FROM CURRENT
 AS $$
 DECLARE
@@ -24,7 +24,7 @@ BEGIN
     WHERE is_given
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION '%: is kept by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
+        RAISE EXCEPTION '%: is set by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
     END IF;
     PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.html_body, NEW.text_body);
     NEW.id := send(
@@ -40,7 +40,7 @@ BEGIN
         p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
         p_custom_data => NEW.custom_data
     );
-    -- What RETURNING answers, without reading the view: who may send need not be allowed to look.
+    -- The values of RETURNING, set without reading the view: a role that sends need not have read access.
     SELECT CASE d.state WHEN 'suppressed' THEN 'failed' ELSE 'pending' END,
         CASE d.state WHEN 'suppressed' THEN 'recipient_suppressed' END,
         CASE d.state WHEN 'suppressed' THEN NULL ELSE greatest(coalesce(NEW.next_retry_at, now()), now()) END,

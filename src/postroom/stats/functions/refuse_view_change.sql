@@ -1,9 +1,9 @@
--- The ledger is not written through its view, and neither view is a place to delete from: retention and the archive do so.
+-- Reject writes to the ledger's view and deletes from both views: only retention and the archive delete rows.
 CREATE OR REPLACE FUNCTION refuse_view_change() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    RAISE EXCEPTION '% shows what is kept elsewhere; rows leave it by retention (postroom archive)', TG_TABLE_NAME
+    RAISE EXCEPTION '% is a read-only view; its rows are removed by retention (postroom archive)', TG_TABLE_NAME
         USING ERRCODE = 'PR102';
 END
 $$;

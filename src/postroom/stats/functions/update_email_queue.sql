@@ -1,5 +1,5 @@
--- UPDATE email_queue SET status = 'cancelled' ends a mail that waits. Every other change is refused by its column: mail is
--- claimed by workers, under a lease that a status alone would not have.
+-- UPDATE email_queue SET status = 'cancelled' cancels a waiting mail. Every other change is rejected with the name of
+-- the column: workers claim mail under a lease, which a status alone does not have.
 CREATE OR REPLACE FUNCTION update_email_queue() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -25,7 +25,7 @@ BEGIN
             USING ERRCODE = 'PR100', COLUMN = 'status';
     END IF;
     PERFORM record_audit('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
-    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
+    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- the values of RETURNING
     RETURN NEW;
 END
 $$;

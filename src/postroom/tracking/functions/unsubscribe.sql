@@ -1,5 +1,5 @@
--- Close the bulk lane to an address because its owner asked, and keep the evidence. Using the link again changes nothing
--- but the reason, which the page asks for afterwards. True if the address was not unsubscribed before.
+-- Stop bulk mail to an address at the request of its owner, and store the evidence. A repeated call changes only the
+-- reason, which the page asks for afterwards. True if the address was not unsubscribed before.
 CREATE OR REPLACE FUNCTION unsubscribe(
     p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text,
     p_reason text DEFAULT NULL, p_now timestamptz DEFAULT now()

@@ -1,7 +1,7 @@
-"""The pages behind unsubscribe and preference links: one heading, one sentence, one button.
+"""The pages of unsubscribe and preference links: one heading, one sentence, one button.
 
-They load nothing, run nothing, and tell the next page nothing about where one came from: the token stands in their
-address. English, and German to who prefers it.
+They load no resources, run no scripts and send no referrer, because their URL contains the token. English, and German
+for visitors who prefer it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,12 +18,12 @@ _PAGE, _BUTTON, _LINK, _QUESTION = (
 )
 
 Text = tuple[str, str]
-"""A title and a sentence; `{address}` stands for the person's."""
+"""A title and a sentence; `{address}` is replaced by the recipient's address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageTexts:
-    """What the pages say in one language."""
+    """The texts of the pages in one language."""
 
     ask: Text
     done: Text
@@ -54,15 +54,15 @@ WORDS: Mapping[str, PageTexts] = {
         subscribed=("Your mail preferences", "{address} gets our mailings."),
         unsubscribed=("Your mail preferences", "{address} gets no mailings from us."),
         closed=("Your mail preferences", "{address} gets no mail from us, and only we can change that. Please ask us."),
-        unknown=("This link does not work", "Open it from the mail again: it may have been cut off on the way."),
+        unknown=("This link does not work", "Open it from the mail again; the URL may be incomplete."),
         trouble=(
             "Please try again",
-            "We cannot reach our records right now, so nothing may have changed. It will not take long.",
+            "The database is not available right now, and your change may not have been saved.",
         ),
         unsubscribe="Unsubscribe",
         resubscribe="Subscribe again",
         preferences="Your mail preferences",
-        why="Why do you unsubscribe? An answer is optional.",
+        why="Why are you unsubscribing? An answer is optional.",
         reasons={
             UnsubscribeReason.TOO_OFTEN: "Too many mailings",
             UnsubscribeReason.NOT_RELEVANT: "They are not relevant to me",
@@ -109,7 +109,7 @@ WORDS: Mapping[str, PageTexts] = {
 
 
 def choose_language(accept_language: str) -> str:
-    """The one of ours that the visitor likes best; English if none is named."""
+    """The supported language that the visitor prefers; English by default."""
     best, chosen = 0.0, "en"
     for entry in accept_language.lower().split(","):
         tag, _, parameter = entry.partition(";")
@@ -135,7 +135,7 @@ def page(lang: str, text: Text, *, address: str = "", more: str = "") -> bytes:
 
 
 def button(name: str, value: str, label: str) -> str:
-    """Posts to the page's own address."""
+    """A form with one button that posts to the page's own URL."""
     return _BUTTON.substitute(name=name, value=value, label=escape(label))
 
 
