@@ -1,4 +1,4 @@
-"""Campaigns over HTTP, as the specification writes them."""
+"""HTTP endpoints of campaigns."""
 
 from collections.abc import AsyncIterator
 
@@ -27,7 +27,7 @@ CSV = {"content-type": "text/csv; charset=utf-8"}
 
 
 def _wired(room: Room) -> list[Endpoint]:
-    """Our endpoints, unless the application has them by itself."""
+    """The application with the endpoints of campaigns."""
     from postroom.http import asgi
 
     return [] if hasattr(asgi, "campaigns_api") else ENDPOINTS
@@ -35,7 +35,7 @@ def _wired(room: Room) -> list[Endpoint]:
 
 @pytest.fixture
 async def keyed_room(database_url: str) -> AsyncIterator[Room]:
-    """A room with a secret key: campaigns sign their links."""
+    """A room with a secret key, which signs the links of campaigns."""
     async with open_room(Settings(database_url=database_url, secret_key=SECRET)) as opened:
         yield opened
 
@@ -52,8 +52,8 @@ async def created(browser: Browser, **fields: object) -> int:
     return campaign_id
 
 
-async def test_the_life_of_a_campaign(browser: Browser, keyed_room: Room) -> None:
-    """Written, filled, rehearsed, started, sent, and accounted for."""
+async def test_campaign_lifecycle_over_http(browser: Browser, keyed_room: Room) -> None:
+    """A campaign is created, filled, previewed, started, sent and reported."""
     answer = await browser.post("/v1/campaigns", json=NEWS)
     assert (answer.status, answer.json["status"], answer.json["from"]) == (201, "draft", "News <news@example.org>")
     path = answer.headers["location"]
@@ -90,8 +90,8 @@ async def test_the_life_of_a_campaign(browser: Browser, keyed_room: Room) -> Non
     assert item["counts"]["sent"] == 3
 
 
-async def test_json_lines_are_taken_too(browser: Browser) -> None:
-    """By their media type; any other is refused."""
+async def test_upload_accepts_json_lines_by_media_type(browser: Browser) -> None:
+    """JSON lines are accepted by their media type; an unknown type is rejected."""
     campaign = await created(browser)
     lines = b'{"email":"ann@example.org","first_name":"Ann"}\n'
     path = f"/v1/campaigns/{campaign}/recipients"
@@ -100,11 +100,11 @@ async def test_json_lines_are_taken_too(browser: Browser) -> None:
     assert (await browser.post(path, content=lines, headers={"content-type": "application/json"})).status == 415
 
 
-async def test_steps_and_their_refusals(browser: Browser) -> None:
-    """Pause, resume, cancel answer the campaign; out of turn they answer 409, unknown ones 404."""
+async def test_invalid_transitions_return_409(browser: Browser) -> None:
+    """Pause, resume and cancel return the campaign; an invalid transition returns 409, an unknown campaign 404."""
     campaign = await created(browser)
     path = f"/v1/campaigns/{campaign}"
-    assert (await browser.post(f"{path}/start")).status == 400  # nobody to send it to
+    assert (await browser.post(f"{path}/start")).status == 400  # it has no recipients
     await browser.post(f"{path}/recipients", content=csv_of(2), headers=CSV)
     assert (await browser.post(f"{path}/pause")).status == 409
     for step, status in (("start", "active"), ("pause", "paused"), ("resume", "active"), ("cancel", "cancelled")):
@@ -115,8 +115,8 @@ async def test_steps_and_their_refusals(browser: Browser) -> None:
     assert (await browser.post("/v1/campaigns/404/start")).status == 404
 
 
-async def test_a_draft_is_changed_in_part_and_deleted(browser: Browser) -> None:
-    """What is not named stays; null takes away."""
+async def test_patch_keeps_absent_fields_and_clears_null(browser: Browser) -> None:
+    """A patch keeps fields that are absent and clears those that are null; a draft can be deleted."""
     campaign = await created(browser, text="plain", reply_to="help@example.org")
     path = f"/v1/campaigns/{campaign}"
     changes = {"text": None, "reply_to": None, "tracking": False, "local_time": "09:30", "from": "a@example.org"}
@@ -139,23 +139,23 @@ async def test_a_draft_is_changed_in_part_and_deleted(browser: Browser) -> None:
         ({"nonsense": 1}, "nonsense"),
     ],
 )
-async def test_what_is_wrong_is_named(browser: Browser, wrong: dict[str, object], field: str) -> None:
-    """By its field."""
+async def test_invalid_fields_are_named(browser: Browser, wrong: dict[str, object], field: str) -> None:
+    """The error names the invalid field."""
     answer = await browser.post("/v1/campaigns", json={**NEWS, **wrong})
     assert answer.status == 400
     assert field in answer.fields
 
 
-async def test_reading_needs_one_scope_and_writing_another(keyed_room: Room) -> None:
-    """A key for reports cannot start anything."""
+async def test_read_and_write_need_separate_scopes(keyed_room: Room) -> None:
+    """A key with a read scope cannot start a campaign."""
     app = build_app(keyed_room, more=_wired(keyed_room))
     reader = await open_browser(keyed_room, "campaigns:read", app=app)
     assert (await reader.get("/v1/campaigns")).status == 200
     assert (await reader.post("/v1/campaigns", json=NEWS)).status == 403
 
 
-async def test_a_large_upload_streams_over_a_real_socket(browser: Browser) -> None:
-    """Larger than any body that is read whole, sent in pieces of no announced length."""
+async def test_large_chunked_upload_is_streamed(browser: Browser) -> None:
+    """An upload beyond the body limit is streamed in chunks without a Content-Length."""
     campaign = await created(browser)
 
     async def pieces() -> AsyncIterator[bytes]:

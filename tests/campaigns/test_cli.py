@@ -1,4 +1,4 @@
-"""Campaigns at the command line, in a room of their own."""
+"""Commands of campaigns, in a room of their own."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("environment")
 
 @pytest.fixture
 def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The room of this test; afterwards logs go where they went before the commands took them."""
+    """The room of this test; restores the log configuration that commands change."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_SECRET_KEY", SECRET.hex())
     monkeypatch.setenv("POSTROOM_LOG_LEVEL", "error")
@@ -30,7 +30,7 @@ def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 async def ask(*arguments: str, stdin: bytes | None = None) -> Result:
-    """Run a command as the shell would: in a thread, because it brings its own loop."""
+    """Run a command in a thread, because it starts its own event loop."""
     return await asyncio.to_thread(CliRunner().invoke, campaigns, arguments, stdin)
 
 
@@ -48,8 +48,8 @@ async def created(tmp_path: Path, *more: str) -> str:
     return result.stdout.strip()
 
 
-async def test_a_campaign_s_life_at_the_command_line(tmp_path: Path) -> None:
-    """Written, filled, rehearsed, run and reported."""
+async def test_campaign_lifecycle_on_the_command_line(tmp_path: Path) -> None:
+    """A campaign is created, filled, previewed, started and reported."""
     campaign = await created(tmp_path, "--from", "News <news@example.org>", "--start-at", "+1h")
     people = tmp_path / "people.csv"
     people.write_bytes(csv_of(3))
@@ -68,8 +68,8 @@ async def test_a_campaign_s_life_at_the_command_line(tmp_path: Path) -> None:
     assert "Spring" in (await ask("list")).stdout
 
 
-async def test_refused_lines_are_shown_and_written_down(tmp_path: Path) -> None:
-    """The first on the screen, all of them in the report, and the exit code says so."""
+async def test_rejected_lines_are_printed_and_written(tmp_path: Path) -> None:
+    """The first rejected lines are printed, all are in the report, and the exit code is 1."""
     campaign = await created(tmp_path)
     people = tmp_path / "people.csv"
     people.write_bytes(csv_of(5) + b"wrong,x\n" * 30)
@@ -83,15 +83,15 @@ async def test_refused_lines_are_shown_and_written_down(tmp_path: Path) -> None:
     assert lines[1].startswith("7,email,")
 
 
-async def test_json_lines_come_from_standard_input(tmp_path: Path) -> None:
-    """With the option that says what they are."""
+async def test_json_lines_are_read_from_standard_input(tmp_path: Path) -> None:
+    """`--jsonl` reads JSON lines from standard input."""
     campaign = await created(tmp_path)
     result = await ask("upload", campaign, "-", "--jsonl", stdin=b'{"email": "ann@example.org"}\n')
     assert (result.exit_code, "1 added" in result.stdout) == (0, True)
 
 
-async def test_a_report_draws_the_hours(tmp_path: Path, database_url: str) -> None:
-    """A row per hour, bars to scale."""
+async def test_report_draws_one_row_per_hour(tmp_path: Path, database_url: str) -> None:
+    """The report has one row per hour with bars to scale."""
     import asyncpg
 
     campaign = await created(tmp_path)

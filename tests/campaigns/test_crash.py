@@ -1,4 +1,4 @@
-"""Feeders and workers die in the middle of a campaign: each person has one mail, or the ledger says nobody knows."""
+"""Crashes during a campaign: each recipient gets one mail, or the ledger marks it as ambiguous."""
 
 import asyncio
 import signal
@@ -40,7 +40,7 @@ async def run_to_its_end(orders: Orders) -> int:
 
 
 async def finish(room: Room, server: Server, campaign: int) -> None:
-    """A year later every lease has run out: take over, and let one more feeder and worker finish."""
+    """Expire every lease, and let another feeder and worker finish."""
     later = Hands(NOON + timedelta(days=365))
     await Maintenance(room.pool, clock=later).recover()
     options = WorkerOptions(lease=timedelta(hours=1))
@@ -52,8 +52,8 @@ async def finish(room: Room, server: Server, campaign: int) -> None:
             await worker.run_once(Lane.BULK)
 
 
-async def test_a_campaign_survives_its_workers(room: Room) -> None:
-    """Killed in pairs at every kind of step: nobody has two mails, nobody is lost, and every doubt has a name."""
+async def test_campaign_survives_killed_workers(room: Room) -> None:
+    """Processes are killed at every step: no recipient gets two mails, none is lost, and each doubt is ambiguous."""
     campaign = await a_running_campaign(room.pool, PEOPLE)
     async with smtp_server() as server:
         for first, second in zip(DEATHS[::2], DEATHS[1::2], strict=True):
@@ -77,7 +77,7 @@ async def test_a_campaign_survives_its_workers(room: Room) -> None:
             assert (row["state"], row["reason"]) == ("dead_letter", "ambiguous"), dict(row)
             assert arrived[row["id"]] <= 1, dict(row)
     states = Counter(row["state"] for row in rows)
-    assert states["dead_letter"] <= 6 * 80  # what six processes had on the wire or about to be: two chunks each
+    assert states["dead_letter"] <= 6 * 80  # mail in flight in six processes: two chunks each
     assert await leftovers(room.pool) == (0, 0)
     done = await service.get_campaign(room.pool, campaign)
     counts = (await service.measure(room.pool, [done]))[campaign].counts

@@ -1,4 +1,4 @@
-"""The feeder against a real database: who is fed, when, in whose company, and what stops it."""
+"""The feeder against a real database: recipients, order, due times, pause and cancel."""
 
 import asyncio
 from datetime import UTC, datetime, time, timedelta
@@ -17,13 +17,13 @@ from postroom.delivery.worker import WorkerOptions
 
 
 def a_feeder(pool: Pool, *, target: int = 50, clock: Hands | None = None) -> Feeder:
-    """A feeder that keeps so many of each campaign in the queue."""
+    """A feeder with this maximum of queued mails per campaign."""
     options = FeederOptions(first_target=target, least_target=target, most_target=target)
     return Feeder(pool, options, clock=clock or Hands())
 
 
 async def drain(pool: Pool, limit: int, clock: Hands) -> list[int]:
-    """Claim and send one batch; whose mail it was, in the order in which it left."""
+    """Claim and send one batch; returns the recipients in sending order."""
     transport = Recording()
     worker = a_campaign_worker(pool, transport, clock=clock, options=WorkerOptions(batch=limit, chunk=limit))
     await worker.run_once(Lane.BULK)
@@ -33,8 +33,8 @@ async def drain(pool: Pool, limit: int, clock: Hands) -> list[int]:
     return [campaign_of[delivery_id] for delivery_id in sorted(sent)]
 
 
-async def test_a_slice_is_never_more_than_the_target(pool: Pool) -> None:
-    """However long the list, only so many wait in the queue; the next turn replaces what has left."""
+async def test_slice_never_exceeds_the_target(pool: Pool) -> None:
+    """A feeder queues at most the target; the next pass replaces mail that was sent."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 120, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -45,8 +45,8 @@ async def test_a_slice_is_never_more_than_the_target(pool: Pool) -> None:
     assert await states_of(pool, campaign) == {"queued": 50, "sent": 20}
 
 
-async def test_each_person_is_fed_once_and_the_campaign_completes(pool: Pool) -> None:
-    """After the last has been sent, and not before, the campaign is completed by itself."""
+async def test_recipients_are_queued_once_and_campaign_completes(pool: Pool) -> None:
+    """The campaign completes after its last mail is sent, and not before."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 70, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -62,8 +62,8 @@ async def test_each_person_is_fed_once_and_the_campaign_completes(pool: Pool) ->
     assert (figures.total, figures.sent, figures.queued, figures.failed) == (70, 70, 0, 0)
 
 
-async def test_a_campaign_is_not_complete_while_mail_is_on_its_way(pool: Pool) -> None:
-    """A claimed mail has no end yet; a deferred one has none either."""
+async def test_campaign_with_mail_in_flight_is_not_complete(pool: Pool) -> None:
+    """A claimed or deferred mail keeps the campaign active."""
     campaign = await a_running_campaign(pool, 1, now=NOON)
     feeder = a_feeder(pool)
     await feeder.run_once()
@@ -72,8 +72,8 @@ async def test_a_campaign_is_not_complete_while_mail_is_on_its_way(pool: Pool) -
     assert (await service.get_campaign(pool, campaign)).status is CampaignStatus.ACTIVE
 
 
-async def test_several_feeders_feed_nobody_twice(pool: Pool) -> None:
-    """Four feeders and a hurried drain: one delivery per person."""
+async def test_concurrent_feeders_queue_recipients_once(pool: Pool) -> None:
+    """Four concurrent feeders create one delivery per recipient."""
     campaign = await a_running_campaign(pool, 400, now=NOON)
     feeders = [a_feeder(pool, target=60) for _ in range(4)]
     for _ in range(12):
@@ -88,8 +88,8 @@ async def test_several_feeders_feed_nobody_twice(pool: Pool) -> None:
     assert (await service.get_campaign(pool, campaign)).fed == 400
 
 
-async def test_a_small_campaign_leaves_within_a_slice_of_a_large_one(pool: Pool) -> None:
-    """The large one has fifty waiting when the small one starts: the next claims hold both, evenly."""
+async def test_small_campaign_interleaves_with_a_large_one(pool: Pool) -> None:
+    """Fifty mails of a large campaign wait when a small one starts: the next claims hold mail of both."""
     clock = Hands()
     large = await a_running_campaign(pool, 1000, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -108,8 +108,8 @@ async def test_a_small_campaign_leaves_within_a_slice_of_a_large_one(pool: Pool)
     assert left.count(large) == 50
 
 
-async def test_two_large_campaigns_share_evenly(pool: Pool) -> None:
-    """Whoever started first has no advantage once both are running."""
+async def test_two_large_campaigns_share_the_lane(pool: Pool) -> None:
+    """The campaign that started first has no advantage once both are running."""
     clock = Hands()
     first = await a_running_campaign(pool, 600, now=NOON)
     second = await a_running_campaign(pool, [f"q{n}@example.org" for n in range(600)], now=NOON)
@@ -123,16 +123,16 @@ async def test_two_large_campaigns_share_evenly(pool: Pool) -> None:
     assert left.count(first) + left.count(second) == 480
 
 
-async def test_one_time_codes_do_not_wait_behind_a_campaign(pool: Pool) -> None:
-    """Campaign mail stands in the bulk lane and nowhere else."""
+async def test_codes_do_not_wait_behind_a_campaign(pool: Pool) -> None:
+    """Campaign mail uses the bulk lane only."""
     await a_running_campaign(pool, 10, now=NOON)
     await a_feeder(pool).run_once()
     rows = await pool.fetch("SELECT DISTINCT lane::text, source, template_id FROM deliveries")
     assert [tuple(row.values()) for row in rows] == [("bulk", "campaign:1", None)]
 
 
-async def test_people_suppressed_since_the_upload_are_not_fed(pool: Pool) -> None:
-    """The list is asked again when their turn comes; no delivery is made, and they are counted."""
+async def test_suppression_after_upload_prevents_queueing(pool: Pool) -> None:
+    """The feeder checks suppressions again; a suppressed recipient gets no delivery and is counted."""
     campaign = await a_running_campaign(pool, ["Ann@Example.org", "bob@example.org"], now=NOON)
     await suppress(pool, "ann@example.org", scope="bulk")
     await a_feeder(pool).run_once()
@@ -143,8 +143,8 @@ async def test_people_suppressed_since_the_upload_are_not_fed(pool: Pool) -> Non
     assert await states_of(pool, campaign) == {"queued": 1}
 
 
-async def test_people_suppressed_since_they_were_fed_get_nothing(pool: Pool) -> None:
-    """The last look is right before sending."""
+async def test_suppression_after_queueing_prevents_sending(pool: Pool) -> None:
+    """The worker checks suppressions right before sending."""
     clock = Hands()
     campaign = await a_running_campaign(pool, ["ann@example.org", "bob@example.org"], now=NOON)
     await a_feeder(pool).run_once()
@@ -156,8 +156,8 @@ async def test_people_suppressed_since_they_were_fed_get_nothing(pool: Pool) -> 
     assert (counts.total, counts.sent, counts.suppressed, counts.queued) == (2, 1, 1, 0)
 
 
-async def test_a_hard_bounce_in_the_session_is_reported_as_a_bounce(pool: Pool) -> None:
-    """550 5.1.1 to one person, a block to another: one bounced, one failed, and nobody counts twice."""
+async def test_hard_bounce_in_the_session_counts_as_bounced(pool: Pool) -> None:
+    """550 5.1.1 counts as bounced and a block as failed; no recipient counts twice."""
     campaign = await a_running_campaign(pool, ["ann@example.org", "bob@example.org", "cem@example.org"], now=NOON)
     await a_feeder(pool).run_once()
     replies = {"ann@example.org": (550, "5.1.1"), "bob@example.org": (550, "5.7.1")}
@@ -167,8 +167,8 @@ async def test_a_hard_bounce_in_the_session_is_reported_as_a_bounce(pool: Pool) 
     assert (counts.total, counts.sent, counts.bounced, counts.failed, counts.queued) == (3, 1, 1, 1, 0)
 
 
-async def test_a_pause_holds_what_waits_and_resuming_lets_it_go(pool: Pool) -> None:
-    """Nothing is due while paused, nothing more is fed; afterwards everybody gets one mail."""
+async def test_pause_holds_mail_and_resume_releases_it(pool: Pool) -> None:
+    """A paused campaign sends and queues nothing; after a resume each recipient gets one mail."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 80, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -184,8 +184,8 @@ async def test_a_pause_holds_what_waits_and_resuming_lets_it_go(pool: Pool) -> N
     assert await states_of(pool, campaign) == {"sent": 80}
 
 
-async def test_resuming_keeps_the_times_of_retries(pool: Pool) -> None:
-    """What had to wait an hour before the pause has to wait for the rest of it afterwards."""
+async def test_resume_keeps_retry_times(pool: Pool) -> None:
+    """A retry that was due in an hour keeps its due time over a pause."""
     campaign = await a_running_campaign(pool, 1, now=NOON)
     await a_feeder(pool).run_once()
     await pool.execute("UPDATE deliveries SET next_attempt_at = $1", NOON + timedelta(hours=1))
@@ -194,8 +194,8 @@ async def test_resuming_keeps_the_times_of_retries(pool: Pool) -> None:
     assert await pool.fetchval("SELECT next_attempt_at FROM deliveries") == NOON + timedelta(hours=1)
 
 
-async def test_what_a_worker_had_in_hand_is_held_by_the_next_turn(pool: Pool) -> None:
-    """A batch claimed before the pause and given back after it does not leave during the pause."""
+async def test_mail_released_after_a_pause_is_held(pool: Pool) -> None:
+    """A batch that was claimed before a pause and released after it is held by the next pass."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 5, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -213,8 +213,8 @@ async def test_what_a_worker_had_in_hand_is_held_by_the_next_turn(pool: Pool) ->
     assert len(await drain(pool, 10, clock)) == 5
 
 
-async def test_mail_left_held_by_a_resume_that_died_is_let_go(pool: Pool) -> None:
-    """Whoever resumed set the status and then was gone: the next turn of a feeder finishes the work."""
+async def test_feeder_finishes_an_interrupted_resume(pool: Pool) -> None:
+    """A process that died after it set the status leaves held mail; the next pass releases it."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 5, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -225,8 +225,8 @@ async def test_mail_left_held_by_a_resume_that_died_is_let_go(pool: Pool) -> Non
     assert len(await drain(pool, 10, clock)) == 5
 
 
-async def test_a_cancelled_campaign_leaves_nothing_behind(pool: Pool) -> None:
-    """What waits in the queue is cancelled with its reason; who was not fed is told as cancelled; and it is final."""
+async def test_cancel_ends_waiting_mail_and_recipients(pool: Pool) -> None:
+    """Waiting mail is cancelled with its reason, waiting recipients count as cancelled, and the status is final."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 80, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -244,8 +244,8 @@ async def test_a_cancelled_campaign_leaves_nothing_behind(pool: Pool) -> None:
     assert len(never) == 30
 
 
-async def test_what_was_in_hand_when_it_was_cancelled_is_cancelled_when_it_comes_back(pool: Pool) -> None:
-    """A deferred mail of a cancelled campaign is not tried again."""
+async def test_deferred_mail_of_a_cancelled_campaign_is_cancelled(pool: Pool) -> None:
+    """A mail in flight during the cancel that is deferred later is not retried."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 2, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -259,8 +259,8 @@ async def test_what_was_in_hand_when_it_was_cancelled_is_cancelled_when_it_comes
     assert await states_of(pool, campaign) == {"cancelled": 2}
 
 
-async def test_a_campaign_waits_for_its_time(pool: Pool) -> None:
-    """Started today for tomorrow: nothing is fed before."""
+async def test_campaign_waits_for_its_start_time(pool: Pool) -> None:
+    """A campaign scheduled for tomorrow queues nothing today."""
     clock = Hands()
     await a_running_campaign(pool, 3, now=NOON, start_at=NOON + timedelta(days=1))
     feeder = a_feeder(pool, clock=clock)
@@ -269,8 +269,8 @@ async def test_a_campaign_waits_for_its_time(pool: Pool) -> None:
     assert await feeder.run_once() == 3
 
 
-async def test_each_zone_has_its_turn_at_its_own_time_of_day(pool: Pool) -> None:
-    """Nine in the morning comes to Tokyo, Berlin and New York one after the other; no zone is the campaign's zone."""
+async def test_each_zone_is_due_at_its_local_time(pool: Pool) -> None:
+    """09:00 is due in Tokyo, Berlin and New York in turn; recipients without a zone use the campaign's zone."""
     clock = Hands(datetime(2030, 6, 1, 20, tzinfo=UTC))
     campaign = await a_campaign(pool, local_time=time(9), time_zone="Europe/Berlin", subject="Hi", html="<p>Hi</p>")
     lines = (
@@ -289,8 +289,8 @@ async def test_each_zone_has_its_turn_at_its_own_time_of_day(pool: Pool) -> None
     assert fed == [(0, 1), (7, 2), (13, 1)]
 
 
-async def test_people_added_while_it_runs_get_their_mail(pool: Pool) -> None:
-    """An upload into a running campaign is fed by the next turn, also into a zone that is new to it."""
+async def test_recipients_added_to_a_running_campaign_are_queued(pool: Pool) -> None:
+    """The next pass queues recipients of an upload into a running campaign, also those of a new zone."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 2, now=NOON)
     feeder = a_feeder(pool, clock=clock)
@@ -301,8 +301,8 @@ async def test_people_added_while_it_runs_get_their_mail(pool: Pool) -> None:
     assert (await service.get_campaign(pool, campaign)).fed == 4
 
 
-async def test_a_start_rings_the_bell(pool: Pool, database_url: str) -> None:
-    """A feeder that rests is woken by the notification of a start and need not wait for its next look."""
+async def test_start_notifies_feeders(pool: Pool, database_url: str) -> None:
+    """The notification of a start wakes an idle feeder before its interval ends."""
     heard = asyncio.Event()
     campaign = await a_campaign(pool, 1)
     listening = await connect(database_url, "postroom")
@@ -315,8 +315,8 @@ async def test_a_start_rings_the_bell(pool: Pool, database_url: str) -> None:
         await listening.close()
 
 
-async def test_a_feeder_runs_until_it_is_stopped(pool: Pool) -> None:
-    """The loop feeds what is started while it rests, and ends when told."""
+async def test_feeder_loop_runs_until_stopped(pool: Pool) -> None:
+    """The loop feeds a campaign that starts while it is idle, and ends when it is stopped."""
     campaign = await a_campaign(pool, 3)
     feeder = Feeder(pool, FeederOptions(idle_interval=timedelta(hours=1)))
     async with asyncio.timeout(60), looping(feeder.loop()):
@@ -327,8 +327,8 @@ async def test_a_feeder_runs_until_it_is_stopped(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("waiting, expected", [(0, 100), (49, 50), (30, 50)])
-async def test_the_target_follows_the_drain(pool: Pool, waiting: int, expected: int) -> None:
-    """Nearly all gone since the last turn: twice as much next time. Nothing gone: half, down to the least."""
+async def test_target_follows_the_drain_rate(pool: Pool, waiting: int, expected: int) -> None:
+    """The target doubles if nearly all mail was sent since the last pass, and halves to the minimum if none was."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 200, now=NOON)
     feeder = Feeder(pool, FeederOptions(first_target=50, least_target=50, most_target=400), clock=clock)
@@ -340,8 +340,8 @@ async def test_the_target_follows_the_drain(pool: Pool, waiting: int, expected: 
     assert feeder._targets[campaign] == expected
 
 
-async def test_finding_the_next_slice_costs_the_slice(pool: Pool) -> None:
-    """With thousands fed already, a turn reads as many recipients as it feeds, by the primary key."""
+async def test_slice_reads_only_its_own_recipients(pool: Pool) -> None:
+    """After thousands of recipients, a pass reads only the ones it queues, by the primary key."""
     await a_running_campaign(pool, 6000, now=NOON)
     feeder = a_feeder(pool, target=500)
     for _ in range(10):

@@ -1,4 +1,4 @@
-"""Remarks before the start: each about a reader, none about filters."""
+"""Warnings about letters before the start."""
 
 import pytest
 from tests.support.campaigns import a_letter
@@ -18,8 +18,8 @@ def codes(letter: CampaignContent, **known: object) -> list[str]:
     return [remark.code for remark in lint(letter, **known)]  # type: ignore[arg-type]
 
 
-def test_a_careful_letter_gets_no_remark() -> None:
-    """With everybody's first name known."""
+def test_complete_letter_gets_no_warning() -> None:
+    """A letter with all parts, and fields that every recipient has, gets no warning."""
     assert lint(GOOD, fields={"first_name": 10}, people=10) == []
 
 
@@ -40,15 +40,15 @@ def test_a_careful_letter_gets_no_remark() -> None:
         ({"html": (GOOD.html or "") + "<form></form>"}, "active_content"),
     ],
 )
-def test_each_thing_worth_a_second_look_is_named_once(change: dict[str, str | None], code: str) -> None:
-    """One cause, one remark."""
+def test_each_problem_gets_one_warning(change: dict[str, str | None], code: str) -> None:
+    """Each problem causes exactly one warning."""
     from dataclasses import replace
 
     assert codes(replace(GOOD, **change)) == [code]  # type: ignore[arg-type]
 
 
 def test_lint_counts_the_recipients_that_lack_a_field() -> None:
-    """None has it: their mail will fail. Some have none: it says how many."""
+    """The warning says how many recipients lack a field; if all lack it, their mail will fail."""
     [remark] = lint(GOOD, fields={"city": 3}, people=3)
     assert (remark.code, remark.part) == ("field_missing", "subject")
     assert "no recipient has" in remark.message
@@ -56,14 +56,14 @@ def test_lint_counts_the_recipients_that_lack_a_field() -> None:
     assert "1 recipient of 3" in remark.message
 
 
-def test_a_default_makes_a_missing_field_no_remark() -> None:
-    """The letter has an answer."""
+def test_default_avoids_the_missing_field_warning() -> None:
+    """A field with a default causes no warning."""
     letter = a_letter(subject="News for {{ first_name|default('you') }}", html=None, text="{{ unsubscribe_url }}")
     assert codes(letter, fields={}, people=3) == []
 
 
-def test_the_fields_of_a_letter_are_those_of_all_its_parts() -> None:
-    """Without those that are always there."""
+def test_fields_of_a_letter_cover_all_parts() -> None:
+    """The fields are those of subject, HTML and text, without the built-in variables."""
     letter = CampaignContent(
         subject="{{ a }} {{ email }}", html="{% for x in list %}{{ x }}{% endfor %}", text="{{ b.c }}"
     )

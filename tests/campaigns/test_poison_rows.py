@@ -1,4 +1,4 @@
-"""A recipient or campaign that cannot be read stops no other."""
+"""An unreadable recipient or campaign does not block others."""
 
 import asyncpg
 import pytest
@@ -15,7 +15,7 @@ POISON = {"deep": DEEP, "number": '{"n": 1e5000}', "list": "[1]", "text": '"name
 
 
 async def test_poison_recipients_fail_alone(pool: Pool) -> None:
-    """Fields that cannot be decoded end their own mail; the mail of the other recipients is sent."""
+    """Fields that cannot be decoded fail their own mail; the mail of the other recipients is sent."""
     campaign = await a_running_campaign(pool, len(POISON) + 2)
     for number, value in enumerate(POISON.values()):
         await pool.execute(
@@ -30,8 +30,8 @@ async def test_poison_recipients_fail_alone(pool: Pool) -> None:
     assert await states_of(pool, campaign) == {"failed": len(POISON), "sent": 2}
 
 
-async def test_poison_lines_are_refused_alone(pool: Pool) -> None:
-    """Lines of an upload that cannot be stored are refused; the line behind them is stored."""
+async def test_poison_lines_are_rejected_alone(pool: Pool) -> None:
+    """Lines of an upload that cannot be stored are rejected; the next line is stored."""
     campaign = await a_campaign(pool)
     lines = [
         b"\xff\xfe\x00",
@@ -49,8 +49,8 @@ async def test_poison_lines_are_refused_alone(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("moment", ["10000-01-01Z", "infinity", "4000-01-01Z BC"])
-async def test_no_campaign_has_a_time_that_python_cannot_read(pool: Pool, moment: str) -> None:
-    """All unfinished campaigns are read together and the driver would fail for all of them: the table refuses it."""
+async def test_campaign_times_are_readable_by_python(pool: Pool, moment: str) -> None:
+    """The table rejects times that the driver cannot decode, which would break reading of all campaigns."""
     campaign = await a_campaign(pool)
     with pytest.raises(asyncpg.CheckViolationError, match="campaigns_start_readable"):
         await pool.execute("UPDATE campaigns SET start_at = $2::text::timestamptz WHERE id = $1", campaign.id, moment)

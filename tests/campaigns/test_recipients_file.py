@@ -1,4 +1,4 @@
-"""Lines of uploads: what spreadsheets write, in any pieces, and what is told of lines that are no people."""
+"""Parsing of uploads: CSV dialects, chunk boundaries, and rejected lines."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ from postroom.runtime.spreadsheet import LONGEST_LINE
 def read(
     lines: Lines, *chunks: bytes
 ) -> tuple[list[tuple[str, str | None, str, dict[str, object]]], list[tuple[int, str]]]:
-    """Everybody, with their fields decoded, and the lines that were refused, with the field at fault."""
+    """The recipients with decoded fields, and the rejected lines with their fields."""
     for chunk in chunks:
         lines.feed(chunk)
     lines.close()
@@ -50,8 +50,8 @@ PLAIN = b"email,first_name,city\nann@example.org,Ann,Rome\nbob@example.org,Bob,O
     ],
     ids=["lf", "crlf", "cr", "bom", "no-end", "semicolon", "tab", "empty-lines", "case", "quoted"],
 )
-def test_spreadsheets_write_csv_in_many_ways(written: bytes) -> None:
-    """All of them are the same two people."""
+def test_csv_dialects_of_spreadsheets_are_read(written: bytes) -> None:
+    """Every dialect gives the same two recipients."""
     people, refused = read(CsvLines(), written)
     assert people == [
         ("ann@example.org", None, "", {"first_name": "Ann", "city": "Rome"}),
@@ -74,15 +74,15 @@ HARD_PEOPLE = [
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1000])
 def test_chunks_may_end_anywhere(size: int) -> None:
-    """In a quoted field, between CR and LF, inside a character: the people are the same."""
+    """A chunk may end in a quoted field, between CR and LF, or inside a character."""
     chunks = [HARD[start : start + size] for start in range(0, len(HARD), size)]
     assert read(CsvLines(), *chunks) == (HARD_PEOPLE, [])
 
 
 @given(cells=st.lists(st.lists(st.text(max_size=8), min_size=2, max_size=2), max_size=6), cut=st.integers(0, 200))
 @settings(max_examples=150)
-def test_what_csv_can_write_is_read_as_it_was_written(cells: list[list[str]], cut: int) -> None:
-    """Any text in a field comes back, whatever the quoting and wherever the chunk ends."""
+def test_csv_fields_round_trip(cells: list[list[str]], cut: int) -> None:
+    """Any text in a field is read back, whatever the quoting and the chunk boundaries."""
     import csv
     import io
 
@@ -98,15 +98,15 @@ def test_what_csv_can_write_is_read_as_it_was_written(cells: list[list[str]], cu
     assert [(person[3]["a"], person[3]["b"]) for person in people] == [tuple(row) for row in normal]
 
 
-def test_lines_that_are_no_people_are_named_and_do_not_stop_the_others() -> None:
-    """Each with its number in the file and the field at fault."""
+def test_invalid_lines_are_named_and_skipped() -> None:
+    """An invalid line is rejected with its number and field; the other lines are read."""
     written = (
         "email,first_name\n"
         "not an address,A\n"  # 2
         "ann@example.org\n"  # 3: too few
         "bob@example.org,Bob,extra\n"  # 4: too many
         '"a\n\nb",C\n'  # 5 to 7
-        ",Nobody\n"  # 8
+        ",Missing\n"  # 8
         "eve@example.org\0,Eve\n"  # 9
         f"long@example.org,{'x' * 40_000}\n"  # 10
         "last@example.org,Last\n"
@@ -118,8 +118,8 @@ def test_lines_that_are_no_people_are_named_and_do_not_stop_the_others() -> None
     ]  # fmt: skip
 
 
-def test_a_line_that_is_not_csv_is_refused_alone() -> None:
-    """Text after a closing quotation mark makes no sense; the next line does."""
+def test_malformed_csv_line_is_rejected_alone() -> None:
+    """Text after a closing quotation mark rejects its line; the next line is read."""
     people, refused = read(CsvLines(), b'email,a\nann@example.org,"x"y\nbob@example.org,ok\n')
     assert (emails(people), refused) == (["bob@example.org"], [(2, "line")])
 
@@ -155,8 +155,8 @@ def test_a_line_that_is_not_csv_is_refused_alone() -> None:
         "quote-end",
     ],
 )
-def test_what_makes_a_file_unreadable_names_the_line(written: bytes, line: str, words: str) -> None:
-    """The first thing that stops everything is told with its place."""
+def test_unreadable_file_error_names_the_line(written: bytes, line: str, words: str) -> None:
+    """The error of an unreadable file names the first bad line."""
     with pytest.raises(BadInput) as caught:
         read(CsvLines(), *(written[start : start + 65536] for start in range(0, len(written), 65536)))
     [error] = caught.value.errors
@@ -164,8 +164,8 @@ def test_what_makes_a_file_unreadable_names_the_line(written: bytes, line: str, 
     assert words in error.message
 
 
-def test_only_what_was_not_understood_is_kept() -> None:
-    """After any number of lines a reader holds less than the last chunk."""
+def test_reader_buffers_only_the_incomplete_rest() -> None:
+    """After any number of lines, a reader holds less than the last chunk."""
     lines = CsvLines()
     lines.feed(b"email,a\n")
     for number in range(2000):
@@ -176,14 +176,14 @@ def test_only_what_was_not_understood_is_kept() -> None:
     assert lines.line == 4001
 
 
-def test_an_address_may_bring_its_name() -> None:
-    """`Ann <ann@example.org>` is both, unless the name has a column of its own."""
+def test_address_may_contain_a_display_name() -> None:
+    """`Ann <ann@example.org>` sets the name, unless the file has a name column."""
     people, _ = read(CsvLines(), b'email,x\n"Ann Lee <ann@example.org>",1\n')
     assert people[0][:2] == ("ann@example.org", "Ann Lee")
 
 
-def test_json_lines_bring_the_same_people() -> None:
-    """Known names are taken out, everything else is a field, with its type."""
+def test_json_lines_give_the_same_recipients() -> None:
+    """Known names become columns; every other name is a merge field with its JSON type."""
     written = b'\xef\xbb\xbf{"email":"ann@example.org","name":"Ann","time_zone":"Europe/Rome","age":7,"tags":["a"]}\n\n'
     people, refused = read(JsonLines(), written[:9], written[9:], b'{"email":"bob@example.org"}')
     assert people == [
@@ -207,22 +207,22 @@ def test_json_lines_bring_the_same_people() -> None:
         b'{"email": "ann@example.org", "a": ' + b"[" * 5000 + b"]" * 5000 + b"}",
     ],
 )
-def test_a_json_line_that_is_no_person_is_refused_alone(line: bytes) -> None:
-    """Whatever it holds, the next line is read."""
+def test_invalid_json_line_is_rejected_alone(line: bytes) -> None:
+    """The line after an invalid JSON line is read."""
     people, refused = read(JsonLines(), line + b'\n{"email": "bob@example.org"}\n')
     assert emails(people) == ["bob@example.org"]
     assert [number for number, _ in refused] == [1]
 
 
-def test_a_json_line_without_an_end_names_the_line() -> None:
-    """Memory has a bound, whatever is sent."""
+def test_unterminated_json_line_is_named() -> None:
+    """A line beyond the size limit ends the upload with its number."""
     with pytest.raises(BadInput) as caught:
         read(JsonLines(), b'{"email": "ann@example.org"}\n', b'{"a": "' + b"x" * LONGEST_LINE)
     assert caught.value.errors[0].field == "line 2"
 
 
-def test_a_header_of_many_columns_costs_little() -> None:
-    """Looking for names that are there twice took 0.8 s for 5,000 columns, and minutes for 60,000."""
+def test_header_with_many_columns_is_parsed_fast() -> None:
+    """A quadratic search for duplicate names took 0.8 s for 5,000 columns, and minutes for 60,000."""
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (8, 8))\n"
         "from postroom.campaigns.recipients_file import CsvLines\n"

@@ -1,4 +1,4 @@
-"""What can be done with a campaign, and what cannot any more."""
+"""Actions on campaigns, and their limits."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -21,8 +21,8 @@ from postroom.errors import BadInput, SecretKeyMissing
 from postroom.post.address import Address
 
 
-async def test_a_draft_can_be_changed_and_deleted(pool: Pool) -> None:
-    """Field by field; what is not named stays. Deleting takes its people with it."""
+async def test_draft_can_be_changed_and_deleted(pool: Pool) -> None:
+    """A change keeps absent fields; a delete removes the recipients too."""
     campaign = await a_campaign(pool, 3)
     changed = await service.update_campaign(
         pool, campaign.id, {"subject": "New", "name": "Summer", "sender": Address("a@example.org")}, actor="tests"
@@ -35,8 +35,8 @@ async def test_a_draft_can_be_changed_and_deleted(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM campaign_recipients") == 0
 
 
-async def test_a_started_campaign_says_what_it_says(pool: Pool) -> None:
-    """Neither the service nor plain SQL changes its letter, and it is not deleted."""
+async def test_started_campaign_cannot_be_changed(pool: Pool) -> None:
+    """Neither the service nor plain SQL changes or deletes a started letter."""
     campaign = await a_running_campaign(pool, 1)
     with pytest.raises(CampaignFrozen):
         await service.update_campaign(pool, campaign, {"subject": "Other"}, actor="tests")
@@ -49,7 +49,7 @@ async def test_a_started_campaign_says_what_it_says(pool: Pool) -> None:
 
 @pytest.mark.parametrize("column", ["subject", "text_body", "from_email", "reply_to_name", "time_zone"])
 async def test_no_part_of_a_started_letter_can_be_changed(pool: Pool, column: str) -> None:
-    """Whatever it is."""
+    """Every column of the letter is protected."""
     await a_running_campaign(pool, 1)
     with pytest.raises(asyncpg.PostgresError, match="cannot be changed"):
         await pool.execute(f"UPDATE campaigns SET {column} = 'Asia/Tokyo'")
@@ -66,8 +66,8 @@ ALLOWED = {("draft", "start"), ("active", "pause"), ("active", "cancel"), ("paus
 
 @pytest.mark.parametrize("status", list(CampaignStatus))
 @pytest.mark.parametrize("step", list(STEPS))
-async def test_only_the_steps_that_are_drawn_can_be_taken(pool: Pool, status: CampaignStatus, step: str) -> None:
-    """Each of them, from each status."""
+async def test_only_documented_transitions_are_allowed(pool: Pool, status: CampaignStatus, step: str) -> None:
+    """Each action is tried from each status."""
     campaign = (await a_campaign(pool, 1)).id
     if status is not CampaignStatus.DRAFT:
         await service.start_campaign(pool, campaign, actor="tests")
@@ -85,8 +85,8 @@ async def test_only_the_steps_that_are_drawn_can_be_taken(pool: Pool, status: Ca
             await STEPS[step](pool, campaign, actor="tests")
 
 
-async def test_plain_sql_takes_no_other_step_either(pool: Pool) -> None:
-    """A cancelled campaign does not come back."""
+async def test_plain_sql_cannot_make_other_transitions(pool: Pool) -> None:
+    """A cancelled campaign cannot become active by plain SQL."""
     campaign = await a_running_campaign(pool, 1)
     await service.cancel_campaign(pool, campaign, actor="tests")
     with pytest.raises(asyncpg.PostgresError) as caught:
@@ -94,8 +94,8 @@ async def test_plain_sql_takes_no_other_step_either(pool: Pool) -> None:
     assert caught.value.sqlstate == "PR071"
 
 
-async def test_a_start_says_what_it_came_to(pool: Pool) -> None:
-    """The sums of all uploads, who is queued, and how long it will take at the rate that is known."""
+async def test_start_returns_sums_and_estimate(pool: Pool) -> None:
+    """A start returns the sums of all uploads, the queued recipients, and the time at the known rate."""
     campaign = await a_campaign(pool)
     await upload(pool, campaign.id, csv_of(100), csv_of(100), b"wrong,x\n")
     started = await service.start_campaign(pool, campaign.id, actor="tests", rate=10.0, now=NOON)
@@ -104,8 +104,8 @@ async def test_a_start_says_what_it_came_to(pool: Pool) -> None:
     assert (started.estimate.seconds, started.estimate.finishes_at) == (10, NOON + timedelta(seconds=10))
 
 
-async def test_a_start_counts_with_the_accounts_quota(pool: Pool) -> None:
-    """A hundred mails through a mailbox that may send forty a day end on the third day, not in a moment."""
+async def test_start_estimate_uses_the_sender_quota(pool: Pool) -> None:
+    """A hundred mails with a quota of forty a day end on the third day."""
     campaign = await a_campaign(pool)
     await upload(pool, campaign.id, csv_of(100))
     await an_account(pool, daily_limit=40, send_delay_ms=1000)
@@ -114,8 +114,8 @@ async def test_a_start_counts_with_the_accounts_quota(pool: Pool) -> None:
     assert started.estimate.finishes_at == NOON + timedelta(days=1, hours=12, seconds=20)
 
 
-async def test_nothing_starts_that_cannot_be_left_or_has_nobody(pool: Pool) -> None:
-    """No key, no unsubscribe link; no people, no campaign."""
+async def test_start_needs_a_secret_key_and_recipients(pool: Pool) -> None:
+    """A start fails without a secret key, which signs unsubscribe links, and without recipients."""
     campaign = await a_campaign(pool)
     with pytest.raises(SecretKeyMissing):
         await service.start_campaign(pool, campaign.id, actor="tests", has_secret_key=False)
@@ -139,16 +139,16 @@ async def test_nothing_starts_that_cannot_be_left_or_has_nobody(pool: Pool) -> N
         ({"start_at": NOON.replace(year=2999)}, "start_at"),
     ],
 )
-async def test_what_cannot_be_stored_names_its_field(pool: Pool, wrong: dict[str, Any], field: str) -> None:
-    """And nothing is stored."""
+async def test_invalid_campaign_names_its_field(pool: Pool, wrong: dict[str, Any], field: str) -> None:
+    """An invalid campaign is not stored, and the error names its field."""
     with pytest.raises(BadInput) as caught:
         await service.create_campaign(pool, a_plan(**wrong), actor="tests")
     assert [error.field for error in caught.value.errors] == [field]
     assert await pool.fetchval("SELECT count(*) FROM campaigns") == 0
 
 
-async def test_every_step_is_in_the_audit_log(pool: Pool) -> None:
-    """Who did what, from which status to which."""
+async def test_every_transition_is_in_the_audit_log(pool: Pool) -> None:
+    """The audit log has the actor, the action and both statuses."""
     campaign = await a_running_campaign(pool, 1)
     await service.pause_campaign(pool, campaign, actor="key:ann")
     rows = await pool.fetch("SELECT actor, action FROM audit_log ORDER BY id")
@@ -158,8 +158,8 @@ async def test_every_step_is_in_the_audit_log(pool: Pool) -> None:
     assert rows[-1]["actor"] == "key:ann"
 
 
-async def test_listings_go_page_by_page(pool: Pool) -> None:
-    """Campaigns newest first; people zone by zone in the order of the file, each once."""
+async def test_lists_are_paged_by_cursor(pool: Pool) -> None:
+    """Campaigns are listed newest first, recipients by zone in file order, each once."""
     for _ in range(3):
         await a_campaign(pool)
     first, cursor = await service.list_campaigns(pool, limit=2)
@@ -179,8 +179,8 @@ async def test_listings_go_page_by_page(pool: Pool) -> None:
     assert seen == [f"p{n}@example.org" for n in (0, 2, 4, 6, 8, 1, 3, 5, 7)]
 
 
-async def test_a_preview_is_what_the_person_will_get(pool: Pool) -> None:
-    """With an example in place of the links that are theirs alone."""
+async def test_preview_matches_the_mail(pool: Pool) -> None:
+    """A preview has the content of the mail with an example in place of personal links."""
     campaign = await a_campaign(pool, ["ann@example.org", "bob@example.org"])
     shown = await rehearsal.preview(pool, campaign.id, email="BOB@example.org")
     assert shown.subject == "News for Name1"
@@ -192,15 +192,15 @@ async def test_a_preview_is_what_the_person_will_get(pool: Pool) -> None:
         await rehearsal.preview(pool, campaign.id, email="nobody@example.org")
 
 
-async def test_a_preview_without_a_field_says_which(pool: Pool) -> None:
-    """As the mail would fail."""
+async def test_preview_names_a_missing_field(pool: Pool) -> None:
+    """A preview fails with the same reason as the mail."""
     campaign = await a_campaign(pool)
     with pytest.raises(BadInput, match="first_name"):
         await rehearsal.preview(pool, campaign.id)
 
 
-async def test_a_test_goes_out_at_once_and_counts_nowhere(pool: Pool) -> None:
-    """Ordinary mail with a mark in its subject, and no campaign."""
+async def test_test_mail_is_sent_at_once_and_not_counted(pool: Pool) -> None:
+    """A test mail has a mark in its subject and no campaign."""
     campaign = await a_campaign(pool, 1)
     [delivery_id] = await rehearsal.send_test(pool, campaign.id, ["Me <me@example.org>"], actor="tests")
     sent = await get_delivery(pool, delivery_id)
@@ -214,15 +214,15 @@ async def test_a_test_goes_out_at_once_and_counts_nowhere(pool: Pool) -> None:
         await rehearsal.send_test(pool, campaign.id, ["nonsense"], actor="tests")
 
 
-async def test_the_lint_knows_the_people(pool: Pool) -> None:
-    """A field that nobody brings is told."""
+async def test_lint_checks_fields_of_uploaded_recipients(pool: Pool) -> None:
+    """A field that no recipient has causes a warning."""
     campaign = await a_campaign(pool, subject="Hello {{ nickname }}", text="Bye {{ unsubscribe_url }}")
     await upload(pool, campaign.id, csv_of(2))
     assert [remark.code for remark in await rehearsal.lint_campaign(pool, campaign.id)] == ["field_missing"]
 
 
-async def test_figures_are_added_up_and_not_counted(pool: Pool) -> None:
-    """Folded and unfolded statistics together, and nothing read from deliveries or attempts."""
+async def test_figures_come_from_statistics_only(pool: Pool) -> None:
+    """Figures add folded and unfolded statistics, and read neither deliveries nor attempts."""
     campaign = await a_running_campaign(pool, 10)
     for metric, amount in (("sent", 6), ("refused", 1), ("dead_lettered", 1), ("opened", 5), ("opened_unique", 3)):
         await pool.execute(

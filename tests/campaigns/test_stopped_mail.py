@@ -1,4 +1,4 @@
-"""Mail of a paused campaign waits and mail of a cancelled one stays, whoever brings it back and however."""
+"""Retry, redrive and reschedule of mail whose campaign is paused or cancelled."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -21,7 +21,7 @@ Action = Callable[..., Awaitable[Any]]
 
 
 async def fed(pool: Pool, people: int, hands: Hands) -> tuple[int, list[DeliveryId]]:
-    """A campaign all of whose mail is in the queue."""
+    """A campaign whose mail is all in the queue."""
     campaign = await a_running_campaign(pool, people, now=hands())
     async with pool.acquire() as connection:
         await campaign_store.feed_campaign(connection, campaign_id=campaign, target=1000, now=hands())
@@ -30,14 +30,14 @@ async def fed(pool: Pool, people: int, hands: Hands) -> tuple[int, list[Delivery
 
 
 async def given_up(pool: Pool, people: int, hands: Hands) -> tuple[int, list[DeliveryId]]:
-    """A campaign whose mail may all have arrived: held for a person."""
+    """A campaign whose mail is all ambiguous and held."""
     campaign, ids = await fed(pool, people, hands)
     await a_campaign_worker(pool, Recording(NO_ANSWER), clock=hands).run_once(Lane.BULK)
     return campaign, ids
 
 
 async def left(pool: Pool, hands: Hands) -> list[int]:
-    """Which deliveries a worker sends now."""
+    """The deliveries that a worker sends now."""
     transport = Recording()
     await a_campaign_worker(pool, transport, clock=hands).run_once(Lane.BULK)
     return sorted(transport.delivery_ids)
@@ -57,7 +57,7 @@ async def resend(pool: Pool, delivery: DeliveryId, *, now: Any) -> None:
 
 @pytest.mark.parametrize("action", [redrive, retry, resend])
 async def test_mail_of_a_paused_campaign_waits_until_it_resumes(pool: Pool, action: Action) -> None:
-    """It is accepted, does not leave, and leaves after the pause."""
+    """The action is accepted, and the mail is sent after the pause."""
     hands = Hands()
     campaign, [delivery] = await given_up(pool, 1, hands)
     await campaigns.pause_campaign(pool, campaign, actor=ADA, now=hands())
@@ -69,8 +69,8 @@ async def test_mail_of_a_paused_campaign_waits_until_it_resumes(pool: Pool, acti
 
 @pytest.mark.parametrize("days", [0, 2])
 @pytest.mark.parametrize("action", [redrive, retry, resend])
-async def test_mail_of_a_cancelled_campaign_is_refused(pool: Pool, action: Action, days: int) -> None:
-    """The error names the delivery and the campaign; also days later, when no feeder looks at it any more."""
+async def test_mail_of_a_cancelled_campaign_is_rejected(pool: Pool, action: Action, days: int) -> None:
+    """The error names the delivery and the campaign, also days after the last feeder pass."""
     hands = Hands()
     campaign, [delivery] = await given_up(pool, 1, hands)
     await campaigns.cancel_campaign(pool, campaign, actor=ADA, now=hands())
@@ -84,7 +84,7 @@ async def test_mail_of_a_cancelled_campaign_is_refused(pool: Pool, action: Actio
 
 
 async def test_a_bulk_redrive_skips_and_counts_cancelled_campaigns(pool: Pool) -> None:
-    """A week later somebody clears the list of dead letters."""
+    """A bulk redrive a week later skips mail of cancelled campaigns and counts it."""
     hands = Hands()
     campaign, ids = await given_up(pool, 3, hands)
     await campaigns.cancel_campaign(pool, campaign, actor=ADA, now=hands())
@@ -96,8 +96,8 @@ async def test_a_bulk_redrive_skips_and_counts_cancelled_campaigns(pool: Pool) -
     assert len(ids) == 3
 
 
-async def test_a_retry_does_not_free_mail_that_a_pause_holds(pool: Pool) -> None:
-    """It was never tried: `retry` and `reschedule` keep it out of reach."""
+async def test_retry_does_not_release_held_mail(pool: Pool) -> None:
+    """`retry` and `reschedule` keep mail of a paused campaign held."""
     hands = Hands()
     campaign, [first, second] = await fed(pool, 2, hands)
     await campaigns.pause_campaign(pool, campaign, actor=ADA, now=hands())
@@ -109,8 +109,8 @@ async def test_a_retry_does_not_free_mail_that_a_pause_holds(pool: Pool) -> None
 
 
 @pytest.mark.parametrize("action", [campaigns.pause_campaign, campaigns.cancel_campaign])
-async def test_what_a_worker_gives_back_after_the_pause_does_not_leave(pool: Pool, action: Action) -> None:
-    """Claimed before, given back after: it is due and free, and no feeder has looked yet."""
+async def test_mail_released_by_a_worker_after_a_pause_is_not_sent(pool: Pool, action: Action) -> None:
+    """Mail that was claimed before the pause and released after it is due, but is not sent before a feeder holds it."""
     hands = Hands()
     campaign, ids = await fed(pool, 2, hands)
     batch = await claimed(pool, Lane.BULK, now=hands())
@@ -122,8 +122,8 @@ async def test_what_a_worker_gives_back_after_the_pause_does_not_leave(pool: Poo
     assert await left(pool, hands) == []
 
 
-async def test_mail_of_a_running_campaign_still_leaves_beside_a_paused_one(pool: Pool) -> None:
-    """The stopped mail is the oldest, and is passed over."""
+async def test_running_campaign_sends_beside_a_paused_one(pool: Pool) -> None:
+    """Workers skip the held mail although it is the oldest."""
     hands = Hands()
     stopped, _ = await fed(pool, 2, hands)
     batch = await claimed(pool, Lane.BULK, now=hands())

@@ -1,4 +1,4 @@
-"""Letters: parsed once, written for each person, hostile to nobody and by nobody."""
+"""Rendering of letters, with hostile merge fields."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ HOSTILE = '<script>alert("1")</script>\r\nBcc: all@example.org\r\n\r\n{{ 7 * 7 }
 
 
 def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **variables: Any) -> Outgoing:
-    """A claimed delivery of a campaign; fields that do not matter here are as empty as they can be."""
+    """A claimed delivery of a campaign; irrelevant fields are empty."""
     given: dict[str, Any] = {field.name: None for field in fields(Outgoing)}
     given |= {
         "id": DeliveryId(12), "claim_id": ClaimId(1), "channel": Channel.EMAIL, "lane": Lane.BULK, "ladder": "generic",
@@ -52,8 +52,8 @@ def encoded(outgoing: Outgoing) -> bytes:
     return composer.compose(outgoing, now=NOON)[1].encode(eight_bit=True)
 
 
-def test_a_mail_is_written_from_the_letter_and_the_person_s_fields() -> None:
-    """Subject, both parts, sender and reply address; the delivery is otherwise untouched."""
+def test_mail_is_rendered_from_letter_and_fields() -> None:
+    """Subject, both parts, sender and reply address are rendered; the delivery is otherwise unchanged."""
     letter = a_letter(reply_to=Address("help@example.org"))
     written = letters_with(letter).write(claimed_mail(first_name="Ann"))
     assert (written.subject, written.sender) == ("News for Ann", Address("news@example.org", "News"))
@@ -63,8 +63,8 @@ def test_a_mail_is_written_from_the_letter_and_the_person_s_fields() -> None:
     assert b"Reply-To: help@example.org" in encoded(written)
 
 
-def test_every_mail_can_be_left_with_one_click() -> None:
-    """RFC 8058: the header's URL is this person's own, beside the word that makes it one click."""
+def test_every_mail_has_one_click_unsubscribe() -> None:
+    """The headers follow RFC 8058, and the URL is the recipient's own."""
     written = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
     url = SIGNER.unsubscribe_url(LinkSubject(7, 12, "ann@example.org"))
     assert written.headers["List-Unsubscribe"] == f"<{url}>"
@@ -77,8 +77,8 @@ def test_every_mail_can_be_left_with_one_click() -> None:
     assert message.count(b"List-Unsubscribe:") == message.count(b"List-Unsubscribe-Post:") == 1
 
 
-def test_links_and_opens_are_tracked_only_where_the_campaign_says_so() -> None:
-    """The link in HTML goes through us, the one in the text and the way out do not; without tracking none does."""
+def test_tracking_follows_the_campaign_option() -> None:
+    """Only HTML links are tracked, except the unsubscribe link; without tracking none is."""
     tracked = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
     mark = LinkSubject(7, 12, "ann@example.org")
     assert SIGNER.click_url(mark, "https://shop.example.org/?a=1&b=2") in (tracked.html or "")
@@ -89,15 +89,15 @@ def test_links_and_opens_are_tracked_only_where_the_campaign_says_so() -> None:
     assert "https://shop.example.org/?a=1&amp;b=2" in (plain.html or "")
 
 
-def test_a_second_attempt_writes_the_same_bytes() -> None:
-    """Nothing in a mail depends on when it is written."""
+def test_second_attempt_renders_the_same_bytes() -> None:
+    """Rendering does not depend on the time."""
     letters = letters_with(a_letter())
     first, second = (encoded(letters.write(claimed_mail(first_name="Ann"))) for _ in range(2))
     assert first == second
 
 
 def test_merge_fields_cannot_become_markup_or_headers() -> None:
-    """Escaped in HTML, as they are in text, and on one line in the subject; nothing in them is a template."""
+    """Fields are escaped in HTML, literal in text, on one line in the subject, and never templates."""
     letter = a_letter(text="Dear {{ first_name }}", sender=None)
     written = letters_with(letter).write(claimed_mail(first_name=HOSTILE))
     assert "<script>" not in (written.html or "")
@@ -110,43 +110,43 @@ def test_merge_fields_cannot_become_markup_or_headers() -> None:
 
 
 @pytest.mark.parametrize("part", ["subject", "text", "html"])
-def test_a_field_that_is_missing_fails_the_mail_and_names_it(part: str) -> None:
-    """For good, and in words an operator can act on."""
+def test_missing_field_fails_the_mail(part: str) -> None:
+    """The failure is permanent, and its reason names the field."""
     parts: dict[str, Any] = {"subject": "Hi", "text": "Hi", "html": "<p>Hi</p>", part: "Hi {{ first_name }}"}
     letter = CampaignContent(**parts)
     with pytest.raises(ValueError, match=f"{part}: line 1: unknown variable: first_name"):
         letters_with(letter).write(claimed_mail())
 
 
-def test_a_default_stands_in_for_a_missing_field() -> None:
-    """And, if it says so, for an empty one."""
+def test_default_replaces_a_missing_field() -> None:
+    """`default` replaces a missing field and, with `true`, an empty one."""
     letter = CampaignContent(subject="Hi {{ first_name|default('friend', true) }}", text="x")
     assert letters_with(letter).write(claimed_mail()).subject == "Hi friend"
     assert letters_with(letter).write(claimed_mail(first_name="")).subject == "Hi friend"
 
 
-def test_nobody_s_field_can_pose_as_the_way_out() -> None:
-    """`unsubscribe_url` and `email` are ours, whatever a person's fields are called."""
+def test_merge_fields_cannot_override_built_in_variables() -> None:
+    """`unsubscribe_url` and `email` keep their values whatever the recipient's fields are."""
     letter = CampaignContent(subject="x", text="{{ unsubscribe_url }} {{ email }}")
     theirs = {"unsubscribe_url": "https://evil.example", "email": "evil@example.org"}
     written = letters_with(letter).write(replace(claimed_mail(), variables=theirs))
     assert "evil" not in (written.text or "")
 
 
-def test_mail_without_a_campaign_is_left_alone() -> None:
-    """Letters are for campaigns."""
+def test_mail_without_a_campaign_is_unchanged() -> None:
+    """Rendering returns a delivery without a campaign as it is."""
     outgoing = claimed_mail(campaign_id=None)
     assert letters_with(a_letter()).write(outgoing) is outgoing
 
 
-def test_a_letter_that_was_not_read_is_not_a_reason_to_give_up() -> None:
-    """The database may have been away: not a ValueError, which would end the delivery."""
+def test_letter_that_was_not_loaded_is_retried() -> None:
+    """The database may have been unavailable: the error is not a ValueError, which would end the delivery."""
     with pytest.raises(LookupError):
         letters_of(None).write(claimed_mail())
 
 
-def test_without_a_key_nothing_leaves() -> None:
-    """A mail that cannot be unsubscribed from is not sent."""
+def test_without_a_secret_key_no_mail_is_sent() -> None:
+    """A mail without an unsubscribe link is not sent."""
     letters = CampaignRendering(None, None, RenderingOptions(default_domain="example.org"))
     letters._letters[7] = letters._ready(7, a_letter())
     with pytest.raises(ValueError, match="POSTROOM_SECRET_KEY"):
@@ -166,8 +166,8 @@ def test_without_a_key_nothing_leaves() -> None:
         ("<p>prt0x {{ name }}</p>", None),
     ],
 )
-def test_the_text_part_is_derived_once_where_its_tags_stay_in_place(html: str, text: str | None) -> None:
-    """And otherwise from each mail, so that no tag lands where its author did not put it."""
+def test_text_part_is_derived_once_if_tags_keep_their_places(html: str, text: str | None) -> None:
+    """Otherwise the text part is derived from each rendered mail."""
     assert text_template(html) == text
 
 
@@ -178,8 +178,8 @@ def test_the_text_part_is_derived_once_where_its_tags_stay_in_place(html: str, t
         "<table>{% for i in m %}<tr><td>{{ i }}</td></tr>{% endfor %}</table><p class='{{ n }}'>{{ n }}</p>",
     ],
 )
-def test_both_ways_of_deriving_say_the_same(html: str) -> None:
-    """The words of the text part are those of the rendered HTML."""
+def test_both_derivations_give_the_same_text(html: str) -> None:
+    """The text part has the words of the rendered HTML."""
     from postroom.mail.plaintext import plain_text
 
     rendered = ready(CampaignContent(subject="x", html=html)).render({"n": "<Ann>", "m": ["one", "two"]})
@@ -196,15 +196,15 @@ def test_both_ways_of_deriving_say_the_same(html: str) -> None:
         ({"html": "{% include '_layouts/base.html' %}"}, "html"),
     ],
 )
-def test_a_letter_that_does_not_parse_says_where(wrong: dict[str, str], field: str) -> None:
-    """By its part; files of the catalog are not part of a letter, because they may change while it goes out."""
+def test_parse_error_names_the_part(wrong: dict[str, str], field: str) -> None:
+    """The error names the part; includes of catalog files are errors, because those may change during a campaign."""
     with pytest.raises(BadInput) as caught:
         ready(a_letter(**wrong))
     assert caught.value.errors[0].field == field
 
 
-def test_styles_are_applied_and_links_still_tracked() -> None:
-    """The order of the two does not lose either."""
+def test_inlined_styles_keep_tracked_links() -> None:
+    """Inlining styles and tracking links do not interfere."""
     styled = HTML.replace("<html>", "<html><head><style>p { color: #123456 }</style></head>")
     written = letters_with(a_letter(html=styled)).write(claimed_mail(first_name="Ann"))
     assert 'style="color: #123456' in (written.html or "")
@@ -213,7 +213,7 @@ def test_styles_are_applied_and_links_still_tracked() -> None:
 
 
 @pytest.mark.parametrize("part", ["html", "text"])
-def test_a_part_over_a_million_characters_is_refused(part: str) -> None:
+def test_part_over_a_million_characters_is_rejected(part: str) -> None:
     """The error names the part; nothing is parsed."""
     with pytest.raises(BadInput, match="longer than 1,000,000 characters") as refused:
         ready(a_letter(**{part: "x" * 1_000_001}))

@@ -1,4 +1,4 @@
-"""Letters that ask for gigabytes or minutes: refused by name, and the server goes on."""
+"""Letters that need gigabytes or minutes are rejected, and the server continues."""
 
 import json
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ BOMBS: dict[str, dict[str, str | None]] = {
 
 
 class Api:
-    """A running Postroom, asked with its administrator's key."""
+    """A running Postroom and its administrator's key."""
 
     def __init__(self, url: str, key: str, pid: int) -> None:
         self._url, self._key, self._pid = url, key, pid
@@ -52,7 +52,7 @@ class Api:
                 return problem.code, json.load(problem)
 
     def peak_mb(self) -> int:
-        """The most memory the server ever had in use."""
+        """The peak memory of the server."""
         lines = Path(f"/proc/{self._pid}/status").read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) // 1024
 
@@ -71,8 +71,8 @@ def api(database_url: str, tmp_path: Path) -> Iterator[Api]:
         yield Api(url, (tmp_path / "data" / "api-key").read_text().strip(), up.process.pid)
 
 
-def test_bombs_are_refused_and_the_server_goes_on(api: Api) -> None:
-    """Each bomb answers 400 with the part's name, others are served meanwhile, and the server's memory stays small."""
+def test_template_bombs_are_rejected(api: Api) -> None:
+    """Each bomb returns 400 with the part's name, other requests are served, and the server's memory stays small."""
     before = api.peak_mb()
     for letter in BOMBS.values():
         status, made = api.ask("POST", "/v1/campaigns", {"name": "n", "subject": "s", **letter})
@@ -100,8 +100,8 @@ def test_bombs_are_refused_and_the_server_goes_on(api: Api) -> None:
     assert api.peak_mb() < before + 150
 
 
-async def test_a_child_renders_what_this_process_renders() -> None:
-    """Integers of any size, null, nested values, and every character."""
+async def test_child_renders_the_same_as_the_parent() -> None:
+    """Integers of any size, null, nested values and all characters pass to the child unchanged."""
     variables = {
         "first_name": "Zoë 🦊 </p>",
         "n": 2**100,
@@ -112,8 +112,8 @@ async def test_a_child_renders_what_this_process_renders() -> None:
     assert await trial.render_letter(letter, variables) == ready(letter).render(variables)
 
 
-async def test_a_letter_of_the_greatest_length_passes(pool: Pool) -> None:
-    """The limits are for bombs: 1 MB of ordinary HTML is checked, linted, shown and started."""
+async def test_letter_of_maximum_length_passes(pool: Pool) -> None:
+    """1 MB of ordinary HTML is checked, linted, previewed and started within the limits."""
     row = "<tr><td style='color:red'>{{ first_name }}</td><td><a href='https://example.org/'>go</a></td></tr>\n"
     html = "<style>td {color: red}</style><table>" + row * ((LONGEST_PART - 100) // len(row)) + "</table>"
     campaign = await a_campaign(pool, 3, html=html)
@@ -122,8 +122,8 @@ async def test_a_letter_of_the_greatest_length_passes(pool: Pool) -> None:
     assert (await service.start_campaign(pool, campaign.id, actor="tests")).queued == 3
 
 
-async def test_a_change_during_the_check_is_checked_too(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A draft that changes while it is checked keeps both changes."""
+async def test_concurrent_change_is_checked_too(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A draft that changes during a check keeps both changes."""
     campaign = await a_campaign(pool)
     checked = check_plan
     others = [{"name": "Autumn"}]
@@ -138,10 +138,8 @@ async def test_a_change_during_the_check_is_checked_too(pool: Pool, monkeypatch:
     assert (changed.plan.name, changed.plan.letter.subject) == ("Autumn", "Hi")
 
 
-async def test_a_letter_that_changed_since_its_trial_does_not_start(
-    pool: Pool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The letter that starts is the one that was tried."""
+async def test_letter_changed_since_its_trial_does_not_start(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the letter that passed the trial is started."""
     campaign = await a_campaign(pool, 1)
     tried = rehearsal.try_out
 

@@ -1,4 +1,4 @@
-"""Uploads into a real database: streamed, counted, idempotent, and honest about what was stored."""
+"""Uploads into a real database: streamed, counted and idempotent."""
 
 import asyncio
 import resource
@@ -17,8 +17,8 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput
 
 
-async def test_the_result_accounts_for_every_line(pool: Pool) -> None:
-    """Total = added + duplicate + invalid + suppressed, and the campaign keeps the same sums."""
+async def test_result_accounts_for_every_line(pool: Pool) -> None:
+    """Total = added + duplicate + invalid + suppressed, and the campaign has the same sums."""
     campaign = await a_campaign(pool)
     await suppress(pool, "sue@example.org", scope="bulk")
     lines = (
@@ -35,8 +35,8 @@ async def test_the_result_accounts_for_every_line(pool: Pool) -> None:
     assert [recipient.email for recipient in listed] == ["Sue@example.org"]
 
 
-async def test_the_same_file_again_adds_nobody(pool: Pool) -> None:
-    """Whoever lost the connection in the middle uploads the whole file once more."""
+async def test_repeated_upload_adds_no_recipients(pool: Pool) -> None:
+    """A second upload of the same file counts all lines as duplicates."""
     campaign = await a_campaign(pool)
     assert (await upload(pool, campaign.id, csv_of(50))).added == 50
     again = await upload(pool, campaign.id, csv_of(60))
@@ -44,8 +44,8 @@ async def test_the_same_file_again_adds_nobody(pool: Pool) -> None:
     assert (await service.get_campaign(pool, campaign.id)).total == 60
 
 
-async def test_uploads_at_the_same_time_store_each_person_once(pool: Pool) -> None:
-    """Three files that overlap, at once."""
+async def test_concurrent_uploads_store_each_recipient_once(pool: Pool) -> None:
+    """Three overlapping files are uploaded at the same time."""
     campaign = await a_campaign(pool)
     results = await asyncio.gather(*(upload(pool, campaign.id, csv_of(3000)) for _ in range(3)))
     assert sum(result.added for result in results) == 3000
@@ -53,8 +53,8 @@ async def test_uploads_at_the_same_time_store_each_person_once(pool: Pool) -> No
     assert await pool.fetchval("SELECT count(DISTINCT lower(email)) FROM campaign_recipients") == 3000
 
 
-async def test_what_was_stored_before_an_unreadable_line_is_told(pool: Pool) -> None:
-    """The error names the line, and how many people are there already."""
+async def test_unreadable_line_reports_stored_recipients(pool: Pool) -> None:
+    """The error names the line and the number of stored recipients."""
     campaign = await a_campaign(pool)
     with pytest.raises(BadInput) as caught:
         await upload(pool, campaign.id, csv_of(20), b"b\xfcb@example.org,x\n")
@@ -64,8 +64,8 @@ async def test_what_was_stored_before_an_unreadable_line_is_told(pool: Pool) -> 
     assert (await service.get_campaign(pool, campaign.id)).total == 20
 
 
-async def test_a_connection_that_dies_leaves_whole_batches(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was stored is counted; nothing is there that the counters do not know."""
+async def test_lost_connection_leaves_whole_batches(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The counters agree with the stored recipients after a lost connection."""
     monkeypatch.setattr("postroom.campaigns.upload.BATCH", 10)
     campaign = await a_campaign(pool)
 
@@ -82,8 +82,8 @@ async def test_a_connection_that_dies_leaves_whole_batches(pool: Pool, monkeypat
     assert await pool.fetchval("SELECT count(*) FROM audit_log WHERE action = 'campaign.upload'") == 1
 
 
-async def test_the_fields_people_bring_are_counted(pool: Pool) -> None:
-    """How many have a value, of those who were stored."""
+async def test_merge_fields_with_values_are_counted(pool: Pool) -> None:
+    """The campaign counts the stored recipients that have a value, by field."""
     campaign = await a_campaign(pool)
     lines = b"email,first_name,city\nann@example.org,Ann,\nbob@example.org,,\nann@example.org,Again,Rome\n"
     await upload(pool, campaign.id, lines)
@@ -91,8 +91,8 @@ async def test_the_fields_people_bring_are_counted(pool: Pool) -> None:
     assert [tuple(row) for row in rows] == [("city", 0), ("first_name", 1)]
 
 
-async def test_json_lines_are_stored_with_their_types(pool: Pool) -> None:
-    """A number stays a number, and can be asked for."""
+async def test_json_lines_keep_their_types(pool: Pool) -> None:
+    """A number stays a number and can be filtered."""
     campaign = await a_campaign(pool)
     lines = b'{"email":"ann@example.org","age":7}\n{"email":"bob@example.org","age":8}\n'
     await upload(pool, campaign.id, lines, line_format=LineFormat.JSON_LINES)
@@ -101,22 +101,22 @@ async def test_json_lines_are_stored_with_their_types(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "completed"])
-async def test_a_campaign_that_ended_takes_nobody(pool: Pool, end: str) -> None:
-    """It would be a promise that nothing keeps."""
+async def test_finished_campaign_rejects_uploads(pool: Pool, end: str) -> None:
+    """A finished campaign accepts no recipients."""
     campaign = await a_running_campaign(pool, 1)
     await pool.execute("UPDATE campaigns SET status = $1::text::campaign_status, finished_at = now()", end)
     with pytest.raises(CampaignWrongStatus):
         await upload(pool, campaign, csv_of(3))
 
 
-async def test_a_campaign_that_is_not_there_takes_nobody(pool: Pool) -> None:
-    """Said before anything is read."""
+async def test_unknown_campaign_rejects_uploads(pool: Pool) -> None:
+    """The error is raised before any input is read."""
     with pytest.raises(CampaignNotFound):
         await upload(pool, 404, csv_of(3))
 
 
-async def test_a_hundred_thousand_lines_take_no_more_memory_than_ten_thousand(pool: Pool) -> None:
-    """Memory follows the batch, not the file."""
+async def test_upload_memory_does_not_grow_with_the_file(pool: Pool) -> None:
+    """100,000 lines need no more memory than 10,000."""
     campaign = await a_campaign(pool)
     refused = 0
 
@@ -147,8 +147,8 @@ async def test_a_hundred_thousand_lines_take_no_more_memory_than_ten_thousand(po
     assert small < 30_000_000
 
 
-async def test_a_suppression_outlives_the_address(pool: Pool) -> None:
-    """Somebody who was erased is recognised by the hash that was kept, and still gets nothing."""
+async def test_erased_address_stays_suppressed(pool: Pool) -> None:
+    """An erased address is recognised by its stored hash, and gets no mail."""
     await pool.execute("INSERT INTO erasure_key (inner_pad, outer_pad) VALUES ($1, $2)", bytes(64), bytes(range(64)))
     await pool.execute(
         "INSERT INTO suppressions (address, scope, reason) VALUES (erased_address('ann@example.org'), 'bulk', 'manual')"

@@ -1,4 +1,4 @@
-"""Suppressions over HTTP: shapes, filters, undo with a trace, import and export."""
+"""HTTP endpoints of suppressions: responses, filters, lifting, import and export."""
 
 import pytest
 from tests.support.builders import a_mail, accepted, state_of
@@ -31,8 +31,8 @@ async def emails(browser: Browser, query: str = "") -> list[str]:
     return [item["email"] for item in (await browser.get(f"/v1/suppressions{query}")).json["items"]]
 
 
-async def test_adding_stops_mail(browser: Browser, pool: Pool) -> None:
-    """The address in lower case, the reason as given, and nothing is accepted for it any more."""
+async def test_suppressed_address_gets_no_mail(browser: Browser, pool: Pool) -> None:
+    """The address is stored in lower case with its reason, and no mail to it is accepted."""
     made = await add(browser, "Ada@Example.org", reason="hard_bounce", origin="crm", campaign_id=7, detail="moved")
     given = {name: made[name] for name in ("email", "reason", "scope", "origin", "campaign_id", "until", "detail")}
     assert given == {
@@ -49,13 +49,13 @@ async def test_adding_stops_mail(browser: Browser, pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("reason, scope", [("unsubscribe", "bulk"), ("complaint", "all"), ("manual", "all")])
-async def test_the_scope_follows_the_reason(browser: Browser, reason: str, scope: str) -> None:
-    """An unsubscribe closes bulk mail, everything else everything."""
+async def test_scope_follows_the_reason(browser: Browser, reason: str, scope: str) -> None:
+    """An unsubscribe blocks bulk mail, every other reason all mail."""
     assert (await add(browser, "ada@example.org", reason=reason))["scope"] == scope
 
 
-async def test_adding_twice_keeps_the_graver(browser: Browser) -> None:
-    """By hand too, severity only rises."""
+async def test_second_suppression_keeps_the_more_severe_reason(browser: Browser) -> None:
+    """A manual suppression never lowers the severity."""
     await add(browser, "ada@example.org", reason="complaint")
     assert (await add(browser, "ada@example.org", reason="manual"))["reason"] == "complaint"
 
@@ -70,14 +70,14 @@ async def test_adding_twice_keeps_the_graver(browser: Browser) -> None:
         ({"email": "ada@example.org", "campaign_id": -1}, "campaign_id"),
     ],
 )
-async def test_wrong_fields_are_400(browser: Browser, body: dict[str, object], field: str) -> None:
-    """Each is named."""
+async def test_invalid_fields_return_400(browser: Browser, body: dict[str, object], field: str) -> None:
+    """The problem names each invalid field."""
     answer = await browser.post("/v1/suppressions", json=body)
     assert (answer.status, answer.fields) == (400, [field])
 
 
-async def test_listing_by_filters_and_pages(browser: Browser) -> None:
-    """Newest first; by address in any case, by reason, by origin; a cursor leads on."""
+async def test_list_by_filters_and_pages(browser: Browser) -> None:
+    """Suppressions are listed newest first, by address in any case, reason and origin, with a cursor."""
     for number, reason in enumerate(["manual", "complaint", "manual"]):
         await add(browser, f"p{number}@example.org", reason=reason, origin=f"o{number}")
     assert await emails(browser) == ["p2@example.org", "p1@example.org", "p0@example.org"]
@@ -90,8 +90,8 @@ async def test_listing_by_filters_and_pages(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("as_body", [True, False])
-async def test_an_undo_leaves_a_trace(browser: Browser, pool: Pool, *, as_body: bool) -> None:
-    """Mail flows again; who, why and what it was stays, in the history and in the audit log without the address."""
+async def test_lift_is_recorded(browser: Browser, pool: Pool, *, as_body: bool) -> None:
+    """Mail is accepted again; the history and the audit log keep actor and reason, the latter without the address."""
     await add(browser, "ada@example.org", reason="complaint")
     if as_body:
         answer = await browser.ask("DELETE", "/v1/suppressions", json={"email": "ADA@example.org", "note": "a mistake"})
@@ -112,8 +112,8 @@ async def test_an_undo_leaves_a_trace(browser: Browser, pool: Pool, *, as_body: 
     assert "ada@" not in str(audit)
 
 
-async def test_an_undo_of_one_reason_leaves_the_other(browser: Browser) -> None:
-    """An operator's decision is taken back, the unsubscribe stays."""
+async def test_lift_of_one_reason_keeps_the_other(browser: Browser) -> None:
+    """Lifting a manual suppression keeps the unsubscribe."""
     await add(browser, "ada@example.org", reason="unsubscribe")
     await add(browser, "ada@example.org", reason="manual")
     await browser.ask("DELETE", "/v1/suppressions?email=ada@example.org&reason=manual")
@@ -121,8 +121,8 @@ async def test_an_undo_of_one_reason_leaves_the_other(browser: Browser) -> None:
     assert [item["reason"] for item in items] == ["unsubscribe"]
 
 
-async def test_nothing_to_undo_is_404(browser: Browser) -> None:
-    """And without an address it is 400."""
+async def test_lift_of_unsuppressed_address_returns_404(browser: Browser) -> None:
+    """A request without an address returns 400."""
     assert (await browser.ask("DELETE", "/v1/suppressions?email=ada@example.org")).json[
         "code"
     ] == "suppression_not_found"
@@ -130,8 +130,8 @@ async def test_nothing_to_undo_is_404(browser: Browser) -> None:
     assert (await browser.ask("DELETE", "/v1/suppressions", content=b"{")).status == 400
 
 
-async def test_an_import_names_what_it_refuses(browser: Browser, pool: Pool) -> None:
-    """Good lines are written, bad ones told by number; one line in the audit log."""
+async def test_import_reports_rejected_lines(browser: Browser, pool: Pool) -> None:
+    """Valid lines are stored, invalid ones reported by number; the audit log has one entry."""
     text = "email,reason\nada@example.org,complaint\nnonsense,\nben@example.org,\nBEN@example.org,\n"
     answer = await browser.post("/v1/suppressions/import", content=text.encode(), headers={"content-type": "text/csv"})
     assert answer.status == 200
@@ -146,8 +146,8 @@ async def test_an_import_names_what_it_refuses(browser: Browser, pool: Pool) -> 
     ]
 
 
-async def test_a_hundred_thousand_lines(browser: Browser, pool: Pool) -> None:
-    """Are imported in one go, and exported again by pages that add up."""
+async def test_import_and_export_of_100000_lines(browser: Browser, pool: Pool) -> None:
+    """A large file is imported in one request and exported in pages."""
     text = "email\n" + "".join(f"person{number}@example{number % 100}.org\n" for number in range(100_000))
     answer = await browser.post("/v1/suppressions/import", content=text.encode(), headers={"content-type": "text/csv"})
     assert answer.json["imported"] == 100_000
@@ -162,14 +162,14 @@ async def test_a_hundred_thousand_lines(browser: Browser, pool: Pool) -> None:
     assert lines == 100_001
 
 
-async def test_an_import_must_be_csv(browser: Browser) -> None:
-    """Another type of body is refused before it is read."""
+async def test_import_must_be_csv(browser: Browser) -> None:
+    """Another media type is rejected before the body is read."""
     answer = await browser.post("/v1/suppressions/import", content=b"x", headers={"content-type": "application/pdf"})
     assert answer.status == 415
 
 
 async def test_reports_are_listed(browser: Browser, pool: Pool) -> None:
-    """By delivery, by address, by kind, and those nobody verified."""
+    """Reports are filtered by delivery, address, kind and verification."""
     delivery_id = await sent(pool)
     async with pool.acquire() as connection:
         feedback: list[Feedback] = [
@@ -190,16 +190,16 @@ async def test_reports_are_listed(browser: Browser, pool: Pool) -> None:
         assert [each["email"] for each in items] == [f"{email}@example.org"]
 
 
-def test_who_may_look_may_not_change() -> None:
-    """Two scopes: one for everything that reads, one for everything that writes."""
+def test_read_scope_cannot_change_suppressions() -> None:
+    """Reading and writing have separate scopes."""
     assert {(endpoint.method == "GET", endpoint.scope) for endpoint in api.ENDPOINTS} == {
         (True, "suppressions:read"),
         (False, "suppressions:write"),
     }
 
 
-async def test_a_key_for_something_else_is_refused(room: Room) -> None:
-    """403, and without a key 401."""
+async def test_key_without_scope_is_rejected(room: Room) -> None:
+    """A key without the scope gets 403, and no key 401."""
     app = HttpApplication(room, api.ENDPOINTS, auth=Authenticator(room.pool))
     other = await open_browser(room, "deliveries:read", name="other", app=app)
     assert (await other.get("/v1/suppressions")).status == 403

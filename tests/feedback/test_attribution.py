@@ -1,4 +1,4 @@
-"""Whose delivery a report is about, and what a forger cannot do."""
+"""Attribution of reports to deliveries, and its resistance to forgery."""
 
 from datetime import UTC, datetime
 
@@ -31,59 +31,59 @@ def attributed(
     return [(each.delivery_id, each.address, each.is_verified) for each in found]
 
 
-def test_a_valid_tag_ties_it_to_the_delivery() -> None:
-    """The address as the delivery has it, verified."""
+def test_valid_return_path_identifies_the_delivery() -> None:
+    """The report gets the address of the delivery, and is verified."""
     assert attributed("postfix-unknown-user", known("Ada@example.org")) == [(7, "Ada@example.org", True)]
 
 
-def test_the_envelope_s_tag_counts() -> None:
-    """Servers that return no headers still answer to the return path."""
+def test_return_path_of_the_envelope_is_used() -> None:
+    """Reports without returned headers are identified by their envelope."""
     sent = known("ada@example.org", delivery_id=9)
     assert attributed("french-unknown", sent, tag=None, envelope=9) == [(9, "ada@example.org", True)]
 
 
-def test_without_a_tag_nothing_is_verified() -> None:
-    """A forged bounce names no delivery."""
+def test_report_without_a_tag_is_unverified() -> None:
+    """A forged bounce is tied to no delivery."""
     assert attributed("forged-dsn", known("ada@example.org", delivery_id=1), tag=None) == [
         (None, "ada@example.org", False)
     ]
 
 
-def test_whoever_has_a_tag_cannot_speak_of_others() -> None:
-    """A tag proves a word about a recipient of that very mail and nobody else; who is meant remains open."""
+def test_tag_proves_only_its_own_recipients() -> None:
+    """A tag verifies reports about recipients of that mail only; the recipient stays unknown otherwise."""
     assert attributed("postfix-several", known("eve@evil.example")) == [(7, None, True), (7, None, True)]
 
 
-def test_a_forwarded_mail_s_only_recipient_is_meant() -> None:
-    """The report names where it was forwarded to; the tag says who was written to."""
+def test_forwarded_mail_is_attributed_to_its_only_recipient() -> None:
+    """The report names the forwarding target; the tag identifies the original recipient."""
     assert attributed("forwarded-elsewhere", known("ada@example.org")) == [(7, "ada@example.org", True)]
 
 
-def test_with_several_recipients_a_stranger_is_nobody() -> None:
-    """Nobody is suppressed on a guess."""
+def test_forwarded_mail_with_several_recipients_is_ambiguous() -> None:
+    """No address is suppressed on a guess."""
     assert attributed("forwarded-elsewhere", known("ada@example.org", "ben@example.org")) == [(7, None, True)]
 
 
-def test_the_original_recipient_is_preferred() -> None:
-    """Original-Recipient is whom we wrote to."""
+def test_original_recipient_is_preferred() -> None:
+    """Original-Recipient takes precedence over Final-Recipient."""
     sent = known("ben@example.org", "cleo@example.org", "dora@example.org")
     assert attributed("original-recipient", sent) == [(7, "ben@example.org", True), (7, "cleo@example.org", True)]
 
 
-def test_a_tag_that_outlived_its_delivery_verifies_nothing() -> None:
-    """Without the row there is no list of recipients to hold the report against."""
+def test_tag_without_a_delivery_verifies_nothing() -> None:
+    """Without the row there is no list of recipients to compare with."""
     assert attributed("postfix-unknown-user", {}) == [(7, "ada@example.org", False)]
 
 
 def test_without_a_key_tags_prove_nothing() -> None:
-    """An installation without a secret key believes no return path."""
+    """An installation without a secret key trusts no return path."""
     assert attributed("postfix-unknown-user", known("ada@example.org"), paths=ReturnPaths(DOMAIN)) == [
         (None, "ada@example.org", False)
     ]
 
 
-def test_a_message_id_is_checked_against_the_row() -> None:
-    """The hash must fit the time of acceptance; one digit more or less is an invention."""
+def test_message_id_is_verified_against_the_row() -> None:
+    """The hash must match the time of acceptance; a changed digit is a forgery."""
     read = read_report(report("arf-redacted"))
     right = Candidates((), ((7, "d2b1", "example.org"),))
     assert [each.is_verified for each in attribute(read, "smtp", right, known("ada@example.org"), keys=[KEY])] == [
@@ -91,8 +91,8 @@ def test_a_message_id_is_checked_against_the_row() -> None:
     ]
 
 
-def test_a_message_id_alone_does_not_name_a_recipient() -> None:
-    """A report that names nobody, or a stranger, says nothing about the only recipient; the return path does."""
+def test_message_id_alone_identifies_no_recipient() -> None:
+    """A report without a known recipient is not attributed by a Message-ID; the return path attributes it."""
     message = make_message_id(7, CREATED, domain="example.org", key=KEY)
     for name in ("arf-redacted", "forwarded-elsewhere"):
         read = read_report(report(name, message=message))
@@ -100,8 +100,8 @@ def test_a_message_id_alone_does_not_name_a_recipient() -> None:
         assert [(each.delivery_id, each.address, each.is_verified) for each in found] == [(7, None, True)]
 
 
-def test_kinds_become_what_they_are() -> None:
-    """A bounce has a class, a complaint its type."""
+def test_report_kinds_are_mapped() -> None:
+    """A bounce has a class, and a complaint its feedback type."""
     (bounce,) = attribute(
         read_report(report("exchange-over-quota")), "imap", Candidates((7,), ()), known("ada@example.org"), keys=[KEY]
     )
@@ -114,8 +114,8 @@ def test_kinds_become_what_they_are() -> None:
     assert (complaint.address, complaint.text) == ("ada@example.org", "abuse")
 
 
-def test_the_same_report_about_the_same_person_is_one() -> None:
-    """Two ways in, one identity; another recipient is another."""
+def test_report_key_is_the_same_for_all_sources() -> None:
+    """The same report from two sources has one key; another recipient has another."""
     read = read_report(report("postfix-several", delivery_id=7))
     sent = known("ada@example.org", "ben@example.org")
     first, second = (attribute(read, origin, Candidates((7,), ()), sent, keys=[KEY]) for origin in ("smtp", "imap"))

@@ -1,4 +1,4 @@
-"""Whose trouble a refusal is: one row per way of saying it."""
+"""Classification of rejections: one row per wording."""
 
 import pytest
 
@@ -65,7 +65,7 @@ BY_CODE = [
 ]
 
 BY_TEXT = [
-    # nobody there
+    # unknown user
     (550, "5.0.0", "User unknown", HARD),
     (550, None, "No such user here", HARD),
     (550, None, "unknown user account", HARD),
@@ -108,7 +108,7 @@ BY_TEXT = [
     (550, "5.0.0", "el buzón está lleno", SOFT),
     (450, "4.2.1", "The user you are trying to contact is receiving mail too quickly", SOFT),
     (550, "5.2.1", "The user is receiving mail at a rate that prevents more", SOFT),
-    # their servers
+    # the receiving servers
     (None, None, "connection timed out", AWAY),
     (None, None, "retry timeout exceeded", AWAY),
     (None, "5.4.6", "mail for example.org loops back to myself", AWAY),
@@ -187,46 +187,44 @@ NOT_FOR_GOOD = [
 
 
 @pytest.mark.parametrize("code, enhanced, text, expected", NOT_FOR_GOOD)
-def test_nobody_is_suppressed_without_evidence(
-    code: int | None, enhanced: str | None, text: str, expected: BounceClass
-) -> None:
-    """Blocks on us, errors of systems, full mailboxes, bare codes and guesses are never hard."""
+def test_hard_bounces_need_evidence(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
+    """Blocks, system errors, full mailboxes, bare codes and guesses are never hard."""
     assert classify(code, enhanced, text) is expected
 
 
 @pytest.mark.parametrize("code", range(500, 600))
-def test_no_bare_code_is_hard(code: int) -> None:
-    """A 5yz without a word is a bounce of that mail and suppresses no person."""
+def test_bare_codes_are_not_hard(code: int) -> None:
+    """A 5yz without text suppresses no address."""
     assert classify(code, None, str(code)) is not HARD
 
 
 @pytest.mark.parametrize("code, enhanced, text, expected", BY_CODE)
 def test_codes(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
-    """Without a telling text, the enhanced code decides, then the SMTP code."""
+    """Without a conclusive text, the enhanced code decides, then the SMTP code."""
     assert classify(code, enhanced, text) is expected
 
 
 @pytest.mark.parametrize("code, enhanced, text, expected", BY_TEXT)
 def test_texts(code: int | None, enhanced: str | None, text: str, expected: BounceClass) -> None:
-    """Where the code says little, the words decide, in any language we know."""
+    """If the code is generic, the text decides, in any supported language."""
     assert classify(code, enhanced, text) is expected
 
 
 @pytest.mark.parametrize("code, enhanced, text", BLOCKS_ON_US)
-def test_a_block_on_us_is_never_the_recipient_s_trouble(code: int | None, enhanced: str | None, text: str) -> None:
-    """Reputation, authentication, lists and pace are policy, even under a code that means an unknown user."""
+def test_blocks_are_never_attributed_to_the_recipient(code: int | None, enhanced: str | None, text: str) -> None:
+    """Reputation, authentication, blocklists and rate limits are policy, even under a code for an unknown user."""
     assert classify(code, enhanced, text) is POLICY
 
 
 @pytest.mark.parametrize("text", ["<spam@example.org>: user unknown", "blocklist@example.org: no such user"])
-def test_an_address_is_no_judgement(text: str) -> None:
-    """A recipient whose address contains the word is still just unknown."""
+def test_words_inside_an_address_are_ignored(text: str) -> None:
+    """A recipient whose address contains a keyword is still an unknown user."""
     assert classify(550, "5.1.1", text) is HARD
 
 
 @pytest.mark.parametrize("code, enhanced, text", [(450, "4.1.1", "user unknown"), (450, None, "user unknown")])
-def test_nobody_is_hard_by_a_code_that_says_later(code: int, enhanced: str | None, text: str) -> None:
-    """A queue that gave up on a 4yz leaves a soft bounce."""
+def test_temporary_codes_are_not_hard(code: int, enhanced: str | None, text: str) -> None:
+    """A final failure after a 4yz is a soft bounce."""
     assert classify(code, enhanced, text) is SOFT
 
 
@@ -234,8 +232,8 @@ def test_nobody_is_hard_by_a_code_that_says_later(code: int, enhanced: str | Non
     "code, text, expected",
     [(550, "", POLICY), (554, "", POLICY), (451, "", AWAY), (550, "user unknown", HARD), (552, "too big", MESSAGE)],
 )
-def test_what_was_not_said_about_a_recipient(code: int, text: str, expected: BounceClass) -> None:
-    """A bare 550 to the content is about us; only words about a mailbox make it the recipient's."""
+def test_bare_550_after_data_is_not_about_the_recipient(code: int, text: str, expected: BounceClass) -> None:
+    """A bare 550 to the content is policy; only a text about the mailbox makes it hard."""
     assert classify(code, None, text, stage=Stage.FINAL) is expected
 
 

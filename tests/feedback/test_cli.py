@@ -1,4 +1,4 @@
-"""Suppressions and reports at the command line, in a process as a person starts it."""
+"""Commands of suppressions and reports, in a process of their own."""
 
 import asyncio
 import mailbox
@@ -52,8 +52,8 @@ async def run(url: str, *arguments: str, stdin: bytes = b"") -> tuple[int | None
     return process.returncode, output.decode(), errors.decode()
 
 
-async def test_a_suppression_s_life(pool: Pool, database_url: str) -> None:
-    """Add, show, list, remove with a note, and a history that remembers."""
+async def test_suppression_lifecycle(pool: Pool, database_url: str) -> None:
+    """Add, show, list and remove with a note; the history keeps all of them."""
     code, _, errors = await run(database_url, "suppressions", "add", "Ada@example.org", "--reason", "complaint")
     assert code == 0, errors
     code, output, _ = await run(database_url, "suppressions", "list", "--json")
@@ -73,8 +73,8 @@ async def test_a_suppression_s_life(pool: Pool, database_url: str) -> None:
     assert await rows(pool, "SELECT count(*) FROM audit_log") == [(2,)]
 
 
-async def test_lists_in_and_out(pool: Pool, database_url: str, tmp_path: Path) -> None:
-    """A file with a bad line is imported but for that line, and exit 1 says so; the export holds the rest."""
+async def test_import_and_export(pool: Pool, database_url: str, tmp_path: Path) -> None:
+    """An invalid line is skipped and sets the exit code to 1; the export has the rest."""
     file = tmp_path / "list.csv"
     file.write_text("email,reason\nada@example.org,unsubscribe\nnonsense,\nben@example.org,\n")
     code, output, errors = await run(database_url, "suppressions", "import", str(file))
@@ -92,7 +92,7 @@ async def test_lists_in_and_out(pool: Pool, database_url: str, tmp_path: Path) -
 
 
 async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path) -> None:
-    """One message, an mbox, a Maildir and standard input; a report that comes twice is one."""
+    """Reports are read from a message, an mbox, a Maildir and standard input; a repeated report is ignored."""
     delivery_id = await sent(pool, "ada@example.org")
     one = report("postfix-unknown-user", delivery_id=delivery_id)
     other = report("outlook-junk-report", message=await message_id(pool, delivery_id))
@@ -119,8 +119,8 @@ async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path)
     assert (item["delivery_id"], set(item)) == (delivery_id, names(ReceivedReport))  # as over HTTP
 
 
-async def test_a_mailbox_is_polled(pool: Pool, database_url: str) -> None:
-    """The URL is read from standard input, so that no password stands in the list of processes."""
+async def test_mailbox_is_polled(pool: Pool, database_url: str) -> None:
+    """The URL is read from standard input, so that the password is not in the process list."""
     box = Letterbox()
     delivery_id = await sent(pool)
     box.put(report("postfix-unknown-user", delivery_id=delivery_id))
@@ -129,8 +129,8 @@ async def test_a_mailbox_is_polled(pool: Pool, database_url: str) -> None:
     assert (code, output) == (0, "read 1: 1 bounce; 1 new, 0 not verified\n"), errors
 
 
-async def test_a_mailbox_that_does_not_answer(database_url: str) -> None:
-    """One sentence that names the mailbox, not the database, and never the password."""
+async def test_unreachable_mailbox(database_url: str) -> None:
+    """The error names the mailbox and never the password."""
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"imap://user:not-a-real-one@127.0.0.1:{port}/INBOX"
@@ -140,8 +140,8 @@ async def test_a_mailbox_that_does_not_answer(database_url: str) -> None:
     assert "not-a-real-one" not in errors
 
 
-async def test_a_file_that_is_not_there(database_url: str) -> None:
-    """One sentence and exit 2."""
+async def test_missing_file(database_url: str) -> None:
+    """The error is one sentence, and the exit code is 2."""
     code, _, errors = await run(database_url, "feedback", "ingest", "/nowhere/at-all")
     assert code == 2
     assert "/nowhere/at-all does not exist" in errors

@@ -23,7 +23,7 @@ async def hold(pool: Pool, address: str = "ada@example.org", *, now: datetime = 
 
 
 async def test_bulk_mail_waits_until_the_hold_ends(pool: Pool) -> None:
-    """It is accepted, says why it waits, and leaves when the hold is over."""
+    """The mail is accepted with the reason of the hold, and sent when the hold ends."""
     await hold(pool)
     clock, transport = Hands(NOON + HOUR), Recording()
     [delivery] = await accepted(pool, a_mail("Ada@example.org", lane=Lane.BULK), now=clock())
@@ -47,14 +47,14 @@ async def test_codes_and_receipts_are_attempted_during_a_hold(pool: Pool, lane: 
 
 
 async def test_mail_scheduled_after_the_hold_keeps_its_time(pool: Pool) -> None:
-    """The later of both times counts."""
+    """The later of both times applies."""
     await hold(pool)
     await accepted(pool, a_mail(lane=Lane.BULK, send_at=NOON + 2 * DAY), now=NOON)
     assert await rows(pool, "SELECT next_attempt_at FROM deliveries") == [(NOON + 2 * DAY,)]
 
 
-async def test_a_hold_since_acceptance_is_seen_at_the_claim(pool: Pool) -> None:
-    """The mail goes back until the hold ends; it costs no attempt, and the neighbour leaves at once."""
+async def test_hold_since_acceptance_is_found_at_the_claim(pool: Pool) -> None:
+    """The mail is deferred until the hold ends without an attempt; mail to another address is sent at once."""
     held, free = await accepted(pool, a_mail(lane=Lane.BULK), a_mail("bob@example.org", lane=Lane.BULK), now=NOON)
     await hold(pool)
     transport = Recording()
@@ -65,8 +65,8 @@ async def test_a_hold_since_acceptance_is_seen_at_the_claim(pool: Pool) -> None:
     assert await rows(pool, "SELECT count(*) FROM claims") == [(0,)]
 
 
-async def test_a_hold_that_became_a_suppression_ends_the_mail(pool: Pool) -> None:
-    """The mailbox turns out to be gone while mail waits for the end of the hold."""
+async def test_hold_that_became_a_suppression_ends_the_mail(pool: Pool) -> None:
+    """A hard bounce during the hold suppresses the waiting mail."""
     await hold(pool)
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK), now=NOON)
     async with pool.acquire() as connection:
@@ -76,7 +76,7 @@ async def test_a_hold_that_became_a_suppression_ends_the_mail(pool: Pool) -> Non
 
 
 async def test_one_suppressed_and_one_held_recipient(pool: Pool) -> None:
-    """The suppressed address gets nothing, the mail to the other one waits."""
+    """The suppressed address gets no mail, and the mail to the held one waits."""
     await hold(pool)
     await suppress(pool, "bob@example.org")
     [delivery] = await accepted(pool, a_mail("ada@example.org", "bob@example.org", lane=Lane.BULK), now=NOON)
@@ -85,15 +85,15 @@ async def test_one_suppressed_and_one_held_recipient(pool: Pool) -> None:
 
 
 async def test_mail_that_expires_during_a_hold_is_not_held_again(pool: Pool) -> None:
-    """It ends as expired when it is claimed, not a day later."""
+    """The mail ends as expired when it is claimed, not a day later."""
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK, expires_at=NOON + HOUR), now=NOON)
     await hold(pool)
     await a_worker(pool, Recording(), clock=Hands(NOON + HOUR)).run_once(Lane.BULK)
     assert await state_of(pool, delivery) is DeliveryState.CANCELLED
 
 
-async def test_people_on_hold_get_campaign_mail_later(pool: Pool) -> None:
-    """A hold at the upload or at the feeding drops nobody from a campaign."""
+async def test_recipients_on_hold_get_campaign_mail_later(pool: Pool) -> None:
+    """A hold at the upload or at the feeding drops no recipient of a campaign."""
     await hold(pool, "ann@example.org")
     await a_running_campaign(pool, ["Ann@example.org", "bob@example.org"], now=NOON)
     await Feeder(pool, clock=Hands()).run_once()

@@ -1,4 +1,4 @@
-"""A mailbox of bounces: read once, put away, and nothing lost when the line breaks."""
+"""Reading of a bounce mailbox: each report once, and none lost with a connection."""
 
 import imaplib
 
@@ -18,7 +18,7 @@ async def poll(pool: Pool, url: str) -> Ingested:
 
 
 async def test_reports_are_read_and_marked(pool: Pool) -> None:
-    """Everything unseen is recorded and marked as seen; the next turn finds nothing."""
+    """All unseen messages are recorded and marked as seen; the next pass finds none."""
     box = Letterbox()
     delivery_id = await sent(pool)
     box.put(report("postfix-unknown-user", delivery_id=delivery_id), report("out-of-office"), report("person-writes"))
@@ -31,8 +31,8 @@ async def test_reports_are_read_and_marked(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("capabilities", ["IMAP4rev1 UIDPLUS MOVE", "IMAP4rev1 UIDPLUS"])
-async def test_reports_are_moved_where_asked(pool: Pool, capabilities: str) -> None:
-    """By MOVE, or by copying and expunging just these where the server knows no MOVE."""
+async def test_reports_are_moved(pool: Pool, capabilities: str) -> None:
+    """Messages are moved by MOVE, or by COPY and UID EXPUNGE on servers without MOVE."""
     box = Letterbox(capabilities=capabilities)
     box.put(report("person-writes"))
     async with serving(box) as url:
@@ -41,8 +41,8 @@ async def test_reports_are_moved_where_asked(pool: Pool, capabilities: str) -> N
 
 
 @pytest.mark.parametrize("command", ["LOGIN", "UID SEARCH", "UID FETCH", "UID STORE"])
-async def test_a_lost_line_loses_nothing(pool: Pool, command: str) -> None:
-    """Wherever it breaks, the next turn does the rest, and a report that was recorded before is one report."""
+async def test_lost_connection_loses_no_report(pool: Pool, command: str) -> None:
+    """After a lost connection the next pass reads the rest, and a report that was already recorded counts once."""
     box = Letterbox(drop_at=command)
     delivery_id = await sent(pool)
     box.put(report("postfix-unknown-user", delivery_id=delivery_id))
@@ -54,8 +54,8 @@ async def test_a_lost_line_loses_nothing(pool: Pool, command: str) -> None:
     assert box.seen == set(box.folders["INBOX"])
 
 
-async def test_a_full_mailbox_is_read_in_pieces(pool: Pool) -> None:
-    """Each piece is put away before the next is fetched."""
+async def test_large_mailbox_is_read_in_batches(pool: Pool) -> None:
+    """Each batch is marked before the next is fetched."""
     box = Letterbox()
     box.put(*(report("person-writes").replace(b"person-writes@", b"%d@" % number) for number in range(AT_ONCE * 2 + 1)))
     async with serving(box) as url:
@@ -63,16 +63,16 @@ async def test_a_full_mailbox_is_read_in_pieces(pool: Pool) -> None:
     assert box.commands.count("UID FETCH") == 3
 
 
-async def test_a_wrong_password_is_an_error(pool: Pool) -> None:
-    """And the loop would try again later."""
+async def test_wrong_password_is_an_error(pool: Pool) -> None:
+    """The error is raised, and the loop retries later."""
     box = Letterbox()
     async with serving(box) as url:
         with pytest.raises(imaplib.IMAP4.error):
             await poll(pool, url.replace("sesame", "barley"))
 
 
-async def test_the_loop_survives_and_stops(pool: Pool) -> None:
-    """A wrong password interrupts the loop, as a server that is away does; a stop ends it."""
+async def test_loop_survives_errors_and_stops(pool: Pool) -> None:
+    """A wrong password does not end the loop; a stop does."""
     async with serving(Letterbox()) as url:
         options = ImapOptions.parse(url.replace("sesame", "barley"))
         with capture_logs() as logs:
@@ -83,15 +83,15 @@ async def test_the_loop_survives_and_stops(pool: Pool) -> None:
 @pytest.mark.parametrize(
     "url", ["https://u:p@h/", "imaps://host/INBOX", "imap://u:p@mail.example.org/INBOX", "imaps://", "nonsense"]
 )
-def test_urls_that_are_no_mailbox(url: str) -> None:
-    """Refused without repeating the password; in the clear only on this host."""
+def test_invalid_mailbox_urls(url: str) -> None:
+    """The error does not contain the password; unencrypted IMAP is allowed on loopback only."""
     with pytest.raises(ValueError, match="must be imaps") as caught:
         ImapOptions.parse(url)
     assert ":p@" not in str(caught.value)
 
 
-def test_a_url_is_read() -> None:
-    """Escapes, folder and where to move."""
+def test_mailbox_url_is_parsed() -> None:
+    """Escapes, folder and target folder are parsed."""
     options = ImapOptions.parse("imaps://ada%40example.org:p%2Fw@imap.example.org/Bounces%20in?move=Done")
     assert (options.user, options.password, options.folder) == ("ada@example.org", "p/w", "Bounces in")
     assert (options.port, options.move_to, options.encrypted) == (993, "Done", True)

@@ -1,4 +1,4 @@
-"""The bounce address on SMTP: what it takes, what it refuses, and that it never relays."""
+"""The SMTP listener of the bounce address: accepted and rejected mail, without relaying."""
 
 import asyncio
 import smtplib
@@ -30,7 +30,7 @@ async def bounces(pool: Pool) -> AsyncIterator[SmtpServer]:
 
 
 async def talk(bounces: SmtpServer, say: Callable[[smtplib.SMTP], Any]) -> Any:
-    """A conversation in a thread, with the standard library's client."""
+    """An SMTP session in a thread, with the standard library's client."""
 
     def conversation() -> Any:
         with smtplib.SMTP("127.0.0.1", bounces.port, timeout=60) as client:
@@ -69,11 +69,12 @@ Message-ID: {message_id}
 """
 
 
-async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bounces: SmtpServer) -> None:
-    """Mallory knows his own mail, the time of acceptance that the batch shares, and that ids follow each other.
+async def test_recipient_cannot_suppress_others_of_a_batch(pool: Pool, bounces: SmtpServer) -> None:
+    """A recipient cannot forge a Message-ID of other mails in the same batch.
 
-    He forges a bounce for each neighbour, with the Message-ID that a plain hash of these would have, and one with the
-    digest of his own Message-ID. He needs no login: `postmaster@` is open to everybody.
+    The attacker knows their own mail, the time of acceptance that the batch shares, and that ids are consecutive, and
+    sends a bounce for each neighbour with a plain hash of these, and with the digest of their own Message-ID. No login
+    is needed: `postmaster@` accepts mail from everyone.
     """
     people = ["mallory@evil.example", *(f"person{n}@example.org" for n in range(5))]
     created = datetime.now(UTC)
@@ -91,10 +92,10 @@ async def test_a_recipient_cannot_suppress_the_others_of_a_batch(pool: Pool, bou
     assert await state_of(pool, code) == "queued"
 
 
-async def test_a_report_is_taken_and_acts(pool: Pool, bounces: SmtpServer) -> None:
-    """From the null sender to a return path of ours; 250 comes after the commit."""
+async def test_report_is_accepted_and_recorded(pool: Pool, bounces: SmtpServer) -> None:
+    """A report from the null sender to our return path gets 250 after the commit."""
     delivery_id = await sent(pool)
-    raw = report("french-unknown").replace(b"\n", b"\r\n")  # it names no delivery: the envelope does
+    raw = report("french-unknown").replace(b"\n", b"\r\n")  # the report names no delivery; the envelope does
     await talk(bounces, lambda client: client.sendmail("", [path(delivery_id)], raw))
     assert await suppressed(pool) == [("hard_bounce", "all", None)]
     assert await rows(pool, "SELECT delivery_id, origin FROM bounces") == [(delivery_id, "smtp")]
@@ -115,8 +116,8 @@ async def test_a_report_is_taken_and_acts(pool: Pool, bounces: SmtpServer) -> No
         (path(1).upper(), 250),
     ],
 )
-async def test_who_may_receive(bounces: SmtpServer, address: str, code: int) -> None:
-    """Return paths with our tag, and the addresses everybody must have; never another domain."""
+async def test_accepted_recipients(bounces: SmtpServer, address: str, code: int) -> None:
+    """Return paths with our tag and the role addresses are accepted; other domains never."""
 
     def say(client: smtplib.SMTP) -> int:
         client.helo("mx.example.org")
@@ -126,25 +127,25 @@ async def test_who_may_receive(bounces: SmtpServer, address: str, code: int) -> 
     assert await talk(bounces, say) == code
 
 
-async def test_a_complaint_comes_to_the_feedback_address(pool: Pool, bounces: SmtpServer) -> None:
-    """ARF has a sender; its proof is inside."""
+async def test_complaint_to_the_feedback_address(pool: Pool, bounces: SmtpServer) -> None:
+    """An ARF report has a sender; its proof is inside."""
     delivery_id = await sent(pool)
     raw = report("arf-abuse", delivery_id=delivery_id).replace(b"\n", b"\r\n")
     await talk(bounces, lambda client: client.sendmail("fbl@provider.example", [f"fbl@{DOMAIN}"], raw))
     assert await suppressed(pool) == [("complaint", "all", None)]
 
 
-async def test_too_large_is_refused(pool: Pool, bounces: SmtpServer) -> None:
-    """552, and nothing is kept."""
+async def test_oversized_message_is_rejected(pool: Pool, bounces: SmtpServer) -> None:
+    """The reply is 552, and nothing is stored."""
     with pytest.raises(smtplib.SMTPException):
         await talk(bounces, lambda client: client.sendmail("", [path(1)], b"x\r\n" * 600_000))
     assert await rows(pool, "SELECT FROM unread_feedback") == []
 
 
-async def test_many_lines_are_read_in_large_pieces(
+async def test_many_lines_are_read_in_large_chunks(
     pool: Pool, bounces: SmtpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Line by line, 60,000 empty lines stopped the event loop for 99 ms."""
+    """Line by line, 60,000 empty lines blocked the event loop for 99 ms."""
     read, calls = asyncio.StreamReader.readuntil, 0
 
     async def counted(self: asyncio.StreamReader, separator: bytes = b"\n") -> bytes:
@@ -159,23 +160,23 @@ async def test_many_lines_are_read_in_large_pieces(
     assert await rows(pool, "SELECT reason, raw FROM unread_feedback") == [("no_report", raw[:KEPT_BYTES])]
 
 
-async def test_long_lines_are_taken(pool: Pool, bounces: SmtpServer) -> None:
-    """Reports quote what programs wrote in one line."""
+async def test_long_lines_are_accepted(pool: Pool, bounces: SmtpServer) -> None:
+    """Reports quote lines beyond the limit of SMTP."""
     raw = b"Subject: hello\r\n\r\n" + b"x" * 20_000 + b"\r\n"
     await talk(bounces, lambda client: client.sendmail("", [f"postmaster@{DOMAIN}"], raw))
     assert len(await rows(pool, "SELECT FROM unread_feedback")) == 1
 
 
-async def test_without_a_database_it_is_try_again(pool: Pool, bounces: SmtpServer) -> None:
-    """A report is never lost because we were away: 451."""
+async def test_unavailable_database_returns_451(pool: Pool, bounces: SmtpServer) -> None:
+    """A report is not lost while the database is unavailable, because servers retry after 451."""
     await pool.close()
     with pytest.raises(smtplib.SMTPDataError) as caught:
         await talk(bounces, lambda client: client.sendmail("", [path(1)], report("french-unknown")))
     assert caught.value.smtp_code == 451
 
 
-async def test_too_many_connections_are_sent_away(pool: Pool) -> None:
-    """421 for the one over the limit, and the others go on."""
+async def test_connections_over_the_limit_are_rejected(pool: Pool) -> None:
+    """A connection over the limit gets 421, and the others continue."""
     options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_connections=1)
     async with bounce_server(pool, options) as server:
 

@@ -1,4 +1,4 @@
-"""Suppression lists as CSV: what is read, what is refused and why."""
+"""Suppression lists as CSV: accepted and rejected lines."""
 
 from collections.abc import AsyncIterator
 
@@ -17,9 +17,9 @@ def read(*lines: str) -> tuple[list[NewSuppression], list[tuple[int, str]]]:
     return reader.read(lines), reader.result.problems
 
 
-def test_a_header_names_the_columns() -> None:
-    """In any order and case; columns nobody knows are ignored."""
-    found, problems = read("SuppressionReason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
+def test_header_names_the_columns() -> None:
+    """Columns may have any order and case; unknown ones are ignored."""
+    found, problems = read("Reason,Name,E-Mail,detail\n", 'complaint,Ada,ada@example.org,"said, loudly"\n')
     assert problems == []
     assert [(each.email, each.reason, each.detail) for each in found] == [
         ("ada@example.org", SuppressionReason.COMPLAINT, "said, loudly")
@@ -27,7 +27,7 @@ def test_a_header_names_the_columns() -> None:
 
 
 def test_without_a_header_the_first_column_is_the_address() -> None:
-    """A plain list of addresses is a list."""
+    """A plain list of addresses needs no header."""
     found, _ = read("ada@example.org\n", "ben@example.org,whatever\n", "\n")
     assert [(each.email, each.reason, each.origin) for each in found] == [
         ("ada@example.org", SuppressionReason.MANUAL, "import"),
@@ -35,8 +35,8 @@ def test_without_a_header_the_first_column_is_the_address() -> None:
     ]
 
 
-def test_lines_that_cannot_be_used_are_named() -> None:
-    """By their number in the file, with the reason; the others are used."""
+def test_invalid_lines_are_named() -> None:
+    """An invalid line is reported with its number and reason; the others are used."""
     found, problems = read(
         "email,reason,scope,campaign_id\n",
         "nonsense,,,\n",
@@ -51,14 +51,14 @@ def test_lines_that_cannot_be_used_are_named() -> None:
     assert problems[1][1].startswith("reason: must be one of")
 
 
-def test_a_header_without_addresses_is_refused() -> None:
-    """The file is not what it was taken for."""
+def test_header_without_email_is_rejected() -> None:
+    """A file without an email column is rejected as a whole."""
     with pytest.raises(BadInput, match="lacks the column email"):
         read("name,colour\n", "Ada,blue\n")
 
 
-def test_internationalised_domains_are_kept_as_deliveries_keep_them() -> None:
-    """In ASCII, or they would never match."""
+def test_internationalised_domains_are_stored_as_ascii() -> None:
+    """Deliveries use the ASCII form, so suppressions must use it too."""
     found, _ = read("ann@bücher.example\n")
     assert found[0].email == "ann@xn--bcher-kva.example"
 
@@ -68,22 +68,22 @@ async def chunks(*pieces: bytes) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def test_lines_are_put_together_from_pieces() -> None:
-    """Wherever the network cut them, within a line or within a character."""
+async def test_lines_are_assembled_from_chunks() -> None:
+    """A chunk may end within a line or within a character."""
     raw = "\ufeffemail\nann@bücher.example\r\nada@example.org".encode()
     found = [line async for lines in lines_of(chunks(*(raw[at : at + 1] for at in range(len(raw))))) for line in lines]
     assert found == ["email", "ann@bücher.example\r", "ada@example.org"]
 
 
 @pytest.mark.parametrize("raw", [b"\xff\xfe", b"email\n" + b"a" * 20_000])
-async def test_what_is_no_text_is_refused(raw: bytes) -> None:
-    """Not UTF-8, or one line without end."""
+async def test_invalid_text_is_rejected(raw: bytes) -> None:
+    """Bytes that are not UTF-8 and unterminated lines are rejected."""
     with pytest.raises(BadInput):
         [lines async for lines in lines_of(chunks(raw))]
 
 
-async def test_an_export_is_read_again(pool: Pool) -> None:
-    """All of it, page by page; reasons, scopes and words with commas and line breaks survive."""
+async def test_export_can_be_imported(pool: Pool) -> None:
+    """Reasons, scopes and details with commas and line breaks survive a paged export and import."""
     wanted = [
         NewSuppression(email=f"p{number}@example.org", reason=reason, scope=Scope.ALL, detail='says "no,\nno"')
         for number, reason in enumerate(
@@ -107,8 +107,8 @@ async def test_an_export_is_read_again(pool: Pool) -> None:
     assert found[0].detail == 'says "no, no"'
 
 
-async def test_the_gravest_of_a_batch_wins(pool: Pool) -> None:
-    """An address that stands in a file three times is written once."""
+async def test_most_severe_reason_of_a_batch_wins(pool: Pool) -> None:
+    """An address that occurs three times in a file is written once."""
     reasons = (SuppressionReason.MANUAL, SuppressionReason.COMPLAINT, SuppressionReason.HARD_BOUNCE)
     batch = [
         NewSuppression(email=address, reason=reason)

@@ -39,8 +39,8 @@ async def mails(pool: Pool) -> list[tuple[str, ...]]:
     )
 
 
-async def test_a_complaint_is_told_at_once(pool: Pool, hands: Hands) -> None:
-    """One transactional mail to the administrator, without the address of whoever complained."""
+async def test_complaint_sends_a_notice_at_once(pool: Pool, hands: Hands) -> None:
+    """The administrator gets one transactional mail without the complainer's address."""
     delivery_id = await sent(pool)
     await complain(pool, hands, "ada@example.org", delivery_id=delivery_id)
     assert await notifier(pool, hands).run_once() == 1
@@ -50,8 +50,8 @@ async def test_a_complaint_is_told_at_once(pool: Pool, hands: Hands) -> None:
     assert "ada@" not in text
 
 
-async def test_a_flood_is_one_mail_an_interval(pool: Pool, hands: Hands) -> None:
-    """However many complain and however many processes run."""
+async def test_many_complaints_cause_one_notice_per_interval(pool: Pool, hands: Hands) -> None:
+    """The number of complaints and processes does not matter."""
     keepers = [notifier(pool, hands) for _ in range(3)]
     for minute in range(90):
         await complain(pool, hands, f"p{minute}@example.org")
@@ -66,16 +66,16 @@ async def test_a_flood_is_one_mail_an_interval(pool: Pool, hands: Hands) -> None
     assert (len(told), sum(told)) == (3, 90)
 
 
-async def test_nothing_new_is_not_told(pool: Pool, hands: Hands) -> None:
-    """No complaint, no mail; a bounce or an unverified complaint is none either."""
+async def test_no_complaint_sends_no_notice(pool: Pool, hands: Hands) -> None:
+    """Bounces and unverified complaints cause no notice."""
     async with pool.acquire() as connection:
         await record(connection, [a_bounce(), a_complaint("ben@example.org", is_verified=False)], now=hands.now)
     assert await notifier(pool, hands).run_once() == 0
     assert await mails(pool) == []
 
 
-async def test_reports_go_and_suppressions_stay(pool: Pool, hands: Hands) -> None:
-    """After their retention; who complained is never written to again."""
+async def test_retention_deletes_reports_and_keeps_suppressions(pool: Pool, hands: Hands) -> None:
+    """Reports are deleted after their retention; the complainer stays suppressed."""
     await complain(pool, hands, "ada@example.org")
     hands.forward(days=364)
     assert await swept(pool, RETENTION, clock=hands) == 0

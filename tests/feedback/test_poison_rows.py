@@ -1,4 +1,4 @@
-"""A report that cannot be recorded is kept apart: the other reports of its batch are recorded."""
+"""A report that cannot be recorded does not block the other reports of its batch."""
 
 import asyncpg
 import pytest
@@ -30,8 +30,8 @@ async def test_poison_report_stops_no_other_report(pool: Pool, old: bytes, new: 
 
 
 @pytest.mark.parametrize("until", ["10000-01-01Z", "infinity", "4000-01-01Z BC"])
-async def test_no_suppression_ends_at_a_time_that_python_cannot_read(pool: Pool, until: str) -> None:
-    """The driver would fail for the whole answer, so the table refuses the row."""
+async def test_suppression_times_are_readable_by_python(pool: Pool, until: str) -> None:
+    """The table rejects times that the driver cannot decode, which would break the whole response."""
     with pytest.raises(asyncpg.CheckViolationError, match="suppressions_until_readable"):
         await rows(
             pool,

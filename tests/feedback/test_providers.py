@@ -1,4 +1,4 @@
-"""Webhooks of providers over HTTP: proofs, what events mean, and what a replay cannot do."""
+"""Webhooks of providers over HTTP: verification, mapping of events, and replays."""
 
 import base64
 import hashlib
@@ -52,7 +52,7 @@ def certificate(*, ends: datetime = NOW + timedelta(days=30)) -> bytes:
 
 
 class Amazon:
-    """Stands in for Amazon's host: gives the certificate, remembers what was asked for."""
+    """Replaces Amazon's host: serves the certificate and records the requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -93,7 +93,7 @@ async def nothing_is_stored(pool: Pool) -> bool:
 
 
 def notification(message: Mapping[str, Any] | str, *, version: str = "1", **fields: str) -> bytes:
-    """A message of SNS, signed."""
+    """A signed SNS message."""
     given = {
         "Type": "Notification",
         "MessageId": "m-1",
@@ -139,7 +139,7 @@ async def post_ses(browser: Browser, body: bytes) -> Response:
 
 @pytest.mark.parametrize("version", ["1", "2"])
 async def test_ses_bounce(browser: Browser, pool: Pool, amazon: Amazon, version: str) -> None:
-    """Both versions of the signature; the certificate is fetched once."""
+    """Both signature versions are accepted; the certificate is fetched once."""
     body = notification(ses_bounce(status="5.1.1", diagnosticCode="smtp; 550 5.1.1 user unknown"), version=version)
     answer = await post_ses(browser, body)
     assert (answer.status, answer.json) == (200, {"recorded": 1, "ignored": 0})
@@ -149,8 +149,8 @@ async def test_ses_bounce(browser: Browser, pool: Pool, amazon: Amazon, version:
     assert amazon.asked == [CERTIFICATE_URL]
 
 
-async def test_ses_names_the_delivery_by_our_message_id(browser: Browser, pool: Pool) -> None:
-    """Where the notification carries the headers of the mail."""
+async def test_ses_message_id_identifies_the_delivery(browser: Browser, pool: Pool) -> None:
+    """A notification with the headers of the mail is tied to its delivery."""
     delivery_id = await sent(pool)
     event = ses_bounce()
     event["mail"]["headers"] = [{"name": "Message-ID", "value": await message_id(pool, delivery_id)}]
@@ -167,13 +167,13 @@ async def test_ses_names_the_delivery_by_our_message_id(browser: Browser, pool: 
     ],
 )
 async def test_ses_classes(browser: Browser, pool: Pool, change: dict[str, str], expected: str) -> None:
-    """The diagnostics decide, also over what Amazon calls permanent."""
+    """The diagnostics take precedence over Amazon's bounce type."""
     await post_ses(browser, notification(ses_bounce(**change)))
     assert await rows(pool, "SELECT class FROM bounces") == [(expected,)]
 
 
 async def test_ses_complaint(browser: Browser, pool: Pool) -> None:
-    """Suppressed for good."""
+    """A complaint suppresses permanently."""
     await post_ses(browser, notification(SES_COMPLAINT))
     assert await suppressed(pool) == [("complaint", "all", None)]
 
@@ -181,21 +181,21 @@ async def test_ses_complaint(browser: Browser, pool: Pool) -> None:
 @pytest.mark.parametrize(
     "event", [{"notificationType": "Delivery"}, {"eventType": "Open"}, {}, {"eventType": "Bounce"}]
 )
-async def test_ses_events_nobody_needs(browser: Browser, pool: Pool, event: dict[str, str]) -> None:
-    """Answered 200 and counted, or Amazon would try for days."""
+async def test_ses_events_that_are_ignored(browser: Browser, pool: Pool, event: dict[str, str]) -> None:
+    """Ignored events get 200 and are counted, because Amazon would retry for days."""
     assert (await post_ses(browser, notification(event))).json == {"recorded": 0, "ignored": 1}
 
 
-async def test_a_subscription_is_confirmed(browser: Browser, amazon: Amazon) -> None:
-    """For our topic, at Amazon's own host."""
+async def test_subscription_is_confirmed(browser: Browser, amazon: Amazon) -> None:
+    """A subscription of our topic is confirmed at Amazon's own host."""
     url = "https://sns.eu-central-1.amazonaws.com/?Action=ConfirmSubscription&Token=t"
     body = notification("please", Type="SubscriptionConfirmation", SubscribeURL=url, Token="t")
     assert (await post_ses(browser, body)).status == 200
     assert amazon.asked == [CERTIFICATE_URL, url]
 
 
-async def test_a_confirmation_elsewhere_is_not_followed(browser: Browser, amazon: Amazon) -> None:
-    """We fetch nothing on a stranger's word, even a signed one."""
+async def test_confirmation_url_of_another_host_is_not_fetched(browser: Browser, amazon: Amazon) -> None:
+    """Postroom fetches no URL of another host, even from a signed message."""
     url = "https://internal.example.net/admin"
     await post_ses(browser, notification("please", Type="SubscriptionConfirmation", SubscribeURL=url, Token="t"))
     assert url not in amazon.asked
@@ -219,33 +219,33 @@ async def test_a_confirmation_elsewhere_is_not_followed(browser: Browser, amazon
     ],
 )
 async def test_ses_without_proof(browser: Browser, pool: Pool, amazon: Amazon, fields: dict[str, str]) -> None:
-    """401 and nothing stored: another's topic, another's host, another's signature."""
+    """A foreign topic, host or signature gets 401, and nothing is stored."""
     assert (await post_ses(browser, notification(ses_bounce(), **fields))).status == 401
     assert await nothing_is_stored(pool)
     assert all(url == CERTIFICATE_URL for url in amazon.asked)
 
 
-async def test_a_changed_message_is_refused(browser: Browser, pool: Pool) -> None:
+async def test_changed_message_is_rejected(browser: Browser, pool: Pool) -> None:
     """The signature covers the message."""
     body = notification(ses_bounce()).replace(b"ada@example.org", b"ben@example.org")
     assert (await post_ses(browser, body)).status == 401
     assert await nothing_is_stored(pool)
 
 
-async def test_an_expired_certificate_proves_nothing(browser: Browser, amazon: Amazon) -> None:
-    """It was good once."""
+async def test_expired_certificate_is_rejected(browser: Browser, amazon: Amazon) -> None:
+    """A signature by an expired certificate gets 401."""
     amazon.certificate = certificate(ends=NOW - timedelta(days=1))
     assert (await post_ses(browser, notification(ses_bounce()))).status == 401
 
 
-async def test_what_is_no_certificate_proves_nothing(browser: Browser, amazon: Amazon) -> None:
-    """Whatever the host answers."""
+async def test_invalid_certificate_is_rejected(browser: Browser, amazon: Amazon) -> None:
+    """A response that is not a certificate leads to 401."""
     amazon.certificate = b"hello"
     assert (await post_ses(browser, notification(ses_bounce()))).status == 401
 
 
-async def test_amazon_away_is_try_again(browser: Browser, pool: Pool, amazon: Amazon) -> None:
-    """429: SNS comes back later."""
+async def test_unreachable_amazon_returns_429(browser: Browser, pool: Pool, amazon: Amazon) -> None:
+    """SNS retries after 429."""
     amazon.is_away = True
     assert (await post_ses(browser, notification(ses_bounce()))).status == 429
     assert await nothing_is_stored(pool)
@@ -253,8 +253,8 @@ async def test_amazon_away_is_try_again(browser: Browser, pool: Pool, amazon: Am
 
 @pytest.mark.parametrize("path", ["ses", "mailgun"])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b"[" * 100_000])
-async def test_what_no_provider_sends(browser: Browser, pool: Pool, path: str, body: bytes) -> None:
-    """400, and nothing stored."""
+async def test_malformed_requests_are_rejected(browser: Browser, pool: Pool, path: str, body: bytes) -> None:
+    """A malformed body gets 400, and nothing is stored."""
     assert (await browser.post(f"/v1/feedback/{path}", content=body)).status == 400
     assert await nothing_is_stored(pool)
 
@@ -296,20 +296,20 @@ def sendgrid_event(kind: str, **fields: Any) -> dict[str, Any]:
     ],
 )
 async def test_sendgrid_events(browser: Browser, pool: Pool, event: dict[str, Any], expected: str | None) -> None:
-    """Each event is what it says; a block suppresses nobody, an unknown one is ignored."""
+    """Each event is mapped; a block suppresses no address, an unknown event is ignored."""
     assert (await post_sendgrid(browser, event)).status == 200
     assert [reason for reason, _, _ in await suppressed(pool)] == ([expected] if expected else [])
 
 
-async def test_sendgrid_sends_many_at_once(browser: Browser, pool: Pool) -> None:
-    """And sends them again: the second time nothing is new."""
+async def test_sendgrid_batches_are_idempotent(browser: Browser, pool: Pool) -> None:
+    """A repeated batch records nothing new."""
     events = [sendgrid_event("spamreport", email=f"p{n}@example.org", sg_event_id=f"e-{n}") for n in range(50)]
     assert (await post_sendgrid(browser, *events, sendgrid_event("open"))).json == {"recorded": 50, "ignored": 1}
     assert (await post_sendgrid(browser, *events)).json == {"recorded": 0, "ignored": 0}
 
 
 async def test_sendgrid_without_proof(browser: Browser, pool: Pool) -> None:
-    """A changed body, or no signature at all."""
+    """A changed body or a missing signature gets 401."""
     assert (await post_sendgrid(browser, sendgrid_event("spamreport"), tamper=b" ")).status == 401
     assert (await browser.post("/v1/feedback/sendgrid", json=[sendgrid_event("spamreport")])).status == 401
     assert await nothing_is_stored(pool)
@@ -359,13 +359,13 @@ def mailgun_body(event: str, *, status: dict[str, Any] | None = None, **fields: 
     ],
 )
 async def test_mailgun_events(browser: Browser, pool: Pool, body: dict[str, Any], expected: str | None) -> None:
-    """What is still being tried is no bounce; a block suppresses nobody."""
+    """Temporary failures are not bounces; a block suppresses no address."""
     assert (await browser.post("/v1/feedback/mailgun", json=body)).status == 200
     assert [reason for reason, _, _ in await suppressed(pool)] == ([expected] if expected else [])
 
 
-async def test_a_mailgun_token_is_good_for_one_body(browser: Browser, pool: Pool) -> None:
-    """The signature does not cover the body: with a token that was seen, nobody else can be suppressed."""
+async def test_mailgun_token_is_valid_for_one_body(browser: Browser, pool: Pool) -> None:
+    """The signature does not cover the body: a reused token cannot suppress another address."""
     await browser.post("/v1/feedback/mailgun", json=mailgun_body("complained"))
     forged = mailgun_body("complained", recipient="victim@example.org", id="another")
     answer = await browser.post("/v1/feedback/mailgun", json=forged)
@@ -383,7 +383,7 @@ async def test_a_mailgun_token_is_good_for_one_body(browser: Browser, pool: Pool
     ],
 )
 async def test_mailgun_without_proof(browser: Browser, pool: Pool, body: dict[str, Any]) -> None:
-    """Another key, or a moment long past: 401, and the token is not even remembered."""
+    """A wrong key or an old timestamp gets 401, and the token is not stored."""
     assert (await browser.post("/v1/feedback/mailgun", json=body)).status == 401
     assert await nothing_is_stored(pool)
 
@@ -429,7 +429,7 @@ def postmark(kind: str, **fields: Any) -> dict[str, Any]:
 async def test_postmark_events(
     browser: Browser, pool: Pool, body: dict[str, Any], expected: str | None, headers: dict[str, str]
 ) -> None:
-    """By basic authentication or by our header."""
+    """Events are accepted with basic authentication or our header."""
     assert (await browser.post("/v1/feedback/postmark", json=body, headers=headers)).status == 200
     assert [reason for reason, _, _ in await suppressed(pool)] == ([expected] if expected else [])
 
@@ -444,14 +444,14 @@ async def test_postmark_events(
     ],
 )
 async def test_postmark_without_proof(browser: Browser, pool: Pool, headers: dict[str, str]) -> None:
-    """401 and nothing stored."""
+    """A request without the secret gets 401, and nothing is stored."""
     answer = await browser.post("/v1/feedback/postmark", json=postmark("SpamComplaint"), headers=headers)
     assert answer.status == 401
     assert await nothing_is_stored(pool)
 
 
 @pytest.mark.parametrize("provider", ["ses", "sendgrid", "mailgun", "postmark"])
-async def test_a_provider_that_is_not_configured_is_not_there(room: Room, provider: str) -> None:
-    """Without a secret there is nothing to check, so nothing is believed: 404."""
+async def test_unconfigured_provider_returns_404(room: Room, provider: str) -> None:
+    """A provider without a configured secret cannot be verified, and its endpoint returns 404."""
     app = HttpApplication(room, provider_api.endpoints(ProviderOptions()), auth=Authenticator(room.pool))
     assert (await Browser(app).post(f"/v1/feedback/{provider}", json={})).status == 404

@@ -1,4 +1,4 @@
-"""Reading in processes of their own: limits, replacement, and that nobody else waits for a hostile report."""
+"""Reading in child processes: limits, replacement, and isolation of hostile reports."""
 
 import asyncio
 import signal
@@ -20,7 +20,7 @@ OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0)
 
 @pytest.fixture(autouse=True)
 def importable_parsers(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
-    """Child processes find the parsers of this module."""
+    """Make the parsers of this module importable in child processes."""
     monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath))
 
 
@@ -31,7 +31,7 @@ def never_read(_raw: bytes) -> Report:
 
 
 def read_greedily(raw: bytes) -> Report:
-    """A parser with a fault that fills the memory."""
+    """A parser that fills the memory."""
     kept = []
     while b"hostile" in raw:
         kept.append(bytearray(16 << 20))
@@ -39,7 +39,7 @@ def read_greedily(raw: bytes) -> Report:
 
 
 class Client:
-    """One SMTP connection, a line at a time."""
+    """One SMTP connection, read line by line."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
@@ -75,20 +75,20 @@ class Client:
 
 async def until_busy(readers: ReportReaders, count: int) -> None:
     async with asyncio.timeout(60):
-        while readers.busy < count:  # noqa: ASYNC110 - the processes say nothing when they start
+        while readers.busy < count:  # noqa: ASYNC110 - the processes send no signal when they start
             await asyncio.sleep(0)
 
 
-async def test_a_child_reads_what_the_parser_reads() -> None:
-    """The same report, through a process; the second message goes to the same process."""
+async def test_child_reads_the_same_report() -> None:
+    """A child process returns the report of the parser, and is reused for the second message."""
     readers = ReportReaders(processes=1)
     for name in ("postfix-several", "arf-abuse", "out-of-office", "exim-unrouteable"):
         assert await readers.read(report(name)) == read_report(report(name))
     readers.close()
 
 
-async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
-    """While every reader is busy, another client is served, and the loop turns."""
+async def test_hostile_reports_delay_no_other_client(pool: Pool) -> None:
+    """While every reader is busy, another client is served and the event loop runs."""
     readers = ReportReaders(parse=never_read)
     async with bounce_server(pool, OPTIONS, readers=readers) as server:
         hostile = [await Client.connect(server.port) for _ in range(4)]
@@ -105,8 +105,8 @@ async def test_four_hostile_reports_delay_no_other_client(pool: Pool) -> None:
             client.close()
 
 
-async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
-    """Its message is kept as unreadable and answered; nothing is taken for the answer to another."""
+async def test_hanging_reader_is_replaced(pool: Pool) -> None:
+    """Its message is stored as unreadable, and its late result is not used for another message."""
     async with bounce_server(pool, OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(2)] == [250, 250]
@@ -114,8 +114,8 @@ async def test_a_reader_that_hangs_is_replaced(pool: Pool) -> None:
     assert await rows(pool, "SELECT reason FROM unread_feedback") == [("unreadable",)] * 2
 
 
-async def test_memory_of_a_reader_is_bounded(pool: Pool) -> None:
-    """A parser that fills the memory ends; the next report is read by another process."""
+async def test_memory_of_a_reader_is_limited(pool: Pool) -> None:
+    """A parser that fills the memory is killed; another process reads the next report."""
     delivery_id = await sent(pool)
     readers = ReportReaders(processes=1, parse=read_greedily)
     found = await readers.read(b"Subject: hostile\n\n")
@@ -131,8 +131,8 @@ async def test_memory_of_a_reader_is_bounded(pool: Pool) -> None:
     assert await suppressed(pool) == [("hard_bounce", "all", None)]
 
 
-async def test_a_cancelled_reading_does_not_answer_for_the_next() -> None:
-    """A client that goes away leaves no half-read answer behind."""
+async def test_cancelled_reading_does_not_leak_its_result() -> None:
+    """The result of a cancelled reading is not used for the next message."""
     readers = ReportReaders(processes=1)
     first = asyncio.create_task(readers.read(report("arf-abuse")))
     await until_busy(readers, 1)
@@ -142,8 +142,8 @@ async def test_a_cancelled_reading_does_not_answer_for_the_next() -> None:
     readers.close()
 
 
-async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
-    """The reasons come first; the megabytes of the returned mail are read from the line and forgotten."""
+async def test_large_report_is_truncated(pool: Pool) -> None:
+    """The reasons come first; megabytes of returned mail are discarded."""
     delivery_id = await sent(pool)
     raw = report("french-unknown") + b"lorem ipsum dolor sit amet\n" * 150_000
     seen: list[int] = []
@@ -161,8 +161,8 @@ async def test_of_a_large_report_only_the_beginning_is_kept(pool: Pool) -> None:
     assert await suppressed(pool) == [("hard_bounce", "all", None)]
 
 
-async def test_messages_of_a_connection_and_connections_of_a_peer_are_bounded(pool: Pool) -> None:
-    """452 for one message too many, 421 for one connection too many; a relay on this host has no bound."""
+async def test_messages_and_connections_per_peer_are_limited(pool: Pool) -> None:
+    """One message too many gets 452, one connection too many 421; a relay on this host has no limit."""
     options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_messages=2, most_per_peer=2, unlimited=())
     async with bounce_server(pool, options) as server:
         client = await Client.connect(server.port)
@@ -179,10 +179,8 @@ async def test_messages_of_a_connection_and_connections_of_a_peer_are_bounded(po
     "origin, peer, expected",
     [("smtp", "192.0.2.1", MOST_KEPT_PER_PEER), ("smtp", None, MOST_KEPT), ("ingest", None, MOST_KEPT + 10)],
 )
-async def test_what_is_no_report_is_kept_up_to_a_number_per_hour(
-    pool: Pool, origin: str, peer: str | None, expected: int
-) -> None:
-    """From one peer, from all of them; an operator's files are all kept. The next hour begins again."""
+async def test_stored_messages_per_hour_are_limited(pool: Pool, origin: str, peer: str | None, expected: int) -> None:
+    """The limits apply per peer and in total, not to an operator's files, and reset after an hour."""
     messages = [Incoming(b"Subject: %d\n\nhello" % number, origin, (), peer) for number in range(MOST_KEPT + 10)]
     for start in range(0, len(messages), 100):
         await ingest(pool, messages[start : start + 100], paths=PATHS)
@@ -192,8 +190,8 @@ async def test_what_is_no_report_is_kept_up_to_a_number_per_hour(
     assert await rows(pool, "SELECT count(*) FROM unread_feedback") == [(expected + 1,)]
 
 
-def test_many_boundaries_cost_little() -> None:
-    """59 boundaries in 1 MB of empty lines took 13 s; parts behind the fifth boundary are text now."""
+def test_many_boundaries_are_parsed_fast() -> None:
+    """59 boundaries in 1 MB of empty lines took 13 s; parts after the fifth boundary are text now."""
     head = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(59))
     raw = b"Subject: Undeliverable\nFrom: mailer-daemon@x.example\n" + head + b"\n" * 1_000_000
     calls = 0
@@ -207,4 +205,4 @@ def test_many_boundaries_cost_little() -> None:
         assert read_report(raw).kind in ReportKind
     finally:
         sys.setprofile(None)
-    assert calls < 3_000_000  # 63 million where every boundary is matched
+    assert calls < 3_000_000  # 63 million if every boundary is matched

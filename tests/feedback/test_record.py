@@ -1,4 +1,4 @@
-"""What reports do: the ladder of soft bounces, severity, history, statistics and facts, and two connections at once."""
+"""Effects of reports: soft bounces, severity, history, statistics, facts and concurrency."""
 
 import asyncio
 from datetime import timedelta
@@ -35,8 +35,8 @@ async def clear(pool: Pool, *addresses: str, after: timedelta = timedelta()) -> 
         return await clear_soft(connection, addresses, now=NOON + after)
 
 
-async def test_a_hard_bounce_is_for_good(pool: Pool) -> None:
-    """The address is suppressed for everything, without end, with what was said."""
+async def test_hard_bounce_suppresses_permanently(pool: Pool) -> None:
+    """The address is suppressed for all mail, without end, with the diagnostic."""
     assert await take(pool, a_bounce("Ada@Example.org", enhanced="5.1.1", code=550, text="no such user")) == 1
     assert await suppressed(pool) == [("hard_bounce", "all", None)]
     assert await rows(pool, "SELECT code, detail, origin, bounce_count FROM suppressions") == [
@@ -44,15 +44,15 @@ async def test_a_hard_bounce_is_for_good(pool: Pool) -> None:
     ]
 
 
-async def test_a_suppressed_address_gets_nothing_in_any_case(pool: Pool) -> None:
-    """Acceptance knows the address however it is written."""
+async def test_suppression_ignores_the_case_of_the_address(pool: Pool) -> None:
+    """A suppressed address is recognised in any case."""
     await take(pool, a_bounce("Ada@Example.org"))
     (delivery_id,) = await accepted(pool, a_mail("aDA@example.ORG"))
     assert list((await outcomes_of(pool, delivery_id)).values()) == ["suppressed"]
 
 
-async def test_the_ladder_of_soft_bounces(pool: Pool) -> None:
-    """Held for 24 h, three times; the fourth time for good."""
+async def test_soft_bounces_hold_three_times(pool: Pool) -> None:
+    """Each hold lasts 24 h; the fourth soft bounce suppresses permanently."""
     ends = []
     for day in range(4):
         await take(pool, a_soft_bounce(), after=day * DAY)
@@ -61,8 +61,8 @@ async def test_the_ladder_of_soft_bounces(pool: Pool) -> None:
     assert await rows(pool, "SELECT bounce_count FROM suppressions") == [(4,)]
 
 
-async def test_reports_during_a_hold_are_no_further_step(pool: Pool) -> None:
-    """Ten mails that were under way bounce together: that is one bad day, not ten."""
+async def test_reports_during_a_hold_do_not_count(pool: Pool) -> None:
+    """Ten mails in flight that bounce together cause one hold."""
     for minute in range(10):
         await take(pool, a_soft_bounce(), after=timedelta(minutes=minute))
     assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY)]
@@ -71,8 +71,8 @@ async def test_reports_during_a_hold_are_no_further_step(pool: Pool) -> None:
     ]
 
 
-async def test_a_success_clears_what_is_soft(pool: Pool) -> None:
-    """Whatever the case of the address; and the count begins anew."""
+async def test_success_clears_soft_bounces(pool: Pool) -> None:
+    """A success resets the count, whatever the case of the address."""
     for day in range(3):
         await take(pool, a_soft_bounce(), after=day * DAY)
     assert await clear(pool, "ADA@example.org", "ben@example.org", after=4 * DAY) == 1
@@ -82,8 +82,8 @@ async def test_a_success_clears_what_is_soft(pool: Pool) -> None:
     assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
 
 
-async def test_a_mail_that_bounces_later_was_no_success(pool: Pool) -> None:
-    """A server that takes every mail and returns it an hour later does not start the count anew."""
+async def test_mail_that_bounces_later_is_not_a_success(pool: Pool) -> None:
+    """A server that accepts every mail and returns it an hour later does not reset the count."""
     for day in range(4):
         handed = 2 * day * DAY
         delivery_id = await sent(pool, "ada@example.org", now=NOON + handed)
@@ -92,8 +92,8 @@ async def test_a_mail_that_bounces_later_was_no_success(pool: Pool) -> None:
     assert await suppressed(pool) == [("soft_bounce", "all", None)]
 
 
-async def test_a_late_bounce_of_an_older_mail_begins_anew(pool: Pool) -> None:
-    """The person was reached since; what comes now is the first of a new row."""
+async def test_late_bounce_after_a_success_starts_a_new_count(pool: Pool) -> None:
+    """A bounce of an older mail after a success is the first of a new count."""
     older = await sent(pool, "ada@example.org", now=NOON)
     await take(pool, a_soft_bounce(), after=timedelta(hours=1))
     await clear(pool, "ada@example.org", after=2 * DAY)
@@ -101,8 +101,8 @@ async def test_a_late_bounce_of_an_older_mail_begins_anew(pool: Pool) -> None:
     assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
 
 
-async def test_a_success_clears_nothing_that_is_hard(pool: Pool) -> None:
-    """Hard bounces, complaints, unsubscribes and operators' decisions stay."""
+async def test_success_does_not_clear_permanent_suppressions(pool: Pool) -> None:
+    """Hard bounces, complaints, unsubscribes and manual suppressions stay."""
     await take(pool, a_bounce("a@example.org"), a_complaint("b@example.org"))
     await suppress(pool, NewSuppression(email="c@example.org"), actor="tests")
     assert await clear(pool, "a@example.org", "b@example.org", "c@example.org") == 0
@@ -119,7 +119,7 @@ async def test_a_success_clears_nothing_that_is_hard(pool: Pool) -> None:
     ],
 )
 async def test_severity_only_rises(pool: Pool, feedback: object, expected: str) -> None:
-    """Soft < hard < complaint, in whichever order and whether together or one by one."""
+    """Soft < hard < complaint, in any order, together or separately."""
     together = feedback()  # type: ignore[operator]
     for each in together:
         await take(pool, each)
@@ -128,21 +128,21 @@ async def test_severity_only_rises(pool: Pool, feedback: object, expected: str) 
     assert await suppressed(pool) == [(expected, "all", None)]
 
 
-async def test_several_about_one_person_at_once(pool: Pool) -> None:
-    """One statement takes them all; the gravest wins and every report is counted."""
+async def test_several_reports_about_one_address(pool: Pool) -> None:
+    """One statement takes them all; the most severe wins and every report is counted."""
     assert await take(pool, a_soft_bounce(), a_bounce(), a_complaint(), a_soft_bounce()) == 4
     assert await rows(pool, "SELECT reason::text, bounce_count FROM suppressions") == [("complaint", 4)]
 
 
-async def test_an_operator_s_word_is_not_weakened(pool: Pool) -> None:
-    """A soft bounce does not put an end to what was suppressed by hand for good."""
+async def test_manual_suppression_is_not_weakened(pool: Pool) -> None:
+    """A soft bounce does not add an end to a permanent manual suppression."""
     await suppress(pool, NewSuppression(email="ada@example.org"), actor="tests")
     await take(pool, a_soft_bounce())
     assert await suppressed(pool) == [("manual", "all", None)]
 
 
-async def test_an_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
-    """Codes and receipts still arrive; and a bounce beside it does not replace it."""
+async def test_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
+    """Codes and receipts still arrive, and a bounce does not replace the unsubscribe."""
     gone = Unsubscribe(address="ada@example.org", origin="ses", report_id=report_identity("u", 1), is_verified=True)
     await take(pool, gone, a_soft_bounce())
     assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY), ("unsubscribe", "bulk", None)]
@@ -151,8 +151,8 @@ async def test_an_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
     assert [await state_of(pool, each) for each in ids] == ["suppressed", "queued"]
 
 
-async def test_what_a_person_asked_for_outlives_an_operator(pool: Pool) -> None:
-    """An unsubscribe over a manual suppression of bulk mail is the one that stays."""
+async def test_unsubscribe_replaces_a_manual_bulk_suppression(pool: Pool) -> None:
+    """A request of the person outranks an operator's."""
     from postroom.feedback.model import Scope
 
     manual = NewSuppression(email="ada@example.org", scope=Scope.BULK)
@@ -163,16 +163,16 @@ async def test_what_a_person_asked_for_outlives_an_operator(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("classification", [BounceClass.POLICY, BounceClass.MESSAGE, BounceClass.TRANSIENT])
-async def test_a_block_on_us_suppresses_nobody(pool: Pool, classification: BounceClass) -> None:
-    """It is kept, so that people can look, and that is all."""
+async def test_block_suppresses_no_address(pool: Pool, classification: BounceClass) -> None:
+    """A block is stored and has no effect."""
     assert await take(pool, a_bounce(classification=classification)) == 1
     assert await suppressed(pool) == []
     assert await rows(pool, "SELECT class FROM bounces") == [(classification.value,)]
 
 
 @pytest.mark.parametrize("feedback", [a_bounce, a_soft_bounce, a_complaint])
-async def test_what_nobody_verified_suppresses_nobody(pool: Pool, feedback: object) -> None:
-    """It is kept as unverified, not counted and not told."""
+async def test_unverified_report_suppresses_no_address(pool: Pool, feedback: object) -> None:
+    """An unverified report is stored; it is neither counted nor a fact."""
     assert await take(pool, feedback(is_verified=False)) == 1  # type: ignore[operator]
     assert await suppressed(pool) == []
     assert await rows(pool, "SELECT is_verified FROM bounces") == [(False,)]
@@ -180,8 +180,8 @@ async def test_what_nobody_verified_suppresses_nobody(pool: Pool, feedback: obje
     assert await rows(pool, "SELECT FROM events WHERE type LIKE 'Recipient%'") == []
 
 
-async def test_a_report_that_is_known_changes_nothing(pool: Pool) -> None:
-    """The same report twice, even in one batch, is one row, one count, one step."""
+async def test_known_report_changes_nothing(pool: Pool) -> None:
+    """A repeated report, even in one batch, is one row, one count and one step."""
     bounce = a_soft_bounce()
     assert await take(pool, bounce, bounce) == 1
     assert await take(pool, bounce, after=2 * DAY) == 0
@@ -189,16 +189,16 @@ async def test_a_report_that_is_known_changes_nothing(pool: Pool) -> None:
     assert await rows(pool, "SELECT amount FROM stat_deltas WHERE metric = 'bounced'") == [(1,)]
 
 
-async def test_somebody_of_a_delivery_is_nobody_in_particular(pool: Pool) -> None:
-    """A complaint whose author cannot be recovered is kept and counted, and suppresses nobody."""
+async def test_report_about_unknown_recipient_suppresses_no_address(pool: Pool) -> None:
+    """A complaint without a known recipient is stored and counted, and suppresses no address."""
     delivery_id = await sent(pool, "ada@example.org", "ben@example.org")
     assert await take(pool, a_complaint(None, delivery_id=delivery_id)) == 1
     assert await rows(pool, "SELECT FROM suppressions") == []
     assert await rows(pool, "SELECT metric FROM stat_deltas WHERE metric = 'complained'") == [("complained",)]
 
 
-async def test_two_connections_count_right(pool: Pool) -> None:
-    """Soft bounces recorded by two at once take one step and lose no report; a day later both again take one."""
+async def test_concurrent_soft_bounces_count_once(pool: Pool) -> None:
+    """Soft bounces recorded by two connections cause one hold and lose no report; a day later they cause one again."""
     for day in range(2):
         async with pool.acquire() as one, pool.acquire() as two:
             await asyncio.gather(
@@ -209,8 +209,8 @@ async def test_two_connections_count_right(pool: Pool) -> None:
     ]
 
 
-async def test_many_at_once_wait_in_no_circle(pool: Pool) -> None:
-    """Batches that share people in opposite orders all arrive."""
+async def test_concurrent_batches_do_not_deadlock(pool: Pool) -> None:
+    """Batches with the same addresses in opposite orders are all recorded."""
     people = [f"p{number}@example.org" for number in range(40)]
 
     async def one(order: list[str], make: object) -> None:
@@ -225,8 +225,8 @@ async def test_many_at_once_wait_in_no_circle(pool: Pool) -> None:
     assert await rows(pool, "SELECT DISTINCT reason::text FROM suppressions") == [("complaint",)]
 
 
-async def test_statistics_know_campaign_sender_and_domain(pool: Pool) -> None:
-    """Grouped in the transaction of the report; a bounce in the session did not come back, and a block is no bounce."""
+async def test_statistics_have_campaign_sender_and_domain(pool: Pool) -> None:
+    """Reports are counted in their transaction; a rejection in the session is not returned mail; a block is none."""
     ids = [await sent(pool, to) for to in ("a@One.example", "b@one.example", "c@two.example")]
     async with pool.acquire() as connection:
         await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6")
@@ -254,8 +254,8 @@ async def test_statistics_know_campaign_sender_and_domain(pool: Pool) -> None:
     ) == [(5, 6)]
 
 
-async def test_facts_name_no_person(pool: Pool) -> None:
-    """A bounce is a fact of its delivery, a suppression one of its own; neither holds an address."""
+async def test_facts_contain_no_address(pool: Pool) -> None:
+    """A bounce is a fact of its delivery, a suppression a fact of its own; neither contains an address."""
     delivery_id = await sent(pool)
     await take(pool, a_bounce(delivery_id=delivery_id, enhanced="5.1.1"), a_complaint("ben@example.org"))
     facts = await rows(
@@ -271,8 +271,8 @@ async def test_facts_name_no_person(pool: Pool) -> None:
     assert not any("@" in fact[2] for fact in facts)
 
 
-async def test_facts_that_are_switched_off_are_not_written(pool: Pool) -> None:
-    """The table of recorded facts rules here too."""
+async def test_disabled_facts_are_not_recorded(pool: Pool) -> None:
+    """The table of recorded facts also applies to feedback."""
     async with pool.acquire() as connection:
         await connection.execute("DELETE FROM recorded_facts")
     await take(pool, a_bounce())
@@ -281,7 +281,7 @@ async def test_facts_that_are_switched_off_are_not_written(pool: Pool) -> None:
 
 
 async def test_history_keeps_every_step(pool: Pool) -> None:
-    """Suppressed, held again, raised, lifted by whom and why: nothing is forgotten by the undo."""
+    """The history has the suppression, the hold, the rise and the lift with actor and reason."""
     await take(pool, a_soft_bounce())
     await take(pool, a_soft_bounce(), after=DAY)
     await take(pool, a_bounce(), after=2 * DAY)
@@ -299,8 +299,8 @@ async def test_history_keeps_every_step(pool: Pool) -> None:
     ]
 
 
-async def test_lifting_begins_the_ladder_anew(pool: Pool) -> None:
-    """Who is given back gets three holds again."""
+async def test_lift_resets_the_soft_bounces(pool: Pool) -> None:
+    """A lifted address gets three holds again."""
     for day in range(4):
         await take(pool, a_soft_bounce(), after=day * DAY)
     await lift(pool, "ada@example.org", actor="tests")
@@ -308,8 +308,8 @@ async def test_lifting_begins_the_ladder_anew(pool: Pool) -> None:
     assert await suppressed(pool) == [("soft_bounce", "all", NOON + 6 * DAY)]
 
 
-async def test_an_import_leaves_history_and_no_flood_of_facts(pool: Pool) -> None:
-    """Ten thousand lines are ten thousand steps of history and not one event."""
+async def test_import_writes_history_but_no_facts(pool: Pool) -> None:
+    """Ten thousand lines are ten thousand history rows and no event."""
     batch = [NewSuppression(email=f"p{number}@example.org", origin="import") for number in range(10_000)]
     assert await import_batch(pool, batch, actor="tests") == 10_000
     assert await rows(pool, "SELECT count(*) FROM suppression_changes") == [(10_000,)]
@@ -321,8 +321,8 @@ def refusal(address: str = "ada@example.org", **fields: object) -> RefusedRecipi
     return RefusedRecipient(address=address, **{**given, **fields})  # type: ignore[arg-type]
 
 
-async def test_settling_an_attempt(pool: Pool) -> None:
-    """What the ledger calls: refusals suppress by their class, successes clear, all in its transaction."""
+async def test_results_of_an_attempt_are_recorded(pool: Pool) -> None:
+    """Rejections suppress by their class and successes clear soft bounces, in the ledger's transaction."""
     await take(pool, a_soft_bounce("ben@example.org"))
     async with pool.acquire() as connection, connection.transaction():
         refusals = [
@@ -336,8 +336,8 @@ async def test_settling_an_attempt(pool: Pool) -> None:
     assert found == [("ada@example.org", "hard_bounce", "session"), ("d@example.org", "soft_bounce", "session")]
 
 
-async def test_settling_is_undone_with_its_transaction(pool: Pool) -> None:
-    """An attempt that could not be written suppresses nobody."""
+async def test_rollback_of_an_attempt_undoes_its_suppressions(pool: Pool) -> None:
+    """An attempt that was not committed suppresses no address."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
@@ -346,20 +346,20 @@ async def test_settling_is_undone_with_its_transaction(pool: Pool) -> None:
     assert await suppressed(pool) == []
 
 
-async def test_nothing_to_record_asks_nothing(pool: Pool) -> None:
-    """Neither refusals nor successes: no statement is run."""
+async def test_nothing_to_record_runs_no_statement(pool: Pool) -> None:
+    """Without rejections and successes no statement is run."""
     async with pool.acquire() as connection:
         assert await record_refusals(connection, [], now=NOON) == 0
         assert await record(connection, []) == 0
 
 
-def test_a_refusal_of_the_whole_is_nobody_s_mailbox() -> None:
-    """A bare 550 after DATA is about us."""
+def test_rejection_of_the_content_is_not_about_the_mailbox() -> None:
+    """A bare 550 after DATA suppresses no address."""
     (bounce,) = bounces_of([refusal(enhanced=None, text="", stage=Stage.FINAL)])
     assert bounce.classification is BounceClass.POLICY
 
 
-def test_the_same_refusal_has_the_same_name() -> None:
-    """One attempt refuses an address once; the next attempt may again."""
+def test_rejection_key_is_unique_per_attempt() -> None:
+    """One attempt rejects an address once; the next attempt has another key."""
     one, same, next_attempt = bounces_of([refusal(), refusal("ADA@example.org"), refusal(attempt_no=2)])
     assert one.report_id == same.report_id != next_attempt.report_id

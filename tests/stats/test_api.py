@@ -1,4 +1,4 @@
-"""Figures over HTTP: shapes, groupings, and what is refused."""
+"""HTTP endpoints of statistics: responses, groupings and errors."""
 
 import pytest
 from tests.support.builders import NOON
@@ -45,19 +45,19 @@ FIGURES = {
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    """A key that may read statistics, in a room where a campaign was sent at noon."""
+    """A key with the scope of statistics, in a room where a campaign was sent at noon."""
     await room.pool.execute(WRITE, NOON)
     app = HttpApplication(room, api.ENDPOINTS, auth=Authenticator(room.pool))
     return await open_browser(room, app=app)
 
 
-async def test_a_summary_is_one_object(browser: Browser) -> None:
-    """Every figure, and the rates that follow."""
+async def test_summary_is_one_object(browser: Browser) -> None:
+    """The summary has every figure and the rates derived from them."""
     answer = await browser.get("/v1/stats/summary?campaign_id=7")
     assert (answer.status, answer.json) == (200, FIGURES)
 
 
-async def test_lines_are_by_day_unless_asked_otherwise(browser: Browser) -> None:
+async def test_rows_are_by_day_by_default(browser: Browser) -> None:
     """A day is a date."""
     answer = await browser.get("/v1/stats")
     assert answer.json == {"items": [{"day": "2030-06-01", **FIGURES}], "next_cursor": None}
@@ -73,8 +73,8 @@ async def test_lines_are_by_day_unless_asked_otherwise(browser: Browser) -> None
         ("domain&by=sender", {"domain": "example.org", "sender_id": 3}),
     ],
 )
-async def test_a_line_names_what_it_is_grouped_by(browser: Browser, by: str, group: dict[str, object]) -> None:
-    """And nothing else; groupings may be combined."""
+async def test_row_has_its_grouping_columns_only(browser: Browser, by: str, group: dict[str, object]) -> None:
+    """Groupings may be combined."""
     answer = await browser.get(f"/v1/stats?by={by}")
     assert answer.json["items"] == [{**group, **FIGURES}]
 
@@ -90,8 +90,8 @@ async def test_a_line_names_what_it_is_grouped_by(browser: Browser, by: str, gro
         ("from=2030-06-01T00:00:00%2B02:00&to=2030-06-02T00:00:00%2B02:00", 1),
     ],
 )
-async def test_lines_are_of_what_is_selected(browser: Browser, query: str, found: int) -> None:
-    """By sender, domain and period; a moment may have any zone."""
+async def test_rows_are_filtered(browser: Browser, query: str, found: int) -> None:
+    """Filters are sender, domain and period; times may have any zone."""
     assert len((await browser.get(f"/v1/stats?{query}")).json["items"]) == found
 
 
@@ -107,7 +107,7 @@ async def test_lines_are_of_what_is_selected(browser: Browser, query: str, found
         ("campaign=7", "campaign"),
     ],
 )
-async def test_what_makes_no_sense_is_refused_by_its_name(browser: Browser, query: str, field: str) -> None:
-    """As everywhere, with the parameter in the problem."""
+async def test_invalid_parameters_are_named(browser: Browser, query: str, field: str) -> None:
+    """The problem names the invalid parameter."""
     answer = await browser.get(f"/v1/stats?{query}")
     assert (answer.status, answer.fields[0].split("[")[0]) == (400, field)

@@ -1,4 +1,4 @@
-"""Figures at the command line, in a process as a person starts it."""
+"""Commands of statistics, in a process of their own."""
 
 import asyncio
 import sys
@@ -52,8 +52,8 @@ async def url(pool: Pool, database_url: str) -> str:
     return database_url
 
 
-async def test_a_table_by_domain(url: str) -> None:
-    """A line for each, the largest first; acceptance is counted without domain, and has a dash."""
+async def test_table_by_domain(url: str) -> None:
+    """Domains are ordered by volume; accepted mail has no domain, and is shown as a dash."""
     connection = await asyncpg.connect(url)
     await connection.execute("INSERT INTO postroom.stat_deltas (hour, metric, amount) VALUES (now(), 'accepted', 12)")
     await connection.close()
@@ -63,15 +63,15 @@ async def test_a_table_by_domain(url: str) -> None:
     assert [line.split()[:3] for line in lines] == [["example.org", "-", "8"], ["example.com", "-", "4"]]
 
 
-async def test_one_line_without_a_grouping_and_as_json(url: str) -> None:
-    """The same shapes as over HTTP."""
+async def test_total_row_and_json(url: str) -> None:
+    """The JSON is the same as over HTTP."""
     _, output, _ = await run(url, "show", "--domain", "example.com", "--json")
     [line] = msgspec.json.decode(output)["items"]
     assert (line["sent"], line["rates"]["delivery"]) == (4, 1.0)
 
 
-async def test_a_plot_has_a_bar_for_each_day_and_a_sum(url: str) -> None:
-    """The largest bar is the widest, and the last line draws it all in one."""
+async def test_plot_has_a_bar_per_day_and_a_total(url: str) -> None:
+    """The largest amount has the widest bar, and the last line is a sparkline."""
     code, output, _ = await run(url, "series", "--from", "2030-06-01T00:00:00Z")
     first, second, last = output.splitlines()
     assert (code, first) == (0, f"2030-06-01  {'█' * 40}  8")
@@ -79,8 +79,8 @@ async def test_a_plot_has_a_bar_for_each_day_and_a_sum(url: str) -> None:
     assert last == "sent 12  █▄"
 
 
-async def test_a_plot_by_the_hour_as_json(url: str) -> None:
-    """With the hour in each line."""
+async def test_plot_by_hour_as_json(url: str) -> None:
+    """Each row has its hour."""
     _, output, _ = await run(url, "series", "--hourly", "--from", "2030-06-01T00:00:00Z", "--json")
     assert [line["hour"] for line in msgspec.json.decode(output)["items"]] == [
         "2030-06-01T12:00:00Z",
@@ -88,14 +88,14 @@ async def test_a_plot_by_the_hour_as_json(url: str) -> None:
     ]
 
 
-async def test_a_figure_that_is_not_counted_is_a_usage_error(url: str) -> None:
-    """Said before the database is asked."""
+async def test_unknown_metric_is_a_usage_error(url: str) -> None:
+    """The error is raised before the database is queried."""
     code, _, errors = await run(url, "series", "--metric", "yodelled")
     assert code == 2
     assert "yodelled" in errors
 
 
-async def test_the_index_is_made_once(url: str, pool: Pool) -> None:
-    """The second time it is there already."""
+async def test_index_is_created_once(url: str, pool: Pool) -> None:
+    """The second call reports that the index already exists."""
     assert [(await run(url, "index-custom-data"))[1] for _ in range(2)] == ["created\n", "already exists\n"]
     assert await pool.fetchval("SELECT to_regclass('deliveries_custom_data_idx')") is not None

@@ -1,4 +1,4 @@
-"""Counting: whatever happens to mail is counted once, in its own transaction, whoever does it."""
+"""Counting: every change of mail is counted once, in its own transaction, for every client."""
 
 from datetime import timedelta
 
@@ -32,27 +32,27 @@ async def figures(pool: Pool) -> Figures:
 
 
 async def domains(pool: Pool, metric: str) -> dict[str | None, int]:
-    """A metric by domain, without those that have none of it."""
+    """A metric by domain, without zero amounts."""
     lines = await service.measure(pool, Selection(), groups=[Grouping.DOMAIN])
     return {line.domain: getattr(line.figures, metric) for line in lines if getattr(line.figures, metric)}
 
 
-async def test_mail_that_is_sent_counts_as_accepted_and_as_sent(pool: Pool) -> None:
-    """Two mails accepted and sent by a worker: two and two, and by the domain of the first recipient."""
+async def test_sent_mail_counts_as_accepted_and_sent(pool: Pool) -> None:
+    """Two mails sent by a worker count twice in both, by the domain of the first recipient."""
     await accepted(pool, a_mail("ada@example.org"), a_mail("bob@Example.COM", "eve@example.org"))
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
     assert await figures(pool) == Figures(accepted=2, sent=2)
     assert await domains(pool, "sent") == {"example.org": 1, "example.com": 1}
 
 
-async def test_a_failed_attempt_counts_by_its_outcome(pool: Pool) -> None:
-    """A temporary refusal is deferred and the mail goes on; a refusal for good ends it."""
+async def test_failed_attempt_counts_by_its_outcome(pool: Pool) -> None:
+    """A temporary failure counts as deferred; a permanent one ends the mail."""
     await accepted(pool, a_mail(), a_mail())
     await a_worker(pool, Recording(BUSY, REFUSED)).run_once(Lane.TRANSACTIONAL)
     assert await figures(pool) == Figures(accepted=2, deferred=1, refused=1)
 
 
-async def test_a_statement_writes_one_row_for_each_group(pool: Pool) -> None:
+async def test_statement_writes_one_row_per_group(pool: Pool) -> None:
     """Three hundred attempts to two domains in one statement are two rows of statistics."""
     await pool.execute(
         """
@@ -67,7 +67,7 @@ async def test_a_statement_writes_one_row_for_each_group(pool: Pool) -> None:
 
 
 async def test_attempts_of_different_months_are_all_counted(pool: Pool) -> None:
-    """Rows that go to several partitions in one statement are all seen by the trigger of the whole table."""
+    """The trigger of the whole table sees rows of all partitions of a statement."""
     await pool.execute("SELECT ensure_partitions('attempts', 2, $1)", NOON)
     await pool.execute(
         """
@@ -82,8 +82,8 @@ async def test_attempts_of_different_months_are_all_counted(pool: Pool) -> None:
     assert [line.figures.sent for line in lines] == [1, 1, 1]
 
 
-async def test_an_end_without_an_attempt_is_counted(pool: Pool) -> None:
-    """Suppressed at acceptance, cancelled by a person, expired while waiting, not to be rendered: each counts once."""
+async def test_end_without_an_attempt_is_counted(pool: Pool) -> None:
+    """Suppression at acceptance, a cancel, an expiry and a failed rendering each count once."""
     await suppress(pool, "eve@example.net")
     cancelled, unrenderable = await accepted(pool, a_mail(), a_mail(template="welcome"), now=NOON)
     await accepted(pool, a_mail("eve@example.net"), a_mail(expires_at=NOON + timedelta(minutes=1)), now=NOON)
@@ -96,16 +96,16 @@ async def test_an_end_without_an_attempt_is_counted(pool: Pool) -> None:
     assert await domains(pool, "cancelled") == {"example.org": 2}
 
 
-async def test_a_suppression_found_before_sending_counts_once(pool: Pool) -> None:
-    """The attempt says suppressed, and the delivery's end does not say it again."""
+async def test_suppression_before_sending_counts_once(pool: Pool) -> None:
+    """The attempt counts as suppressed, and the end of the delivery does not count again."""
     await accepted(pool)
     await suppress(pool, "ada@example.org")
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
     assert await figures(pool) == Figures(accepted=1, suppressed=1)
 
 
-async def test_a_dead_letter_that_is_redriven_is_taken_off_again(pool: Pool) -> None:
-    """Given up, redriven and sent: at the end it counts as sent and not as given up."""
+async def test_redriven_dead_letter_is_subtracted(pool: Pool) -> None:
+    """A dead letter that is redriven and sent counts as sent only."""
     await _dead_letter(pool)
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, dead_lettered=1)
     await deliveries.redrive(pool, DeadLetterFilter(), actor="tests")
@@ -114,15 +114,15 @@ async def test_a_dead_letter_that_is_redriven_is_taken_off_again(pool: Pool) -> 
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)
 
 
-async def test_a_dead_letter_that_had_arrived_counts_as_sent(pool: Pool) -> None:
-    """What an operator settles is sent, in the hour it was given up."""
+async def test_settled_dead_letter_counts_as_sent(pool: Pool) -> None:
+    """A settled delivery counts as sent in the hour it became a dead letter."""
     delivery_id = await _dead_letter(pool)
     await deliveries.settle(pool, delivery_id, actor="tests")
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)
 
 
 async def _dead_letter(pool: Pool) -> int:
-    """A bulk mail whose worker died while it was on the wire."""
+    """A bulk mail whose worker died while it was in flight."""
     [delivery_id] = await accepted(pool, a_mail(lane=Lane.BULK), now=NOON)
     [outgoing] = await claimed(pool, Lane.BULK, now=NOON)
     await pool.execute("UPDATE claims SET started_through = 1 WHERE id = $1", outgoing.claim_id)
@@ -130,8 +130,8 @@ async def _dead_letter(pool: Pool) -> int:
     return delivery_id
 
 
-async def test_what_is_given_back_counts_as_nothing(pool: Pool) -> None:
-    """A claim, its release and a rendering are the machinery's own."""
+async def test_claim_release_and_rendering_are_not_counted(pool: Pool) -> None:
+    """A claim, its release and a rendering change no figure."""
     await accepted(pool)
     [outgoing] = await claimed(pool)
     async with pool.acquire() as connection:
@@ -140,7 +140,7 @@ async def test_what_is_given_back_counts_as_nothing(pool: Pool) -> None:
 
 
 async def test_webhooks_are_not_mail(pool: Pool) -> None:
-    """A delivery by webhook is neither accepted nor sent as far as statistics go."""
+    """A webhook delivery counts neither as accepted nor as sent."""
     await pool.execute(
         """
         INSERT INTO deliveries (channel, next_attempt_at, ladder, source) VALUES ('webhook', now(), 'generic', 'outbox')
@@ -155,8 +155,8 @@ async def test_webhooks_are_not_mail(pool: Pool) -> None:
     assert await figures(pool) == Figures()
 
 
-async def test_what_is_rolled_back_was_never_counted(pool: Pool) -> None:
-    """Statistics are written in the transaction of what they count."""
+async def test_rolled_back_change_is_not_counted(pool: Pool) -> None:
+    """Statistics are written in the transaction of the counted change."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
@@ -165,8 +165,8 @@ async def test_what_is_rolled_back_was_never_counted(pool: Pool) -> None:
     assert await figures(pool) == Figures()
 
 
-async def test_the_campaign_and_the_sender_are_counted_with_it(pool: Pool) -> None:
-    """What belongs to a campaign and left through an account is found by both."""
+async def test_campaign_and_sender_are_counted(pool: Pool) -> None:
+    """Mail of a campaign through an account is found by both."""
     await accepted(pool, a_mail(), a_mail())
     await pool.execute("UPDATE deliveries SET campaign_id = 7")
     outgoing = await claimed(pool)
@@ -179,8 +179,8 @@ async def test_the_campaign_and_the_sender_are_counted_with_it(pool: Pool) -> No
     assert (await service.total(pool, Selection(campaign_id=8))).sent == 0
 
 
-async def test_an_operator_s_update_in_sql_is_counted(pool: Pool) -> None:
-    """Who cancels a thousand mails in psql leaves the same figures as who cancels them one by one."""
+async def test_update_in_plain_sql_is_counted(pool: Pool) -> None:
+    """A bulk cancel in psql gives the same figures as single cancels."""
     await accepted(pool, *(a_mail() for _ in range(5)))
     await pool.execute(
         """
@@ -193,8 +193,8 @@ async def test_an_operator_s_update_in_sql_is_counted(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM stat_deltas WHERE metric = 'cancelled'") == 1
 
 
-async def test_counting_needs_no_right_of_the_counted(pool: Pool) -> None:
-    """The functions that count run with the rights of the room's owner, on the room's search path."""
+async def test_counting_runs_with_the_owners_rights(pool: Pool) -> None:
+    """The counting functions run with the rights of the room's owner, on the room's search path."""
     rows = await pool.fetch(
         "SELECT prosecdef, proconfig FROM pg_proc WHERE proname IN ('count_attempts', 'count_deliveries')"
     )

@@ -1,4 +1,4 @@
-"""The roles of the handbook: roles.sql and grants.sql, and then each role's work done with that role."""
+"""The database roles of the manual: roles.sql and grants.sql, and the work of each role."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -52,12 +52,12 @@ async def run(url: str, sql: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """A database with the roles of the handbook, and the way in for each."""
+    """A database with the roles of the manual, and a connection for each."""
 
     url_of: Callable[[str], str]
 
     async def let_all_make_temporary_tables(self) -> None:
-        """Undo one of the two barriers of roles.sql, so that the other one is tested."""
+        """Remove one of the two protections of roles.sql, so that the test covers the other."""
         grant = "DO $$ BEGIN EXECUTE format('GRANT TEMP ON DATABASE %I TO PUBLIC', current_database()); END $$"
         await run(self.url_of("postgres"), grant)
 
@@ -68,7 +68,7 @@ class House:
 
     @asynccontextmanager
     async def session(self, role: str) -> AsyncIterator[Session]:
-        """As psql: nothing is set but what belongs to the role."""
+        """Connect as psql does, with the settings of the role only."""
         connection = await asyncpg.connect(self.url_of(role))
         try:
             yield connection
@@ -78,7 +78,7 @@ class House:
 
 @pytest.fixture
 async def house(database_url: str, server_directory: Path) -> AsyncIterator[House]:
-    """roles.sql by an administrator, the migration, and grants.sql by the owner, twice."""
+    """Run roles.sql as administrator, the migration, and grants.sql twice as owner."""
     state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     host, database = quote(state.socket_dir, safe=""), urlsplit(database_url).path.strip("/")
@@ -105,8 +105,8 @@ async def refused(session: Session, sql: str) -> None:
         await session.execute(sql)
 
 
-async def test_the_worker_works(house: House) -> None:
-    """It claims, sends, completes, counts, folds, keeps house and makes partitions, and owns nothing."""
+async def test_worker_role_can_do_its_work(house: House) -> None:
+    """The worker claims, sends, completes, counts, folds, cleans up and creates partitions, and owns nothing."""
     async with house.room("postroom_worker") as room:
         assert await Maintenance(room.pool).make_partitions() == 3
         [mail] = await accepted(room.pool)
@@ -126,8 +126,8 @@ async def _keep_house(pool: Pool) -> None:
     assert await Rollup(pool).run_once() == 2
 
 
-async def test_the_worker_cannot_do_more(house: House) -> None:
-    """No key, no history, no change of a table."""
+async def test_worker_role_has_no_other_rights(house: House) -> None:
+    """The worker cannot write keys or history or change a table."""
     async with house.session("postroom_worker") as session:
         await refused(session, "SELECT * FROM api_keys")
         await refused(session, "DELETE FROM audit_log")
@@ -136,8 +136,8 @@ async def test_the_worker_cannot_do_more(house: House) -> None:
         await refused(session, "CREATE TABLE extra ()")
 
 
-async def test_the_worker_archives(house: House, tmp_path: Path) -> None:
-    """A month and what came late of it leave, come back into their table, go again; and a person is forgotten."""
+async def test_worker_role_archives(house: House, tmp_path: Path) -> None:
+    """The worker archives a month and late rows, restores and releases them, and erases a person."""
     options = options_for(tmp_path)
     async with house.session("postroom_owner") as session:
         await session.execute(
@@ -164,7 +164,7 @@ async def refused_to(room: Room, sql: str) -> None:
 
 
 async def test_archiving_reaches_no_other_table(house: House) -> None:
-    """Whatever the worker writes into the records, and whatever it calls its own temporary tables."""
+    """Forged archive records and temporary tables of the worker give no access to other tables."""
     lie = """
         INSERT INTO archived_partitions (id, state, is_attached, part, rows, bytes, from_time, to_time, table_name,
             source_name, path, file_sha256, content_sha256, restored_at, restored_name)
@@ -197,16 +197,16 @@ async def test_archiving_reaches_no_other_table(house: House) -> None:
                 await refused(session, f"SELECT postroom.{call}")
 
 
-async def test_partitions_are_made_near_the_present_only(house: House) -> None:
-    """A role that may make partitions cannot make thousands of them."""
+async def test_partitions_are_created_near_the_present_only(house: House) -> None:
+    """A role that may create partitions cannot create thousands of them."""
     async with house.session("postroom_worker") as session:
         for call in ("ensure_partitions('attempts', 2, '2100-01-01Z')", "ensure_partitions('attempts', 25)"):
             with pytest.raises(asyncpg.RaiseError, match="within ten years of now"):
                 await session.execute(f"SELECT {call}")
 
 
-async def test_the_api_accepts_over_http(house: House) -> None:
-    """It makes a key, accepts with it, lists and answers figures."""
+async def test_api_role_accepts_over_http(house: House) -> None:
+    """The API role creates a key, accepts mail with it, lists it and reads figures."""
     async with house.room("postroom_api") as room:
         browser = await open_browser(room)
         mail = {"to": ["ada@example.org"], "subject": "Hello", "text": "Hello"}
@@ -218,17 +218,17 @@ async def test_the_api_accepts_over_http(house: House) -> None:
         assert await service.total(room.pool, Selection()) == Figures(accepted=1, cancelled=1)
 
 
-async def test_the_api_cannot_rewrite_history(house: House) -> None:
-    """The audit log is append-only for it too, and migrating is the owner's."""
+async def test_api_role_cannot_rewrite_history(house: House) -> None:
+    """The audit log is append-only for the API role, and only the owner migrates."""
     async with house.session("postroom_api") as session:
         await session.execute("INSERT INTO audit_log (actor, action, subject) VALUES ('tests', 'test', 'nothing')")
-        await refused(session, "UPDATE audit_log SET actor = 'nobody'")
+        await refused(session, "UPDATE audit_log SET actor = 'root'")
         await refused(session, "DELETE FROM migrations")
         await refused(session, "DROP TABLE deliveries")
 
 
-async def test_what_a_later_migration_creates_is_open_to_those_who_work(house: House) -> None:
-    """By default privileges, and to nobody who only looks."""
+async def test_later_tables_are_open_to_working_roles(house: House) -> None:
+    """Default privileges open new tables to worker and API, and not to the reader."""
     async with house.session("postroom_owner") as session:
         await session.execute("CREATE TABLE later (id bigint GENERATED BY DEFAULT AS IDENTITY, secret text)")
     for role in ("postroom_worker", "postroom_api"):
@@ -241,8 +241,8 @@ async def test_what_a_later_migration_creates_is_open_to_those_who_work(house: H
             await refused(session, "SELECT * FROM postroom.later")
 
 
-async def test_the_reader_reads_the_ledger_and_the_figures(house: House) -> None:
-    """Tables, views and statistics; by name what the views show of letters is closed."""
+async def test_reader_role_reads_ledger_and_figures(house: House) -> None:
+    """The reader has tables, views and statistics, without the content columns."""
     async with house.room("postroom_api") as room:
         await accepted(room.pool, a_mail(headers={"Message-ID": "<mine@example.org>"}))
         await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
@@ -270,14 +270,14 @@ async def test_the_reader_reads_the_ledger_and_the_figures(house: House) -> None
         "erasure_key",
     ],
 )
-async def test_the_reader_sees_no_letter_and_no_secret(house: House, table: str) -> None:
-    """Bodies, one-time codes, hashes of keys, sealed credentials."""
+async def test_reader_role_sees_no_content_and_no_secret(house: House, table: str) -> None:
+    """Bodies, one-time codes, key hashes and sealed credentials are closed to the reader."""
     async with house.session("postroom_reader") as session:
         await refused(session, f"SELECT * FROM {table}")
 
 
-async def test_the_reader_writes_nothing(house: House) -> None:
-    """Neither to tables nor through views or functions."""
+async def test_reader_role_cannot_write(house: House) -> None:
+    """The reader writes neither to tables nor through views or functions."""
     async with house.session("postroom_reader") as session:
         await refused(session, "UPDATE deliveries SET reason = 'x'")
         await refused(session, "DELETE FROM suppressions")
@@ -287,8 +287,8 @@ async def test_the_reader_writes_nothing(house: House) -> None:
         await refused(session, "SELECT subject FROM email_queue")
 
 
-async def test_the_sender_sends(house: House) -> None:
-    """By the function, from Python, and by inserting into the queue's view, each under the name of its role."""
+async def test_sender_role_sends(house: House) -> None:
+    """Mail is sent by the function, from Python and by inserting into the view, under the name of the role."""
     async with house.session("postroom_sender") as session:
         send = "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b', p_idempotency_key => 'k')"
         assert [await session.fetchval(send) for _ in range(2)] == [1, 1]
@@ -305,8 +305,8 @@ async def test_the_sender_sends(house: House) -> None:
         assert [row["source"] for row in rows] == ["postroom_sender"]
 
 
-async def test_the_sender_has_no_right_on_any_table(house: House) -> None:
-    """It adds nobody to another application's mail, writes no webhook, frees no key and reads nothing."""
+async def test_sender_role_has_no_right_on_any_table(house: House) -> None:
+    """The sender role cannot change other applications' mail, write webhooks, release keys or read."""
     async with house.session("postroom_sender") as session:
         for statement in (
             "INSERT INTO postroom.delivery_recipients (delivery_id, kind, position, email) VALUES (1, 'bcc', 9, 'm@e')",
@@ -330,8 +330,8 @@ async def test_the_sender_has_no_right_on_any_table(house: House) -> None:
         assert [tuple(row) for row in tables] == [("email_queue", "INSERT")]
 
 
-async def test_the_source_is_bound_to_the_role(house: House) -> None:
-    """An application sends under its role's name or below it, not under another application's or a reserved one."""
+async def test_source_is_bound_to_the_role(house: House) -> None:
+    """An application sends under its role's name or a name below it, not under another's or a reserved one."""
     admin = house.url_of("postgres")
     await run(admin, "CREATE ROLE shop LOGIN IN ROLE postroom_sender; CREATE ROLE outbox LOGIN IN ROLE postroom_sender")
     try:
@@ -373,8 +373,8 @@ ATTACK = """
 
 
 @pytest.mark.parametrize("role", ["postroom_reader", "postroom_sender", "postroom_worker", "postroom_api"])
-async def test_no_role_attaches_a_trigger_function_of_the_owner(house: House, role: str) -> None:
-    """A temporary table with a type of the attacker's own would run the attacker's cast as the owner."""
+async def test_roles_cannot_attach_owners_trigger_functions(house: House, role: str) -> None:
+    """A temporary table with the attacker's type would run the attacker's cast as the owner."""
     async with house.session(role) as session:
         await refused(session, "CREATE TEMP TABLE bait ()")
     await house.let_all_make_temporary_tables()

@@ -1,4 +1,4 @@
-"""Reading: any selection, any grouping, folded or not; and never by counting the log."""
+"""Reading of figures: any selection and grouping, folded or not, and never from the ledger."""
 
 from datetime import timedelta
 
@@ -20,7 +20,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(params=["folded", "fresh", "both"])
 async def counted(pool: Pool, request: pytest.FixtureRequest) -> Pool:
-    """Two campaigns on three days; the figures are the same however far the rollup is."""
+    """Two campaigns on three days; the figures do not depend on the rollup."""
     for place, (days, campaign, sender, domain, metric, amount) in enumerate(
         [
             (0, 7, 1, "a.example", "sent", 10),
@@ -38,8 +38,8 @@ async def counted(pool: Pool, request: pytest.FixtureRequest) -> Pool:
     return pool
 
 
-async def test_a_total_adds_everything_up(counted: Pool) -> None:
-    """Without a selection, everything there is."""
+async def test_total_adds_all_figures(counted: Pool) -> None:
+    """Without a selection, the total covers all mail."""
     assert await service.total(counted, Selection()) == Figures(accepted=4, sent=16, bounced=2)
 
 
@@ -58,13 +58,13 @@ async def test_a_total_adds_everything_up(counted: Pool) -> None:
     ],
     ids=repr,
 )
-async def test_a_selection_adds_up_only_what_it_names(counted: Pool, selection: Selection, figures: Figures) -> None:
-    """By campaign, sender, domain in any case, and period; what is named twice must be both."""
+async def test_selection_limits_the_total(counted: Pool, selection: Selection, figures: Figures) -> None:
+    """Campaign, sender, domain in any case, and period are combined with AND."""
     assert await service.total(counted, selection) == figures
 
 
-async def test_lines_by_day_come_in_order(counted: Pool) -> None:
-    """Times ascend; a day begins at midnight in UTC."""
+async def test_rows_by_day_are_ordered(counted: Pool) -> None:
+    """Times ascend; a day begins at midnight UTC."""
     lines = await service.measure(counted, Selection(), groups=[Grouping.DAY])
     midnight = NOON.replace(hour=0)
     assert [(line.moment, line.figures.sent) for line in lines] == [
@@ -74,8 +74,8 @@ async def test_lines_by_day_come_in_order(counted: Pool) -> None:
     ]
 
 
-async def test_lines_by_hour_have_the_hour(counted: Pool) -> None:
-    """And nothing of what they are not grouped by."""
+async def test_rows_by_hour_have_the_hour(counted: Pool) -> None:
+    """Columns outside the grouping are empty."""
     [line, *_] = await service.measure(counted, Selection(campaign_id=7), groups=[Grouping.HOUR])
     assert (line.moment, line.campaign_id, line.sender_account_id, line.domain) == (NOON, None, None, None)
 
@@ -88,10 +88,10 @@ async def test_lines_by_hour_have_the_hour(counted: Pool) -> None:
         (Grouping.DOMAIN, "domain", [("a.example", 11), ("b.example", 5), ("", 0)]),
     ],
 )
-async def test_lines_by_anything_else_come_by_how_much_was_sent(
+async def test_other_rows_are_ordered_by_sent_mail(
     counted: Pool, group: Grouping, column: str, expected: list[tuple[object, int]]
 ) -> None:
-    """The largest first; a limit keeps the largest."""
+    """The largest comes first, and a limit keeps the largest."""
     lines = await service.measure(counted, Selection(), groups=[group])
     assert [(getattr(line, column), line.figures.sent) for line in lines] == expected
     [first] = await service.measure(counted, Selection(), groups=[group], limit=1)
@@ -99,7 +99,7 @@ async def test_lines_by_anything_else_come_by_how_much_was_sent(
 
 
 async def test_groupings_combine(counted: Pool) -> None:
-    """By day and sender at once."""
+    """Figures can be grouped by day and sender at once."""
     lines = await service.measure(counted, Selection(campaign_id=7), groups=[Grouping.SENDER, Grouping.DAY])
     assert [(line.sender_account_id, line.figures.sent, line.figures.bounced) for line in lines] == [
         (1, 10, 0),
@@ -108,23 +108,23 @@ async def test_groupings_combine(counted: Pool) -> None:
     ]
 
 
-async def test_a_campaign_s_figures(counted: Pool) -> None:
-    """Everything of one campaign, in the caller's own transaction, which sees what it has just counted."""
+async def test_campaign_figures(counted: Pool) -> None:
+    """The figures of a campaign are read in the caller's transaction and include its own changes."""
     async with counted.acquire() as connection, connection.transaction():
         await connection.execute(WRITE, NOON, 7, None, "", "opened_unique", 3)
         assert await service.campaign_figures(connection, 7) == Figures(sent=15, bounced=2, opened_unique=3)
         assert await service.campaign_figures(connection, 99) == Figures()
 
 
-async def test_a_period_that_ends_before_it_begins_is_refused(pool: Pool) -> None:
-    """By the name of the later end."""
+async def test_period_that_ends_before_it_begins_is_rejected(pool: Pool) -> None:
+    """The error names the parameter of the end."""
     with pytest.raises(BadInput) as caught:
         await service.total(pool, Selection(begin=NOON, end=NOON))
     assert [error.field for error in caught.value.errors] == ["to"]
 
 
-async def test_hours_and_days_at_once_are_refused(pool: Pool) -> None:
-    """A line has one time."""
+async def test_hour_and_day_together_are_rejected(pool: Pool) -> None:
+    """A row has one time."""
     with pytest.raises(BadInput) as caught:
         await service.measure(pool, Selection(), groups=[Grouping.HOUR, Grouping.DAY])
     assert [error.field for error in caught.value.errors] == ["by"]
@@ -139,8 +139,8 @@ async def test_hours_and_days_at_once_are_refused(pool: Pool) -> None:
         ("hour >= '2030-06-01 12:00+00' AND hour < '2030-06-01 14:00+00'", "stats_hourly_pkey"),
     ],
 )
-async def test_a_selection_is_found_by_its_index(pool: Pool, selection: str, index: str) -> None:
-    """Figures of one campaign do not cost those of all the others."""
+async def test_selection_uses_the_index(pool: Pool, selection: str, index: str) -> None:
+    """Figures of one campaign do not read those of others."""
     await pool.execute(
         """
         INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)

@@ -1,4 +1,4 @@
-"""The rollup: figures are the same before, during and after a fold, with any number of folders."""
+"""The rollup: figures are the same before, during and after a fold, with any number of processes."""
 
 import asyncio
 from datetime import timedelta
@@ -18,8 +18,8 @@ WRITE = """
 """
 
 
-async def test_a_fold_empties_the_deltas_into_their_hours(pool: Pool) -> None:
-    """Deltas of the same hour, campaign, sender, domain and metric become one row; nothing is left behind."""
+async def test_fold_moves_deltas_into_their_hours(pool: Pool) -> None:
+    """Deltas of the same hour, campaign, sender, domain and metric become one row, and none remains."""
     await pool.execute(
         """
         INSERT INTO stat_deltas (hour, campaign_id, domain, metric, amount)
@@ -36,23 +36,23 @@ async def test_a_fold_empties_the_deltas_into_their_hours(pool: Pool) -> None:
     assert await Rollup(pool).run_once() == 0
 
 
-async def test_a_fold_is_bounded(pool: Pool) -> None:
-    """No transaction takes more than its batch."""
+async def test_fold_is_bounded(pool: Pool) -> None:
+    """A transaction folds at most one batch."""
     await pool.execute(WRITE, NOON, 5)
     rollup = Rollup(pool, RollupOptions(batch=4))
     assert [await rollup.run_once() for _ in range(4)] == [4, 4, 2, 0]
 
 
-async def test_a_second_fold_adds_to_what_is_there(pool: Pool) -> None:
-    """An hour that goes on is one row that grows."""
+async def test_second_fold_adds_to_the_hour(pool: Pool) -> None:
+    """An hour stays one row when more deltas are folded."""
     for _ in range(3):
         await pool.execute(WRITE, NOON, 1)
         await Rollup(pool).run_once()
     assert await pool.fetchval("SELECT array_agg(amount) FROM stats_hourly") == [3, 3]
 
 
-async def test_while_one_folds_another_has_nothing_to_do(pool: Pool) -> None:
-    """Two folders never wait for each other, and never in a circle."""
+async def test_concurrent_fold_returns_zero(pool: Pool) -> None:
+    """A second process does not wait for the lock, so folds cannot deadlock."""
     await pool.execute(WRITE, NOON, 5)
     async with pool.acquire() as connection, connection.transaction():
         assert await connection.fetchval("SELECT fold_stats(5)") == 5
@@ -60,8 +60,8 @@ async def test_while_one_folds_another_has_nothing_to_do(pool: Pool) -> None:
     assert await Rollup(pool).run_once() == 5
 
 
-async def test_a_fold_that_is_rolled_back_changes_nothing(pool: Pool) -> None:
-    """A rollup that dies leaves every delta where it was."""
+async def test_rolled_back_fold_changes_nothing(pool: Pool) -> None:
+    """A rollup that fails leaves every delta in place."""
     await pool.execute(WRITE, NOON, 5)
     async with pool.acquire() as connection:
         transaction = connection.transaction()
@@ -73,7 +73,7 @@ async def test_a_fold_that_is_rolled_back_changes_nothing(pool: Pool) -> None:
 
 
 class Rush:
-    """Writers, folders and readers at once; readers go on until the others are done."""
+    """Run writers, rollups and readers at once; readers continue until the others finish."""
 
     def __init__(self, pool: Pool, *, writers: int) -> None:
         self._pool, self._writing, self._folding = pool, writers, 3
@@ -93,7 +93,7 @@ class Rush:
         self._folding -= 1
 
     async def read(self) -> None:
-        """Both metrics are written in one transaction: whoever sees half of one sees them differ."""
+        """Both metrics are written in one transaction, so a partial read would show a difference."""
         seen = []
         while self._folding:
             figures = await service.total(self._pool, Selection())
@@ -107,8 +107,8 @@ class Rush:
                 group.create_task(job())
 
 
-async def test_figures_never_waver_while_they_are_folded(pool: Pool) -> None:
-    """Readers see exactly what was counted, at every moment of many small folds by three folders."""
+async def test_figures_are_constant_during_folds(pool: Pool) -> None:
+    """Readers see the exact counts during many small folds by three processes."""
     await pool.execute(WRITE, NOON, 500)
     rush = Rush(pool, writers=0)
     await rush.run()
@@ -117,8 +117,8 @@ async def test_figures_never_waver_while_they_are_folded(pool: Pool) -> None:
     assert await service.total(pool, Selection()) == Figures(accepted=500, sent=500)
 
 
-async def test_writers_folders_and_readers_agree(pool: Pool) -> None:
-    """With writers at work too, every reading has whole transactions, and none is less than the one before it."""
+async def test_concurrent_writers_folds_and_readers_agree(pool: Pool) -> None:
+    """Every reading has whole transactions, and figures never decrease."""
     rush = Rush(pool, writers=4)
     await rush.run()
     for seen in rush.readings:
@@ -127,8 +127,8 @@ async def test_writers_folders_and_readers_agree(pool: Pool) -> None:
     assert await pool.fetchval("SELECT sum(amount) FROM stats_hourly WHERE metric = 'sent'") == 1000
 
 
-async def test_a_full_batch_is_followed_by_the_next_at_once(pool: Pool) -> None:
-    """The loop rests only after a batch that was not full."""
+async def test_full_batch_is_followed_by_the_next_at_once(pool: Pool) -> None:
+    """The loop waits only after a batch that was not full."""
     await pool.execute(WRITE, NOON, 10)
     rollup = Rollup(pool, RollupOptions(batch=8, interval=timedelta(hours=1)))
     async with looping(rollup.loop()):

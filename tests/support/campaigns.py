@@ -1,4 +1,4 @@
-"""Campaigns in tests: written, filled and started in a line each, and workers that write their mail."""
+"""Helpers for campaigns in tests: create, fill and start them, and workers that render their mail."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -31,13 +31,13 @@ def a_letter(**fields: Any) -> CampaignContent:
 
 
 def a_plan(name: str = "Spring", **fields: Any) -> CampaignRequest:
-    """A plan with a letter; fields of the letter and of the plan alike."""
+    """A campaign with a letter; takes fields of both."""
     of_letter = {key: fields.pop(key) for key in list(fields) if key in service.CONTENT}
     return CampaignRequest(name=name, letter=a_letter(**of_letter), **fields)
 
 
 async def a_campaign(pool: Pool, people: Sequence[str] | int = 0, **fields: Any) -> Campaign:
-    """A draft with so many people, or with these addresses."""
+    """A draft with this number of recipients, or with these addresses."""
     campaign = await service.create_campaign(pool, a_plan(**fields), actor="tests")
     if people:
         await upload(pool, campaign.id, csv_of(people))
@@ -45,7 +45,7 @@ async def a_campaign(pool: Pool, people: Sequence[str] | int = 0, **fields: Any)
 
 
 async def a_running_campaign(pool: Pool, people: Sequence[str] | int, **fields: Any) -> int:
-    """A started campaign; its id."""
+    """Start a campaign; returns its id."""
     now: datetime | None = fields.pop("now", None)
     campaign = await a_campaign(pool, people, **fields)
     await service.start_campaign(pool, campaign.id, actor="tests", now=now)
@@ -53,7 +53,7 @@ async def a_running_campaign(pool: Pool, people: Sequence[str] | int, **fields: 
 
 
 def csv_of(people: Sequence[str] | int) -> bytes:
-    """Addresses with a first name."""
+    """CSV lines of addresses with a first name."""
     emails = [f"p{n}@example.org" for n in range(people)] if isinstance(people, int) else people
     return b"email,first_name\n" + b"".join(f"{email},Name{n}\n".encode() for n, email in enumerate(emails))
 
@@ -66,7 +66,7 @@ async def upload(
     refused: list[RejectedLine] | None = None,
     now: datetime | None = None,
 ) -> Uploaded:
-    """Upload these chunks; what is refused is added to the list."""
+    """Upload these chunks; rejected lines are added to the list."""
 
     async def pieces() -> AsyncIterator[bytes]:
         for chunk in chunks:
@@ -81,7 +81,7 @@ def letters_of(pool: Pool, *, signer: TokenSigner | None = SIGNER) -> CampaignRe
 
 
 def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
-    """A worker that writes campaign mail before it composes it."""
+    """A worker that renders campaign mail."""
     letters = letters_of(pool)
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
     writer = MailWriter(composer, rendering=letters, now=lambda: NOON)
@@ -89,7 +89,7 @@ def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
 
 
 async def states_of(pool: Pool, campaign_id: int) -> dict[str, int]:
-    """How many of a campaign's deliveries are in which state."""
+    """The number of a campaign's deliveries by state."""
     rows = await pool.fetch(
         "SELECT state::text, count(*) FROM deliveries WHERE campaign_id = $1 GROUP BY state", campaign_id
     )

@@ -1,6 +1,6 @@
-"""A feeder and a worker in a process that can be told to die: `python -m tests.support.campaigns_worker '{"url": …}'`.
+"""A feeder and a worker in a process that kills itself: `python -m tests.support.campaigns_worker '{"url": …}'`.
 
-They take turns until the process kills itself with SIGKILL, at the n-th occurrence of a step of either.
+They alternate until the process sends itself SIGKILL at the n-th occurrence of a step of either.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What tests of feedback share: sent mail, reports about it, and short ways to look."""
+"""Helpers for tests of feedback: sent mail, reports about it, and queries."""
 
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ _numbers = iter(range(1, 1_000_000))
 
 
 async def sent(pool: Pool, *to: str, now: datetime = NOON, **fields: Any) -> int:
-    """A mail that was accepted and handed over; its id."""
+    """A mail that was accepted and sent; returns its id."""
     (delivery_id,) = await accepted(pool, a_mail(*to, **fields), now=now)
     async with pool.acquire() as connection:
         await connection.execute(
@@ -47,7 +47,7 @@ async def message_id(pool: Pool, delivery_id: int) -> str:
 
 
 def report(name: str, *, delivery_id: int | None = None, message: str = "<somebody@elsewhere.example>") -> bytes:
-    """A report from the folder, about this delivery."""
+    """A report from the fixtures, about this delivery."""
     path = "somebody@elsewhere.example"
     if delivery_id is not None:
         path = make_return_path(delivery_id, domain=DOMAIN, key=KEY)
@@ -56,7 +56,7 @@ def report(name: str, *, delivery_id: int | None = None, message: str = "<somebo
 
 
 def a_bounce(address: str = "ada@example.org", **fields: Any) -> Bounce:
-    """A verified hard bounce, or another."""
+    """A verified bounce; hard by default."""
     given: dict[str, Any] = {
         "classification": BounceClass.RECIPIENT_HARD,
         "address": address,
@@ -77,7 +77,7 @@ def a_complaint(address: str | None = "ada@example.org", **fields: Any) -> Compl
 
 
 async def suppressed(pool: Pool, address: str = "ada@example.org") -> list[tuple[str, str, datetime | None]]:
-    """Reason, scope and end of everything that is held against an address."""
+    """Reason, scope and end of all suppressions of an address."""
     async with pool.acquire() as connection:
         rows = await connection.fetch(
             "SELECT reason::text, scope::text, until FROM suppressions AS s WHERE address = $1 ORDER BY s.scope DESC",

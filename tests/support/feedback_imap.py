@@ -1,4 +1,4 @@
-"""A small IMAP server on loopback: enough of RFC 3501 and RFC 6851 for one client, with doors to break."""
+"""A small IMAP server on loopback with fault injection: the part of RFC 3501 and RFC 6851 that one client needs."""
 
 import asyncio
 import re
@@ -12,12 +12,12 @@ USER, PASSWORD = "bounces", "open sesame"
 
 @dataclass
 class Letterbox:
-    """The state of the server: folders of messages by UID, with flags; and what it shall do wrong."""
+    """The state of the server: folders of messages by UID with flags, and the faults to inject."""
 
     folders: dict[str, dict[int, bytes]] = field(default_factory=lambda: {"INBOX": {}, "Done": {}})
     seen: set[int] = field(default_factory=set)
     capabilities: str = "IMAP4rev1 UIDPLUS MOVE"
-    drop_at: str | None = None  # hang up when this command comes, once
+    drop_at: str | None = None  # close the connection at this command, once
     deleted: set[int] = field(default_factory=set)
     commands: list[str] = field(default_factory=list)
 
@@ -103,7 +103,7 @@ class _Session:
 
 @asynccontextmanager
 async def serving(box: Letterbox) -> AsyncIterator[str]:
-    """The server, for as long as the block lasts; yields the URL of its mailbox."""
+    """Run the server during the block; yields the URL of its mailbox."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

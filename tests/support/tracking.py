@@ -1,4 +1,4 @@
-"""A tracking desk in tests: the real application on a real socket, a raw client, and short ways to look."""
+"""A tracking service in tests: the real application on a real socket, a raw client, and queries."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -35,11 +35,11 @@ FAST = BufferOptions(
     stop_grace_s=AN_HOUR_S,
     complaint_interval_s=AN_HOUR_S,
 )
-"""Fast where it waits for nobody; what must not run out does not, though the machine stalls."""
+"""Short intervals where tests wait; long timeouts, so that a slow machine does not fail a test."""
 
 
 class Steps:
-    """The signals of a loop, to be waited for by name."""
+    """The events of a loop, to wait for by name."""
 
     def __init__(self) -> None:
         self._heard: dict[str, asyncio.Event] = {}
@@ -48,7 +48,7 @@ class Steps:
         self._heard.setdefault(step, asyncio.Event()).set()
 
     async def next(self, step: str) -> None:
-        """Wait until it happens from now on."""
+        """Wait for the next occurrence."""
         event = self._heard.setdefault(step, asyncio.Event())
         event.clear()
         async with asyncio.timeout(60):
@@ -57,7 +57,7 @@ class Steps:
 
 @dataclass(slots=True)
 class Desk:
-    """Everything a test of tracking needs."""
+    """The objects that tests of tracking need."""
 
     url: str
     pool: Pool
@@ -70,7 +70,7 @@ class Desk:
     async def ask(
         self, method: str, target: str, *, data: Any = None, headers: Mapping[str, str] | None = None
     ) -> Response:
-        """One request to an absolute address, which is answered by this desk whatever host it names."""
+        """Send one request to an absolute URL; this server responds whatever its host."""
         parts = urlsplit(target)
         given = {**self.headers, **(headers or {})}
         where = self.url + parts.path
@@ -92,7 +92,7 @@ class Desk:
         return await self.get(self.signer.click_url(mark, url), **options)
 
     async def written(self) -> None:
-        """Wait until no hit is in memory any more."""
+        """Wait until the buffer is empty."""
         while len(self.buffer):
             await self.steps.next("written")
 
@@ -104,7 +104,7 @@ class Desk:
         return await self.pool.fetchval(sql, *arguments)
 
     async def figures(self) -> dict[str, int]:
-        """What the statistics say, by metric."""
+        """The statistics by metric."""
         rows = await self.pool.fetch("SELECT metric, sum(amount)::bigint AS amount FROM stat_deltas GROUP BY metric")
         return {row["metric"]: row["amount"] for row in rows}
 
@@ -118,7 +118,7 @@ def links_app(pool: Pool, links: PublicLinks, **settings: Any) -> HttpApplicatio
 async def open_desk(
     pool: Pool, *, patience_s: float = AN_HOUR_S, buffering: BufferOptions = FAST, find_place: Any = nowhere
 ) -> AsyncIterator[Desk]:
-    """A desk with a running buffer, served on loopback; what is in memory is written at the end."""
+    """A service with a running buffer on loopback; the rest of the buffer is written at the end."""
     steps = Steps()
     signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
     buffer = EngagementBuffer(pool, options=buffering, find_place=find_place, signal=steps)

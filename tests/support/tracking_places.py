@@ -1,11 +1,11 @@
-"""A tiny database of places in MaxMind's format, written by hand: a binary tree over the bits of IPv4 addresses."""
+"""A tiny database of places in MaxMind's format: a binary tree over the bits of IPv4 addresses."""
 
 from ipaddress import IPv4Network
 from typing import Any
 
 
 def encode(value: Any) -> bytes:
-    """A value in the format's own encoding; a number comes with its width in bytes."""
+    """Encode a value; a number has its width in bytes."""
     if isinstance(value, dict):
         return bytes([7 << 5 | len(value)]) + b"".join(encode(k) + encode(v) for k, v in value.items())
     if isinstance(value, list):
@@ -21,7 +21,7 @@ def encode(value: Any) -> bytes:
 
 
 def write_places(places: dict[str, Any]) -> bytes:
-    """The file's bytes for networks and what is known about them."""
+    """The bytes of the file for networks and their data."""
     nodes: list[list[Any]] = [[None, None]]
     for network, value in places.items():
         parsed = IPv4Network(network)

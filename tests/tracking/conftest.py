@@ -1,4 +1,4 @@
-"""A desk for each test of tracking."""
+"""Fixtures of the tracking tests."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Who is a machine: one row per rule."""
+"""Classification of visitors: one row per rule."""
 
 import pytest
 
@@ -37,14 +37,14 @@ PREFETCH = f"{WINDOWS} Chrome/42.0.2311.135 Safari/537.36 Edge/12.246 Mozilla/5.
         (None, "unknown", True),
     ],
 )
-def test_an_agent_is_told_by_what_it_says(agent: str | None, kind: str, is_machine: bool) -> None:  # noqa: FBT001 - a table
-    """Each kind is known by name, and counts as a person only if a person must have looked."""
+def test_agent_kinds(agent: str | None, kind: str, is_machine: bool) -> None:  # noqa: FBT001 - a table
+    """Each kind has a name, and counts as a person only if a person must have seen the mail."""
     found = classify(agent, method="GET", is_prefetch=False)
     assert (found.kind, found.is_machine) == (kind, is_machine)
 
 
-def test_what_shows_nobody_anything_is_a_machine_s() -> None:
-    """HEAD and fetching ahead, whatever the agent calls itself; a known machine keeps its name."""
+def test_head_and_prefetch_are_machines() -> None:
+    """HEAD and prefetch count as machines whatever the User-Agent; a known machine keeps its kind."""
     assert classify(CHROME, method="HEAD", is_prefetch=False).kind == "scanner"
     assert classify("curl/8", method="HEAD", is_prefetch=False).kind == "crawler"
     assert classify(CHROME, method="GET", is_prefetch=True) == ("prefetch", True)

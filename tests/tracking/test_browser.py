@@ -1,4 +1,4 @@
-"""The pages in a real browser, without a script: from the mail's link to the button and back."""
+"""The pages in a real browser without JavaScript."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "-
 TIMEOUT_MS = 60_000
 LONG = LinkSubject(7, 44, f"{'unbroken' * 20}@example.org")
 
-# What is wrong with a page for people on phones or with screen readers, and what it loaded; an empty list is good.
+# Lists accessibility and layout problems of a page and the resources it loaded; an empty list is good.
 COMPLAINTS = """() => [
     ...(document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"]),
     ...(document.querySelector("main") && document.documentElement.lang ? [] : ["no main or language"]),
@@ -37,8 +37,8 @@ async def chromium() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-async def test_a_person_leaves_and_comes_back(chromium: Browser, desk: Desk) -> None:
-    """The link, the button, the preferences and the other button work without a script and leave no cookie."""
+async def test_unsubscribe_and_resubscribe_without_javascript(chromium: Browser, desk: Desk) -> None:
+    """The link, both buttons and the preferences work without JavaScript and set no cookie."""
     context = await chromium.new_context(java_script_enabled=False, locale="en-GB")
     context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()
@@ -58,7 +58,7 @@ async def test_a_person_leaves_and_comes_back(chromium: Browser, desk: Desk) -> 
 
 @pytest.mark.parametrize("lang, button", [("en", "Unsubscribe"), ("de", "Abmelden")])
 async def test_pages_fit_a_phone_and_load_nothing(chromium: Browser, desk: Desk, lang: str, button: str) -> None:
-    """One heading, a language, no sideways scrolling however long the address, and no request but the page itself."""
+    """Pages have one heading, a language, no horizontal scrolling for long addresses, and load no other resource."""
     context = await chromium.new_context(viewport={"width": 360, "height": 640}, locale=lang)
     context.set_default_timeout(TIMEOUT_MS)
     page = await context.new_page()

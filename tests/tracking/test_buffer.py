@@ -1,4 +1,4 @@
-"""The buffer: hits survive a database that goes away, and memory is bounded."""
+"""The buffer keeps hits while the database is unavailable, within bounded memory."""
 
 import asyncio
 import socket
@@ -37,8 +37,8 @@ def dropped(cause: str) -> float:
 
 @asynccontextmanager
 async def own_server(directory: Path) -> AsyncIterator[tuple[EmbeddedServer, Desk]]:
-    """A desk on a server that this test may stop; it answers at the same address when it is started again."""
-    with socket.socket() as kept:  # nobody else gets the port, not even while the server is stopped
+    """A service on a database server that the test may stop; it restarts on the same port."""
+    with socket.socket() as kept:  # reserves the port while the server is stopped
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         kept.bind(("127.0.0.1", 0))
         port = kept.getsockname()[1]
@@ -51,8 +51,8 @@ async def own_server(directory: Path) -> AsyncIterator[tuple[EmbeddedServer, Des
             await server.stop()
 
 
-async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
-    """Pixels and links go on while it is stopped, an unsubscribe is not promised, and nothing is lost or told twice."""
+async def test_hits_survive_an_unavailable_database(tmp_path: Path) -> None:
+    """Pixels and links still work, an unsubscribe fails, and no hit is lost or written twice."""
     async with own_server(tmp_path / "data") as (server, desk):
         await desk.open(ADA)
         await desk.written()
@@ -74,8 +74,8 @@ async def test_hits_outlive_a_database_that_goes_away(tmp_path: Path) -> None:
         assert await desk.value("SELECT count(*) FROM suppressions") == 1
 
 
-async def test_memory_is_bounded_and_the_oldest_leave(pool: Pool) -> None:
-    """Beyond the bound each new hit costs the oldest one, which is counted and logged."""
+async def test_full_buffer_drops_the_oldest_hits(pool: Pool) -> None:
+    """Each hit beyond the limit drops the oldest one, which is counted and logged."""
     buffer = EngagementBuffer(pool, options=replace(FAST, capacity=10))
     before = dropped("full")
     with capture_logs() as logs:
@@ -87,8 +87,8 @@ async def test_memory_is_bounded_and_the_oldest_leave(pool: Pool) -> None:
     assert await delivery_ids(pool) == list(range(15, 25))
 
 
-async def test_a_batch_that_failed_goes_back_to_the_front(pool: Pool) -> None:
-    """After a failure the order is as before, and what came meanwhile has the better right to the room."""
+async def test_failed_batch_returns_to_the_front(pool: Pool) -> None:
+    """After a failure the order is kept, and newer hits take precedence in a full buffer."""
     buffer = EngagementBuffer(pool, options=replace(FAST, capacity=6, batch_limit=4))
     for number in range(4):
         buffer.add(hit(number))
@@ -108,8 +108,8 @@ async def test_a_batch_that_failed_goes_back_to_the_front(pool: Pool) -> None:
     assert await delivery_ids(pool) == [2, 3, 4, 5, 6, 7]
 
 
-async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
-    """What no constraint foresaw is dropped alone, counted, and named in the log without the person."""
+async def test_invalid_hit_is_dropped_alone(pool: Pool) -> None:
+    """A hit that violates a constraint is dropped, counted, and logged without the address."""
     buffer = EngagementBuffer(pool, options=FAST)
     before = dropped("refused")
     for number in range(9):
@@ -122,8 +122,8 @@ async def test_one_bad_hit_does_not_cost_its_neighbours(pool: Pool) -> None:
     assert "ada" not in repr(logs)
 
 
-async def test_stopping_writes_what_is_left(pool: Pool) -> None:
-    """Whatever was taken before the stop is in the database after it, however long hits are meant to linger."""
+async def test_stop_writes_the_rest(pool: Pool) -> None:
+    """All hits before the stop are in the database after it, whatever the collection interval."""
     buffer = EngagementBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=7))
     running = asyncio.create_task(buffer.run())
     for number in range(20):
@@ -133,8 +133,8 @@ async def test_stopping_writes_what_is_left(pool: Pool) -> None:
     assert await delivery_ids(pool) == list(range(20))
 
 
-async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> None:
-    """The last few seconds end, and the log has the number."""
+async def test_stop_without_a_database_logs_lost_hits(tmp_path: Path) -> None:
+    """After the final retries, the log has the number of lost hits."""
     server = EmbeddedServer(tmp_path / "data", OPTIONS)
     url = await server.start()
     async with open_room(Settings(database_url=url), migrating=True) as room:
@@ -150,8 +150,8 @@ async def test_stopping_without_a_database_says_what_is_lost(tmp_path: Path) -> 
     assert logs[-1] == {"event": "hits_lost_at_stop", "hits": 1, "log_level": "error"}
 
 
-async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
-    """Enough hits are written at once."""
+async def test_full_batch_is_written_at_once(pool: Pool) -> None:
+    """A full batch does not wait for the collection interval."""
     steps = Steps()
     buffer = EngagementBuffer(pool, options=replace(FAST, linger_s=AN_HOUR_S, batch_limit=5), signal=steps)
     running = asyncio.create_task(buffer.run())
@@ -163,8 +163,8 @@ async def test_a_full_batch_does_not_linger(pool: Pool) -> None:
     await running
 
 
-async def test_two_writers_count_a_delivery_once(pool: Pool) -> None:
-    """Two processes that write opens of the same deliveries at once agree on who was first."""
+async def test_concurrent_writers_count_a_delivery_once(pool: Pool) -> None:
+    """Two processes that write opens of the same deliveries agree on the first."""
     first, second = EngagementBuffer(pool, options=FAST), EngagementBuffer(pool, options=FAST)
     for number in range(200):
         first.add(hit(number))

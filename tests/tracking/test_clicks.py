@@ -1,4 +1,4 @@
-"""Reports about clicks: by link and by person, over HTTP, at the command line and as CSV."""
+"""Reports of clicks by link and by person, over HTTP, on the command line and as CSV."""
 
 import pytest
 from tests.support import command_line
@@ -32,8 +32,8 @@ async def clicked(desk: Desk) -> Desk:
     return desk
 
 
-async def test_the_links_of_a_campaign(clicked: Desk, browser: Browser) -> None:
-    """The most clicked first, people and machines apart; the next page begins where the first ended."""
+async def test_links_of_a_campaign(clicked: Desk, browser: Browser) -> None:
+    """Links are ordered by clicks, with people and machines separate, in pages."""
     first = (await browser.get("/v1/campaigns/7/links?limit=1")).json
     second = (await browser.get(f"/v1/campaigns/7/links?limit=1&cursor={first['next_cursor']}")).json
     found = [(item["url"], item["people"], item["clicks"]) for page in (first, second) for item in page["items"]]
@@ -43,7 +43,7 @@ async def test_the_links_of_a_campaign(clicked: Desk, browser: Browser) -> None:
 
 
 async def test_clicks_by_person(clicked: Desk, browser: Browser) -> None:
-    """Of a campaign, of a person in any spelling, of a link; page by page."""
+    """Clicks are filtered by campaign, person in any case, and link, in pages."""
     of_campaign = (await browser.get("/v1/clicks?campaign_id=7")).json["items"]
     assert [(item["email"], item["url"], item["clicks"]) for item in of_campaign] == [
         ("ada@example.org", SHOP, 2),
@@ -57,14 +57,14 @@ async def test_clicks_by_person(clicked: Desk, browser: Browser) -> None:
     assert [item["email"] for item in of_link] == ["ada@example.org", "bob@example.org", "eve@example.org"]
 
 
-async def test_a_filter_is_needed(browser: Browser) -> None:
-    """Clicks of everybody are not a report."""
+async def test_clicks_need_a_filter(browser: Browser) -> None:
+    """A request without a filter is rejected."""
     answer = await browser.get("/v1/clicks")
     assert (answer.status, answer.json["errors"][0]["field"]) == (400, "campaign_id")
 
 
 async def test_both_reports_as_csv(clicked: Desk, browser: Browser) -> None:
-    """A header line on the first page, and the cursor of the next in a header."""
+    """The first page has a header line, and a response header has the cursor of the next."""
     answer = await browser.get("/v1/clicks/export?campaign_id=7&limit=1")
     assert answer.headers["content-type"].startswith("text/csv")
     head, line = answer.body.decode().splitlines()
@@ -79,8 +79,8 @@ async def test_both_reports_as_csv(clicked: Desk, browser: Browser) -> None:
     ]
 
 
-async def test_both_reports_at_the_command_line(clicked: Desk, database_url: str) -> None:
-    """As a table, as JSON and, every page of it, as CSV."""
+async def test_both_reports_on_the_command_line(clicked: Desk, database_url: str) -> None:
+    """Reports are printed as a table, as JSON and, with all pages, as CSV."""
     settings = {"POSTROOM_DATABASE_URL": database_url}
     links = command_line.postroom("clicks", "links", "7", settings=settings)
     assert (links.returncode, SHOP in links.stdout) == (0, True), links.stderr

@@ -1,4 +1,4 @@
-"""Opens and clicks over HTTP: what is answered, what is recorded, what is counted."""
+"""Opens and clicks over HTTP: responses, events and counts."""
 
 import struct
 
@@ -13,14 +13,14 @@ GMAIL = "Mozilla/5.0 (Windows NT 5.1; rv:11.0) Gecko Firefox/11.0 (via ggpht.com
 
 
 def broken(url: str) -> str:
-    """The same link with one character of its token changed."""
+    """The link with one character of its token changed."""
     base, _, token = url.rpartition("/")
     first = "A" if token[0] != "A" else "B"
     return f"{base}/{first}{token[1:]}"
 
 
-async def test_an_open_answers_the_pixel_and_is_recorded(desk: Desk) -> None:
-    """43 bytes of GIF that no cache keeps, and a row that says who, when, from where and with what."""
+async def test_open_returns_the_pixel_and_is_recorded(desk: Desk) -> None:
+    """The response is an uncacheable GIF of 43 bytes, and a row has person, time, origin and agent."""
     answer = await desk.open()
     await desk.written()
     assert (answer.status, len(answer.body), answer.headers["content-type"]) == (200, 43, "image/gif")
@@ -32,8 +32,8 @@ async def test_an_open_answers_the_pixel_and_is_recorded(desk: Desk) -> None:
     assert (row["is_machine"], row["agent_kind"], row["country"]) == (False, "person", None)
 
 
-async def test_the_pixel_is_one_transparent_dot(desk: Desk) -> None:
-    """The screen is 1 × 1, transparency is on, and the data ends where a GIF ends."""
+async def test_pixel_is_a_transparent_gif(desk: Desk) -> None:
+    """The GIF is 1 × 1, transparent, and properly terminated."""
     body = (await desk.open()).body
     assert body[:6] == b"GIF89a"
     assert struct.unpack("<HH", body[6:10]) == (1, 1)
@@ -41,8 +41,8 @@ async def test_the_pixel_is_one_transparent_dot(desk: Desk) -> None:
     assert body[-1:] == b";"
 
 
-async def test_a_click_leads_on_and_is_recorded(desk: Desk) -> None:
-    """302 to the target, kept by no cache and telling the target nothing, and a row with the link."""
+async def test_click_redirects_and_is_recorded(desk: Desk) -> None:
+    """The response is an uncacheable 302 without a referrer, and a row has the link."""
     answer = await desk.click(url="https://shop.example/?a=1&b=2#top")
     await desk.written()
     assert (answer.status, answer.headers["location"]) == (302, "https://shop.example/?a=1&b=2#top")
@@ -61,16 +61,16 @@ async def test_a_click_leads_on_and_is_recorded(desk: Desk) -> None:
         ("HTTPS://Shop.Example/%20%zz", "HTTPS://Shop.Example/%20%zz"),
     ],
 )
-async def test_a_target_becomes_a_header_safely(desk: Desk, url: str, location: str) -> None:
-    """Foreign letters are encoded, and no line break gets into the answer."""
+async def test_target_is_a_safe_header(desk: Desk, url: str, location: str) -> None:
+    """Non-ASCII characters are encoded, and line breaks cannot enter the response."""
     answer = await desk.click(url=url)
     assert (answer.status, answer.headers["location"]) == (302, location)
     assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("target", ["open", "click", "other purpose", "empty", "long", "not base64", "truncated"])
-async def test_a_forged_link_records_nothing(desk: Desk, target: str) -> None:
-    """The pixel comes all the same; a forged click leads nowhere; no row appears."""
+async def test_forged_link_records_nothing(desk: Desk, target: str) -> None:
+    """The pixel is served, a forged click does not redirect, and no row is written."""
     click = desk.signer.click_url(ADA, "https://shop.example/")
     opening = desk.signer.open_url(ADA)
     token = click.rpartition("/")[2]
@@ -95,16 +95,16 @@ async def test_a_forged_link_records_nothing(desk: Desk, target: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-async def test_links_are_only_read(desk: Desk, method: str) -> None:
-    """Other methods are refused with the ones that are allowed."""
+async def test_links_allow_get_and_head_only(desk: Desk, method: str) -> None:
+    """Other methods get 405 with the allowed ones."""
     for url in (desk.signer.open_url(ADA), desk.signer.click_url(ADA, "https://shop.example/")):
         answer = await desk.ask(method, url)
         assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD")
     assert len(desk.buffer) == 0
 
 
-async def test_head_is_answered_and_counts_as_a_machine(desk: Desk) -> None:
-    """HEAD shows nobody anything: the headers come without a body, and the hit is a scanner's."""
+async def test_head_counts_as_a_machine(desk: Desk) -> None:
+    """HEAD gets the headers without a body, and counts as a scanner."""
     answer = await desk.ask("HEAD", desk.signer.open_url(ADA))
     assert (answer.status, answer.headers["content-length"], answer.body) == (200, "43", b"")
     assert (await desk.ask("HEAD", desk.signer.click_url(ADA, "https://shop.example/"))).status == 302
@@ -113,8 +113,8 @@ async def test_head_is_answered_and_counts_as_a_machine(desk: Desk) -> None:
     assert await desk.value("SELECT is_machine AND agent_kind = 'scanner' FROM click_events") is True
 
 
-async def test_people_and_machines_are_counted_apart(desk: Desk) -> None:
-    """Every open counts, those of machines also apart, and each delivery once for the uniques."""
+async def test_people_and_machines_are_counted_separately(desk: Desk) -> None:
+    """Every open counts, machines also separately, and unique opens count each delivery once."""
     for mark, agent in ((ADA, APPLE), (ADA, FIREFOX), (ADA, FIREFOX), (BOB, APPLE), (NOBODY, GMAIL)):
         await desk.open(mark, headers={"User-Agent": agent})
         await desk.written()
@@ -131,8 +131,8 @@ async def test_people_and_machines_are_counted_apart(desk: Desk) -> None:
     assert [tuple(row) for row in rows] == [(41, True, True), (42, None, False), (43, False, True)]
 
 
-async def test_figures_name_campaign_sender_and_domain(desk: Desk) -> None:
-    """Statistics are kept per campaign, per account that sent the mail, and per domain of the person."""
+async def test_figures_have_campaign_sender_and_domain(desk: Desk) -> None:
+    """Statistics are kept per campaign, per sender account and per recipient domain."""
     await desk.pool.execute(
         "INSERT INTO deliveries (id, state, finished_at, ladder, source, sender_account_id)"
         " VALUES (41, 'sent', now(), 'generic', 'test', 5)"
@@ -148,8 +148,8 @@ async def test_figures_name_campaign_sender_and_domain(desk: Desk) -> None:
     assert [tuple(row) for row in rows] == [(7, 5, "example.org"), (None, None, "example.org")]
 
 
-async def test_a_crowd_in_one_batch_is_counted_once_each(desk: Desk) -> None:
-    """Hits that are written together count as if each had come alone."""
+async def test_hits_of_one_batch_are_counted_separately(desk: Desk) -> None:
+    """Hits that are written together count as if written separately."""
     for _ in range(3):
         for mark in (ADA, BOB):
             await desk.open(mark)
@@ -159,8 +159,8 @@ async def test_a_crowd_in_one_batch_is_counted_once_each(desk: Desk) -> None:
     assert await desk.value("SELECT count(*) FROM open_events") == 6
 
 
-async def test_every_agent_is_kept_as_it_came_but_not_longer(desk: Desk) -> None:
-    """A made-up User-Agent of any length becomes a row of bounded length."""
+async def test_user_agent_is_stored_truncated(desk: Desk) -> None:
+    """A User-Agent of any length is stored with a bounded length."""
     await desk.open(headers={"User-Agent": "x" * 5000})
     await desk.open(headers={"User-Agent": "caf\u00e9"})
     await desk.written()

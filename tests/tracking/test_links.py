@@ -1,4 +1,4 @@
-"""Links in HTML: which are tracked, and that nothing else changes."""
+"""Tracked links in HTML: selection and unchanged rest."""
 
 import re
 
@@ -15,7 +15,7 @@ def render(template: str, **values: object) -> str:
 
 
 def tracked(template: str, **values: object) -> list[str]:
-    """The targets that are tracked once the template is planned and rendered."""
+    """The targets that are tracked after planning and rendering."""
     found: list[str] = []
 
     def click(url: str) -> str:
@@ -52,8 +52,8 @@ def tracked(template: str, **values: object) -> list[str]:
         ('{# <a href="https://no.example"> #}<a href="https://a.example/">x</a>', "https://a.example/"),
     ],
 )
-def test_links_to_the_web_are_tracked(template: str, target: str) -> None:
-    """However the author wrote it, the browser's reading of the link is what is tracked."""
+def test_web_links_are_tracked(template: str, target: str) -> None:
+    """The tracked target is the link as a browser reads it, whatever the author's syntax."""
     assert tracked(template, link='https://m.example/?a=1&b="2"\'', name="<Ada & co>") == [target]
 
 
@@ -85,15 +85,15 @@ def test_links_to_the_web_are_tracked(template: str, target: str) -> None:
         '<abbr href="https://a.example/">x</abbr>',
     ],
 )
-def test_everything_else_is_left_alone(template: str) -> None:
-    """Not one byte of it changes."""
+def test_other_content_is_unchanged(template: str) -> None:
+    """Everything that is not a web link stays the same, byte for byte."""
     values = {"unsubscribe_url": "https://mail.example.com/unsubscribe/x", "mailto": "mailto:a@b"}
     assert tracked(template, **values) == []
     assert weave(render(plan(template), **values), click=str, pixel=None) == render(template, **values)
 
 
-def test_a_woven_link_is_escaped_where_it_stands() -> None:
-    """The detour takes the place of the value and cannot break out of it."""
+def test_tracked_link_is_escaped() -> None:
+    """The tracked URL replaces the value and cannot leave the attribute."""
     html = weave(
         plan('<p><a class="b" href="https://a.example/" id=c>x</a></p>'),
         click=lambda _: "https://t/?a&\"'<",
@@ -102,16 +102,16 @@ def test_a_woven_link_is_escaped_where_it_stands() -> None:
     assert html == '<p><a class="b" href="https://t/?a&amp;&quot;&#x27;&lt;" id=c>x</a></p>'
 
 
-def test_a_merge_field_cannot_make_a_link() -> None:
-    """Who controls a value, even one that holds the sentinel, gets no tracked link out of it."""
+def test_merge_field_cannot_create_a_tracked_link() -> None:
+    """A value that contains the sentinel does not become a tracked link."""
     evil = f'{SENTINEL}href="https://evil.example/" x="'
     template = '<p title="{{ name }}">{{ name }}</p>'
     rendered = render(plan(template), name=evil)
     assert weave(rendered, click=lambda _: "TRACKED", pixel=None) == rendered
 
 
-def test_planning_twice_is_planning_once() -> None:
-    """A plan may be planned again: a campaign may be saved again."""
+def test_plan_is_idempotent() -> None:
+    """Planning a planned template changes nothing, so a campaign may be saved again."""
     once = plan("<a href=\"https://a.example/\">x</a><a href='{{ link }}'>y</a>")
     assert plan(once) == once
     assert once.count(SENTINEL) == 2
@@ -127,8 +127,8 @@ def test_planning_twice_is_planning_once() -> None:
         ("", "|"),
     ],
 )
-def test_the_pixel_stands_at_the_end_of_the_body(html: str, place: str) -> None:
-    """Before the last end of the body, or at the very end, with its address escaped."""
+def test_pixel_is_at_the_end_of_the_body(html: str, place: str) -> None:
+    """The pixel is before the last closing body tag, or at the end, with an escaped URL."""
     woven = weave(html, click=str, pixel="https://t/?a=1&b=2")
     image = re.search(r"<img [^>]*>", woven)
     assert image is not None
@@ -153,8 +153,8 @@ def unquoted(text: str) -> str:
 
 
 @given(template=st.lists(pieces, max_size=30).map("".join))
-def test_nothing_but_links_ever_changes(template: str) -> None:
-    """Whatever the template, what stands outside of links is there afterwards, in its order."""
+def test_text_outside_links_never_changes(template: str) -> None:
+    """For any template, text outside links is kept in its order."""
     planned = plan(template)
     assert unquoted(planned.replace(SENTINEL, "")) == unquoted(template)
     if SENTINEL not in planned:
@@ -165,7 +165,7 @@ def test_nothing_but_links_ever_changes(template: str) -> None:
         position = unquoted(template).index(unquoted(part), position) + len(unquoted(part))
 
 
-def test_a_hostile_template_is_planned_in_linear_time() -> None:
-    """Tags, quotation marks and expressions that never end do not make the scanner go round in circles."""
+def test_hostile_template_is_planned_in_linear_time() -> None:
+    """Unclosed tags, quotation marks and expressions do not cause quadratic time."""
     for piece in ("<a ", '<a "', "<a href='", "{{ ", '<a href="{{ "', "<!--", "<style>", "<a x='\">"):
         assert plan(piece * 2000) is not None

@@ -1,4 +1,4 @@
-"""From where a request came: the peer, a trusted proxy's word, and the place on the map."""
+"""The origin of a request: peer, trusted proxies, and geographic place."""
 
 from ipaddress import ip_network
 from pathlib import Path
@@ -37,19 +37,21 @@ PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
         ("testclient", "203.0.113.9", None),
     ],
 )
-def test_only_a_trusted_proxy_may_speak_for_others(peer: str | None, forwarded: str | None, found: str | None) -> None:
-    """The header is read from the right, as far as trusted proxies go, and believed by nobody else."""
+def test_only_trusted_proxies_may_set_the_client_address(
+    peer: str | None, forwarded: str | None, found: str | None
+) -> None:
+    """The header is read from the right while the proxies are trusted, and ignored from other peers."""
     header = forwarded.encode() if forwarded is not None else None
     assert TrustedProxies(PROXIES).find(peer, header) == found
 
 
-def test_without_proxies_the_header_is_nothing() -> None:
-    """By default nobody is trusted."""
+def test_without_trusted_proxies_the_header_is_ignored() -> None:
+    """By default no proxy is trusted."""
     assert TrustedProxies().find("10.0.0.1", b"203.0.113.9") == "10.0.0.1"
 
 
-async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
-    """An open that came through a trusted proxy has the person's address, from one header or from several."""
+async def test_client_address_behind_a_proxy_is_recorded(pool: Pool) -> None:
+    """An open through a trusted proxy has the client's address, from one header or several."""
     buffer = EngagementBuffer(pool, options=FAST)
     signer = TokenSigner(KEY, "https://mail.example.com", room="postroom")
     app = links_app(pool, PublicLinks(signer, buffer), trusted_proxies=PROXIES)
@@ -66,8 +68,8 @@ async def test_the_address_behind_the_proxy_is_recorded(pool: Pool) -> None:
     assert [row["ip"] for row in rows] == ["203.0.113.9", None]
 
 
-async def test_places_come_from_the_operator_s_database(pool: Pool, tmp_path: Path) -> None:
-    """Country and city stand beside the open if the database knows the address, and nothing if it does not."""
+async def test_places_come_from_the_operators_database(pool: Pool, tmp_path: Path) -> None:
+    """Country and city are stored with an open if the database has the address."""
     path = tmp_path / "places.mmdb"
     loopback = {"country": {"iso_code": "DE"}, "city": {"names": {"en": "Kiel", "de": "Kiel"}}}
     path.write_bytes(write_places({"127.0.0.0/8": loopback, "192.0.2.0/24": {"country": {"iso_code": "FR"}}}))

@@ -1,4 +1,4 @@
-"""The tables: partitions ahead of time, retention, and plans that do not grow with them."""
+"""The tables of tracking: partitions, retention and query plans."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -17,8 +17,8 @@ PARTITIONS = """
 """
 
 
-async def test_months_are_made_ahead(pool: Pool) -> None:
-    """The month and the next two, for opens and clicks, and never twice."""
+async def test_partitions_are_created_ahead(pool: Pool) -> None:
+    """The month and the next two are created once, for opens and clicks."""
     clock = Hands(datetime(2030, 11, 30, 23, 59, tzinfo=UTC))
     partitions = TrackingPartitions(pool, clock=clock)
     assert await partitions.run_once() == 6
@@ -30,16 +30,16 @@ async def test_months_are_made_ahead(pool: Pool) -> None:
         assert names == ["2030_11", "2030_12", "2031_01", "2031_02", "default"]
 
 
-async def test_a_month_without_a_partition_is_recorded_all_the_same(pool: Pool) -> None:
-    """The default partition takes what nobody foresaw, and making the month later loses nothing."""
+async def test_month_without_a_partition_uses_the_default(pool: Pool) -> None:
+    """The default partition takes such rows, and creating the month later loses none."""
     insert = "INSERT INTO open_events (email_queue_id, opened_at, recipient_email) VALUES (1, $1, 'ada@example.org')"
     await pool.execute(insert, NOON)
     assert await TrackingPartitions(pool, clock=Hands(NOON)).run_once() == 5
     assert await pool.fetchval("SELECT tableoid::regclass::text FROM open_events") == "open_events_default"
 
 
-async def test_firsts_are_forgotten_in_the_end(pool: Pool) -> None:
-    """Older than the retention goes, in steps, and the rest stays."""
+async def test_retention_deletes_old_firsts(pool: Pool) -> None:
+    """Rows older than the retention are deleted in steps, and the rest stays."""
     await pool.execute(
         "INSERT INTO engagements (delivery_id, first_at, first_open_at)"
         " SELECT n, $1::timestamptz - make_interval(days => CASE WHEN n <= 2500 THEN 31 ELSE 29 END), $1"
@@ -50,8 +50,8 @@ async def test_firsts_are_forgotten_in_the_end(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM engagements") == 100
 
 
-async def test_people_of_a_campaign_are_counted_by_their_firsts(pool: Pool) -> None:
-    """A delivery that only machines opened has no person."""
+async def test_people_of_a_campaign_exclude_machines(pool: Pool) -> None:
+    """A delivery that only machines opened counts no person."""
     await pool.execute(
         "INSERT INTO engagements (delivery_id, campaign_id, first_at, first_open_at, first_human_open_at,"
         " first_click_at)"
@@ -66,8 +66,8 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
     return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
 
 
-async def test_a_batch_reads_only_its_own_deliveries(pool: Pool) -> None:
-    """However many deliveries there are, the senders of a batch are found by their key."""
+async def test_batch_reads_only_its_own_deliveries(pool: Pool) -> None:
+    """The senders of a batch are found by primary key, however many deliveries exist."""
     await pool.execute(
         "INSERT INTO deliveries (state, next_attempt_at, ladder, source)"
         " SELECT 'queued', now(), 'generic', 'test' FROM generate_series(1, 20000)"

@@ -1,4 +1,4 @@
-"""Tokens: what goes in comes out, and nothing else does."""
+"""Tokens of links: round trips, forgery and keys."""
 
 import base64
 import hmac
@@ -33,22 +33,22 @@ def token_of(url: str) -> str:
 
 
 @given(mark=marks)
-def test_a_mark_survives_its_links(mark: LinkSubject) -> None:
-    """Whoever and whatever it is about, an open or unsubscribe token says the same when it comes back."""
+def test_open_and_unsubscribe_tokens_round_trip(mark: LinkSubject) -> None:
+    """A token returns the campaign, delivery and address it was made for."""
     assert SIGNER.read_open(token_of(SIGNER.open_url(mark))) == mark
     assert SIGNER.read_unsubscribe(token_of(SIGNER.unsubscribe_url(mark))) == mark
     assert SIGNER.read_unsubscribe(token_of(SIGNER.preferences_url(mark))) == mark
 
 
 @given(mark=marks, url=urls)
-def test_a_click_carries_its_target(mark: LinkSubject, url: str) -> None:
-    """The target comes out of the token as it went in."""
+def test_click_token_returns_its_target(mark: LinkSubject, url: str) -> None:
+    """The target URL is read back unchanged."""
     assert SIGNER.read_click(token_of(SIGNER.click_url(mark, url))) == (mark, url)
 
 
 @given(mark=marks, position=st.integers(0), replacement=st.sampled_from("AZaz09-_"))
-def test_a_changed_character_is_noticed(mark: LinkSubject, position: int, replacement: str) -> None:
-    """Every character counts, also the last, some bits of which mean nothing."""
+def test_changed_character_invalidates_a_token(mark: LinkSubject, position: int, replacement: str) -> None:
+    """Every character counts, also the last, which has unused bits."""
     token = token_of(SIGNER.open_url(mark))
     position %= len(token)
     changed = token[:position] + replacement + token[position + 1 :]
@@ -59,46 +59,46 @@ def test_a_changed_character_is_noticed(mark: LinkSubject, position: int, replac
     "token",
     ["", "a", "-", "A" * 21, "A" * 22, "A" * 24, "A" * 9000, "\u00e9" * 40, "A" * 40 + "=", " " * 40, "A/B+" * 10],
 )
-def test_nonsense_is_no_token(token: str) -> None:
-    """Nothing that was not signed is read, and nothing raises."""
+def test_malformed_tokens_are_rejected(token: str) -> None:
+    """Unsigned input is rejected without an exception."""
     assert SIGNER.read_open(token) is None
     assert SIGNER.read_click(token) is None
     assert SIGNER.read_unsubscribe(token) is None
 
 
-def test_a_token_is_good_for_one_purpose() -> None:
-    """A pixel's token cannot unsubscribe anybody, nor lead anywhere."""
+def test_token_is_valid_for_one_purpose() -> None:
+    """A pixel token is invalid for unsubscribes and clicks."""
     opening, leaving = token_of(SIGNER.open_url(ADA)), token_of(SIGNER.unsubscribe_url(ADA))
     assert SIGNER.read_unsubscribe(opening) is None
     assert SIGNER.read_open(leaving) is None
     assert SIGNER.read_click(opening) is None
 
 
-def test_old_keys_still_read() -> None:
-    """After a change of the key, links in mail that has left go on working, and new ones use the new key."""
+def test_old_keys_still_verify() -> None:
+    """After a change of the key, links in sent mail stay valid, and new ones use the new key."""
     renewed = TokenSigner(bytes(32), "https://mail.example.com", room="postroom", old_keys=(KEY,))
     assert renewed.read_open(token_of(SIGNER.open_url(ADA))) == ADA
     assert SIGNER.read_open(token_of(renewed.open_url(ADA))) is None
     assert TokenSigner(bytes(32), "", room="postroom").read_open(token_of(SIGNER.open_url(ADA))) is None
 
 
-def test_a_link_of_another_room_is_refused() -> None:
-    """Two rooms may share a secret key; their links stay apart."""
+def test_link_of_another_room_is_rejected() -> None:
+    """Rooms that share a secret key do not accept each other's links."""
     annex = TokenSigner(KEY, "https://mail.example.com", room="annex")
     assert SIGNER.read_unsubscribe(token_of(annex.unsubscribe_url(ADA))) is None
     assert annex.read_unsubscribe(token_of(annex.unsubscribe_url(ADA))) == ADA
 
 
-def test_the_signature_is_hmac_sha256() -> None:
-    """Sixteen bytes of HMAC-SHA256 with the purpose's key stand before the payload."""
+def test_signature_is_hmac_sha256() -> None:
+    """Sixteen bytes of HMAC-SHA256 with the key of the purpose precede the payload."""
     raw = base64.urlsafe_b64decode(token_of(SIGNER.open_url(ADA)) + "==")
     key = hmac.digest(KEY, b"postroom tracking 1 postroom open", "sha256")
     assert raw[16:] == bytes((8, 41)) + b"Ada@Example.org"
     assert raw[:16] == hmac.digest(key, raw[16:], "sha256")[:16]
 
 
-def test_links_stand_under_the_public_address() -> None:
-    """The paths are the documented ones, and a slash too many in the setting does no harm."""
+def test_links_use_the_public_url() -> None:
+    """The paths are the documented ones, and a trailing slash in the setting is ignored."""
     assert SIGNER.open_url(ADA).startswith("https://mail.example.com/track/open/")
     assert SIGNER.open_url(ADA).endswith(".gif")
     assert SIGNER.click_url(ADA, "http://a").startswith("https://mail.example.com/track/click/")
@@ -106,22 +106,22 @@ def test_links_stand_under_the_public_address() -> None:
     assert SIGNER.preferences_url(ADA).startswith("https://mail.example.com/preferences/")
 
 
-def test_a_token_is_short() -> None:
-    """A pixel's token is four thirds of signature, two small numbers and the address."""
+def test_token_is_short() -> None:
+    """A pixel token is four thirds of signature, two small numbers and the address."""
     assert len(token_of(SIGNER.open_url(ADA))) == 44
 
 
 @pytest.mark.parametrize(
     "url", ["javascript:alert(1)", "data:text/html,x", "mailto:a@b", "/relative", "//host", "", "http:x"]
 )
-def test_only_the_web_is_signed(url: str) -> None:
-    """Nobody can be sent anywhere but to http and https."""
+def test_only_web_targets_are_signed(url: str) -> None:
+    """A tracked link leads only to http and https."""
     assert not is_web_address(url)
     with pytest.raises(ValueError, match="http or https"):
         SIGNER.click_url(ADA, url)
 
 
-def test_negative_ids_are_refused() -> None:
-    """There are none; one would come back as another number."""
-    with pytest.raises(ValueError, match="not negative"):
+def test_negative_ids_are_rejected() -> None:
+    """A negative id would be decoded as another number."""
+    with pytest.raises(ValueError, match="not be negative"):
         SIGNER.open_url(LinkSubject(None, -1, "a@b"))

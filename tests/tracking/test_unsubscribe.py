@@ -1,4 +1,4 @@
-"""Unsubscribing: RFC 8058, the page, the preferences, and what they leave in the database."""
+"""Unsubscribes: RFC 8058, the page, the preferences, and their rows."""
 
 import aiohttp
 import pytest
@@ -19,8 +19,8 @@ def multipart() -> aiohttp.FormData:
 
 
 @pytest.mark.parametrize("encoding", ["urlencoded", "multipart", "nothing", "json", "large"])
-async def test_a_post_unsubscribes_at_once(desk: Desk, encoding: str) -> None:
-    """200 without redirect or cookie, whatever a mail program posts; the bulk lane is closed, and only that."""
+async def test_post_unsubscribes_at_once(desk: Desk, encoding: str) -> None:
+    """The response is 200 without redirect or cookie for any body; only bulk mail is suppressed."""
     bodies = {"urlencoded": ONE_CLICK, "multipart": multipart(), "nothing": b"", "json": b"{}", "large": b"x" * 100_000}
     answer = await desk.post(desk.signer.unsubscribe_url(ADA), data=bodies[encoding])
     assert answer.status == 200
@@ -30,8 +30,8 @@ async def test_a_post_unsubscribes_at_once(desk: Desk, encoding: str) -> None:
     assert tuple(row) == ("ada@example.org", "bulk", "unsubscribe", "one-click", None, 7)
 
 
-async def test_the_evidence_is_kept(desk: Desk) -> None:
-    """Who, when, from where, with what, by which mail: once, however often the link is used."""
+async def test_evidence_is_stored(desk: Desk) -> None:
+    """Address, time, origin, agent and delivery are stored once, however often the link is used."""
     for _ in range(3):
         await desk.post(desk.signer.unsubscribe_url(ADA), data=ONE_CLICK)
     [row] = await desk.rows(
@@ -42,8 +42,8 @@ async def test_the_evidence_is_kept(desk: Desk) -> None:
     assert await desk.figures() == {"unsubscribed": 1}
 
 
-async def test_the_page_asks_for_a_reason_and_keeps_it(desk: Desk) -> None:
-    """The question comes after the unsubscription; the answer is what `unsubscribe_list` and the suppression show."""
+async def test_page_asks_for_a_reason_and_stores_it(desk: Desk) -> None:
+    """The question follows the unsubscribe; `unsubscribe_list` and the suppression show the answer."""
     url = desk.signer.unsubscribe_url(ADA)
     done = await desk.post(url, data={"from": "page"})
     assert 'name="reason" value="too_often"' in done.body.decode()
@@ -55,46 +55,46 @@ async def test_the_page_asks_for_a_reason_and_keeps_it(desk: Desk) -> None:
     assert await desk.figures() == {"unsubscribed": 1}
 
 
-async def test_an_unknown_reason_is_not_stored(desk: Desk) -> None:
-    """Whatever stands in the form, the person is unsubscribed."""
+async def test_unknown_reason_is_not_stored(desk: Desk) -> None:
+    """The person is unsubscribed whatever the form contains."""
     await desk.post(desk.signer.unsubscribe_url(ADA), data={"reason": "<b>because</b>"})
     assert await desk.value("SELECT unsubscribe_reason FROM unsubscribe_list") == "one-click"
 
 
-async def test_it_is_a_fact_that_names_no_person(desk: Desk) -> None:
-    """One event, tagged with the delivery."""
+async def test_unsubscribe_fact_contains_no_address(desk: Desk) -> None:
+    """One event is recorded, tagged with the delivery."""
     await desk.post(desk.signer.unsubscribe_url(ADA), data=ONE_CLICK)
     [row] = await desk.rows("SELECT tags, data::text AS data FROM events WHERE type = 'RecipientUnsubscribed'")
     assert row["tags"] == ["postroom.delivery=41"]
     assert "ada" not in row["data"].lower()
 
 
-async def test_facts_can_be_switched_off(desk: Desk) -> None:
-    """Where the fact is not recorded, unsubscribing works all the same."""
+async def test_unsubscribe_fact_can_be_disabled(desk: Desk) -> None:
+    """Without the recorded fact, unsubscribing still works."""
     await desk.pool.execute("DELETE FROM recorded_facts WHERE type = 'RecipientUnsubscribed'")
     assert (await desk.post(desk.signer.unsubscribe_url(ADA))).status == 200
     assert await desk.value("SELECT count(*) FROM events WHERE type = 'RecipientUnsubscribed'") == 0
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-async def test_opening_the_link_changes_nothing(desk: Desk, method: str) -> None:
-    """A scanner that opens it unsubscribes nobody."""
+async def test_get_does_not_unsubscribe(desk: Desk, method: str) -> None:
+    """A scanner that opens the link unsubscribes no address."""
     answer = await desk.ask(method, desk.signer.unsubscribe_url(ADA))
     assert answer.status == 200
     assert (b"<button" in answer.body) == (method == "GET")
     assert await desk.value("SELECT count(*) FROM suppressions") == 0
 
 
-async def test_the_button_unsubscribes(desk: Desk) -> None:
-    """What the page posts is told apart from a mail program's post."""
+async def test_button_unsubscribes(desk: Desk) -> None:
+    """The origin distinguishes the page's button from a mail client's POST."""
     await desk.post(desk.signer.unsubscribe_url(ADA), data={"from": "page"})
     assert await desk.value("SELECT origin FROM unsubscriptions") == "page"
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe/", "/unsubscribe/x/{}", "/unsubscribe/{}x", "/preferences/{}x"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_forged_token_is_refused(desk: Desk, path: str, method: str) -> None:
-    """404, and nobody is unsubscribed; a pixel's token is as good as a forged one."""
+async def test_forged_token_is_rejected(desk: Desk, path: str, method: str) -> None:
+    """A forged token or a pixel token gets 404 and unsubscribes no address."""
     token = desk.signer.unsubscribe_url(ADA).rpartition("/")[2]
     answer = await desk.ask(method, path.format(token))
     opening = await desk.ask(
@@ -105,14 +105,14 @@ async def test_a_forged_token_is_refused(desk: Desk, path: str, method: str) -> 
 
 
 @pytest.mark.parametrize("path", ["/unsubscribe/", "/preferences/"])
-async def test_other_methods_are_refused(desk: Desk, path: str) -> None:
-    """405 with the methods that are allowed."""
+async def test_other_methods_are_rejected(desk: Desk, path: str) -> None:
+    """Other methods get 405 with the allowed ones."""
     answer = await desk.ask("DELETE", path + desk.signer.unsubscribe_url(ADA).rpartition("/")[2])
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
-async def test_pages_hold_nothing_that_runs_or_loads(desk: Desk) -> None:
-    """An address is shown as text, and the policy allows nothing but the page itself."""
+async def test_pages_run_and_load_nothing(desk: Desk) -> None:
+    """An address is shown as text, and the content security policy blocks all resources."""
     for url in (desk.signer.unsubscribe_url(HOSTILE), desk.signer.preferences_url(HOSTILE), "/track/click/<script>"):
         answer = await desk.get(url)
         assert b"<script" not in answer.body
@@ -135,14 +135,14 @@ async def test_pages_hold_nothing_that_runs_or_loads(desk: Desk) -> None:
         ("de;q=nonsense", "en"),
     ],
 )
-async def test_pages_speak_the_visitor_s_language(desk: Desk, accept: str, lang: str) -> None:
-    """German to who prefers it to English, English to everybody else."""
+async def test_pages_use_the_visitors_language(desk: Desk, accept: str, lang: str) -> None:
+    """Visitors who prefer German get German, all others English."""
     answer = await desk.get(desk.signer.unsubscribe_url(ADA), headers={"Accept-Language": accept})
     assert f'<html lang="{lang}">' in answer.body.decode()
 
 
-async def test_a_person_may_come_back(desk: Desk) -> None:
-    """The preferences show how one stands and undo the unsubscription; the evidence of both stays."""
+async def test_person_can_resubscribe(desk: Desk) -> None:
+    """The preferences show the status and undo the unsubscribe; the evidence of both stays."""
     url = desk.signer.preferences_url(ADA)
     assert "gets our mailings" in (await desk.get(url)).body.decode()
     assert "gets no mailings" in (await desk.post(url, data={"mailings": "off"})).body.decode()
@@ -156,15 +156,15 @@ async def test_a_person_may_come_back(desk: Desk) -> None:
     assert await desk.value("SELECT count(*) FROM unsubscriptions") == 2
 
 
-async def test_a_form_that_says_nothing_changes_nothing(desk: Desk) -> None:
-    """Posting to the preferences without a choice only shows them."""
+async def test_form_without_a_choice_changes_nothing(desk: Desk) -> None:
+    """A POST to the preferences without a choice only shows them."""
     assert (await desk.post(desk.signer.preferences_url(ADA), data={"x": "y"})).status == 200
     assert await desk.value(STANDING) is None
 
 
 @pytest.mark.parametrize("reason", ["manual", "hard_bounce", "complaint"])
-async def test_coming_back_undoes_only_the_unsubscription(desk: Desk, reason: str) -> None:
-    """An address that is closed for another reason stays closed, and the page says so."""
+async def test_resubscribe_undoes_only_the_unsubscribe(desk: Desk, reason: str) -> None:
+    """An address that is suppressed for another reason stays suppressed, and the page says so."""
     await desk.pool.execute(
         "INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', 'all', $1::suppression_reason)",
         reason,
@@ -176,8 +176,8 @@ async def test_coming_back_undoes_only_the_unsubscription(desk: Desk, reason: st
     assert await desk.value(STANDING) is None
 
 
-async def test_unsubscribing_ends_a_temporary_suppression_for_good(desk: Desk) -> None:
-    """What would have ended by itself next week does not end any more."""
+async def test_unsubscribe_makes_a_temporary_suppression_permanent(desk: Desk) -> None:
+    """A suppression with an end becomes permanent by an unsubscribe."""
     await desk.pool.execute(
         "INSERT INTO suppressions (address, scope, reason, until)"
         " VALUES ('ada@example.org', 'bulk', 'manual', now() + interval '7 days')"

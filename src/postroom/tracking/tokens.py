@@ -6,8 +6,8 @@
 
 Each purpose has its own key, derived from the key of the installation and the name of the room: a pixel token is
 invalid for other purposes, and a link of one room is invalid in another room with the same secret key. Verification
-runs in constant time without a database. After a change of the installation's key, old keys still verify tokens, because
-sent mail cannot be signed again. Pure.
+runs in constant time without a database. After a change of the installation's key, old keys still verify tokens,
+because sent mail cannot be signed again. Pure.
 """
 
 import base64
