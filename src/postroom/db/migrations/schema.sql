@@ -1128,7 +1128,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM suppressions WHERE reason = 'soft_bounce') THEN
         RETURN 0;
     END IF;
-    WITH found AS MATERIALIZED ( -- locked in one order for everybody
+    WITH found AS MATERIALIZED ( -- one lock order for all callers prevents deadlocks
         SELECT s.address, s.scope
         FROM suppressions AS s
         WHERE s.reason = 'soft_bounce' AND s.address = ANY(ARRAY(SELECT lower(a) FROM unnest(p_address) AS a))
@@ -1276,7 +1276,8 @@ BEGIN
         CASE outcome WHEN 'failed' THEN 'refused' ELSE outcome::text END, count(*)
     FROM new_attempts
     WHERE domain IS NOT NULL -- every mail has one, and no webhook
-    -- By the moment, which a statement has one of: the hour is then worked out for groups and not for rows.
+    -- Grouped by the time, which is constant within a statement, so that the hour is computed per group and not per
+    -- row.
     GROUP BY finished_at, campaign_id, sender_account_id, domain, outcome;
     RETURN NULL;
 END
@@ -1290,7 +1291,7 @@ CREATE FUNCTION count_deliveries() RETURNS trigger
     AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
-        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would cost a look at every recipient
+        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would need a lookup of every recipient
         SELECT date_trunc('hour', created_at, 'UTC'), campaign_id, 'accepted', count(*)
         FROM new_rows
         WHERE channel = 'email'
@@ -1304,7 +1305,7 @@ BEGIN
         END IF;
     ELSIF EXISTS (SELECT FROM new_rows WHERE state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
         OR EXISTS (SELECT FROM old_rows WHERE state = 'dead_letter')
-    THEN -- neither a claim, nor a rendering, nor mail that was simply sent
+    THEN -- excludes claims, renderings, and mail that was sent normally
         WITH step AS MATERIALIZED (
             SELECT n.id, n.campaign_id, n.sender_account_id, o.state AS old_state, n.state AS new_state,
                 date_trunc('hour', coalesce(n.finished_at, n.next_attempt_at), 'UTC') AS hour
@@ -1984,7 +1985,7 @@ CREATE FUNCTION erase_feedback(p_address text, p_pseudonym text) RETURNS bigint
 DECLARE
     v_kept bigint;
 BEGIN
-    -- No change of meaning: neither the history nor followers of events need a row.
+    -- The meaning does not change, so neither the history nor the events get a row.
     PERFORM set_config('postroom.quiet', 'on', true);
     DELETE FROM suppressions AS old
     USING suppressions AS new
@@ -2525,7 +2526,7 @@ CREATE FUNCTION fold_stats(p_limit integer) RETURNS integer
 DECLARE
     v_folded integer;
 BEGIN
-    -- One at a time: two would wait for each other's hours, and in a circle.
+    -- One process at a time: two would deadlock on each other's hours.
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
         RETURN 0;
     END IF;
@@ -2719,7 +2720,7 @@ BEGIN
     WHERE is_given
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION '%: is kept by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
+        RAISE EXCEPTION '%: is set by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
     END IF;
     PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.html_body, NEW.text_body);
     NEW.id := send(
@@ -2735,7 +2736,7 @@ BEGIN
         p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
         p_custom_data => NEW.custom_data
     );
-    -- What RETURNING answers, without reading the view: who may send need not be allowed to look.
+    -- The values of RETURNING, set without reading the view: a role that sends need not have read access.
     SELECT CASE d.state WHEN 'suppressed' THEN 'failed' ELSE 'pending' END,
         CASE d.state WHEN 'suppressed' THEN 'recipient_suppressed' END,
         CASE d.state WHEN 'suppressed' THEN NULL ELSE greatest(coalesce(NEW.next_retry_at, now()), now()) END,
@@ -3124,7 +3125,7 @@ BEGIN
     SELECT address, scope, reason, p_now, until, origin, campaign_id, sender_account_id, p_now, p_now,
         reports, code, detail
     FROM (
-        -- one row per key, the gravest: a statement may not touch a row twice
+        -- one row per key, the most severe: ON CONFLICT may not touch a row twice
         SELECT DISTINCT ON (lower(i.address), i.scope)
             lower(i.address) AS address, i.scope::suppression_scope AS scope, i.reason::suppression_reason AS reason,
             i.until, i.origin, i.campaign_id, i.sender_account_id, i.code, i.detail,
@@ -3134,7 +3135,7 @@ BEGIN
         ) AS i(address, scope, reason, until, origin, campaign_id, sender_account_id, code, detail, reports)
         ORDER BY lower(i.address), i.scope, i.reason::suppression_reason DESC, i.until DESC NULLS FIRST
     ) AS gravest
-    ORDER BY address COLLATE "C", scope -- in one order for everybody, so that nobody waits in a circle
+    ORDER BY address COLLATE "C", scope -- one lock order for all callers prevents deadlocks
     ON CONFLICT (address, scope) DO UPDATE
     SET reason = CASE
             WHEN 'unsubscribe' IN (s.reason, excluded.reason) AND s.scope = 'bulk' THEN 'unsubscribe'
@@ -3147,7 +3148,7 @@ BEGIN
         END,
         last_seen_at = greatest(s.last_seen_at, excluded.last_seen_at),
         bounce_count = s.bounce_count + excluded.bounce_count,
-        -- who said it, and in which words: of the gravest report, and of the latest among equals
+        -- origin and detail of the most severe report, and of the latest among equals
         origin = CASE WHEN excluded.reason >= s.reason THEN excluded.origin ELSE s.origin END,
         code = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.code, s.code) ELSE s.code END,
         detail = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.detail, s.detail) ELSE s.detail END,
@@ -3719,7 +3720,7 @@ CREATE FUNCTION refuse_view_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    RAISE EXCEPTION '% shows what is kept elsewhere; rows leave it by retention (postroom archive)', TG_TABLE_NAME
+    RAISE EXCEPTION '% is a read-only view; its rows are removed by retention (postroom archive)', TG_TABLE_NAME
         USING ERRCODE = 'PR102';
 END
 $$;
@@ -4288,7 +4289,7 @@ BEGIN
             USING ERRCODE = 'PR100', COLUMN = 'status';
     END IF;
     PERFORM record_audit('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
-    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- what RETURNING answers
+    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- the values of RETURNING
     RETURN NEW;
 END
 $$;
