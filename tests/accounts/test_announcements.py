@@ -1,4 +1,4 @@
-"""What listeners outside hear on `token_insert`, while collectors rest and while they are busy."""
+"""Notifications on `token_insert` for outside listeners, while collectors are idle and while they are busy."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -18,7 +18,7 @@ from postroom.settings import Settings
 
 
 class Outsider:
-    """A listener that is no collector."""
+    """A listener that is not a collector."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -28,7 +28,7 @@ class Outsider:
         await self._session.add_listener(CHANNEL, lambda *event: self._heard.put_nowait(str(event[3])))
 
     async def heard(self) -> int:
-        """How many notifications have come since the last time; it asks for one of its own and stops there."""
+        """The number of notifications since the last call; its own notification marks the end."""
         await self._session.execute(f"NOTIFY {CHANNEL}, 'so far'")
         count = 0
         while await asyncio.wait_for(self._heard.get(), PATIENCE_S) != "so far":
@@ -50,7 +50,7 @@ async def outsider(database_url: str) -> AsyncIterator[Outsider]:
 
 @asynccontextmanager
 async def collecting(room: Room, url: str) -> AsyncIterator[None]:
-    """A real collector, as a process runs it."""
+    """A real collector with its listener, as a process runs it."""
     stop = asyncio.Event()
     settings = Settings(database_url=url, secret_key=KEY, batch_limit=5)
     task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
@@ -62,15 +62,15 @@ async def collecting(room: Room, url: str) -> AsyncIterator[None]:
 
 
 async def become_busy(pool: Pool) -> None:
-    """A full batch has been taken, and a collector counts as busy for longer than any test lasts."""
+    """Take a full batch, and mark the collector as busy for longer than any test lasts."""
     for name in ("one", "two", "three"):
         await sign_up(pool, name)
     assert await run_once(pool, collector(pool, batch_limit=3)) == 3
-    await pool.execute("UPDATE busy_jobs SET until = until + interval '1 hour'")  # never busy, that is -infinity still
+    await pool.execute("UPDATE busy_jobs SET until = until + interval '1 hour'")  # still -infinity if it was never busy
 
 
-async def test_the_end_of_a_burst_is_announced(pool: Pool, outsider: Outsider) -> None:
-    """Commits while a collector is busy are silent; the drain that takes them notifies, though it is not full."""
+async def test_last_tokens_of_a_burst_are_notified(pool: Pool, outsider: Outsider) -> None:
+    """Commits while a collector is busy do not notify; the drain that takes them does, even if not full."""
     await become_busy(pool)
     await outsider.heard()
     await sign_up(pool, "last")
@@ -80,8 +80,8 @@ async def test_the_end_of_a_burst_is_announced(pool: Pool, outsider: Outsider) -
     assert await outsider.heard() == 1
 
 
-async def test_a_token_nobody_mails_is_announced_too(pool: Pool, outsider: Outsider) -> None:
-    """One that was consumed before the collector came is passed by, and was new all the same."""
+async def test_consumed_token_is_notified_too(pool: Pool, outsider: Outsider) -> None:
+    """A token that was consumed before collection is skipped, but listeners are notified of it."""
     await become_busy(pool)
     await sign_up(pool, "quick")
     await pool.execute("UPDATE tokens SET consumed_at = 1")
@@ -90,8 +90,8 @@ async def test_a_token_nobody_mails_is_announced_too(pool: Pool, outsider: Outsi
     assert await outsider.heard() == 1
 
 
-async def test_a_batch_that_fails_announces_nothing(pool: Pool, outsider: Outsider) -> None:
-    """The notification belongs to the transaction that passes the tokens."""
+async def test_failed_batch_does_not_notify(pool: Pool, outsider: Outsider) -> None:
+    """The notification is part of the transaction that advances the cursor."""
 
     async def refuse(_connection: Connection, _tokens: Sequence[DueToken]) -> None:
         raise ConnectionResetError
@@ -103,8 +103,8 @@ async def test_a_batch_that_fails_announces_nothing(pool: Pool, outsider: Outsid
     assert await outsider.heard() == 0
 
 
-async def test_looking_in_vain_announces_nothing(pool: Pool, outsider: Outsider) -> None:
-    """A cursor that does not move has nothing to tell."""
+async def test_poll_without_tokens_does_not_notify(pool: Pool, outsider: Outsider) -> None:
+    """A cursor that does not advance does not notify."""
     await sign_up(pool, "ada")
     await run_once(pool)
     await outsider.heard()
@@ -112,10 +112,8 @@ async def test_looking_in_vain_announces_nothing(pool: Pool, outsider: Outsider)
     assert await outsider.heard() == 0
 
 
-async def test_nobody_who_listens_beside_a_running_collector_misses_a_token(
-    room: Room, database_url: str, outsider: Outsider
-) -> None:
-    """Whoever reads the table at each notification, and at no other time, has read every token in the end."""
+async def test_listener_beside_a_collector_misses_no_token(room: Room, database_url: str, outsider: Outsider) -> None:
+    """A listener that reads the table only at notifications reads every token."""
     seen: set[int] = set()
     async with collecting(room, database_url), asyncio.timeout(PATIENCE_S * 2):
         for number in range(60):

@@ -1,4 +1,4 @@
-"""Accounts over HTTP: statuses, shapes, and what strangers cannot learn."""
+"""Accounts over HTTP: statuses, response bodies, and responses that reveal no account."""
 
 from dataclasses import replace
 from urllib.parse import quote
@@ -25,7 +25,7 @@ async def browser(room: Room) -> Browser:
 
 
 async def test_signing_up_is_201(browser: Browser, room: Room) -> None:
-    """The answer has the id; the account waits for its activation."""
+    """The response has the id of the new provisioned account."""
     answer = await browser.post("/v1/accounts", json={"email": "ada@example.org", "login": "ada"})
     assert answer.status == 201
     assert answer.json == {"id": 1, "email": "ada@example.org", "login": "ada", "status": "provisioned"}
@@ -33,7 +33,7 @@ async def test_signing_up_is_201(browser: Browser, room: Room) -> None:
 
 
 async def test_a_taken_address_is_201_too(browser: Browser, room: Room) -> None:
-    """The same shape and the same words, whether or not the address has an account."""
+    """The response is the same whether or not the address has an account."""
     await sign_up(room.pool, "ada")
     answers = [
         await browser.post("/v1/accounts", json={"email": email, "login": login})
@@ -46,20 +46,20 @@ async def test_a_taken_address_is_201_too(browser: Browser, room: Room) -> None:
 
 
 async def test_a_taken_login_is_409(browser: Browser, room: Room) -> None:
-    """Logins are public."""
+    """A taken login is reported, because logins are public."""
     await sign_up(room.pool, "ada")
     answer = await browser.post("/v1/accounts", json={"email": "new@example.org", "login": "ADA"})
     assert (answer.status, answer.json["code"]) == (409, "login_taken")
 
 
 async def test_wrong_fields_are_400(browser: Browser) -> None:
-    """Each is named."""
+    """The response names each invalid field."""
     answer = await browser.post("/v1/accounts", json={"email": "nonsense", "login": " "})
     assert (answer.status, answer.fields) == (400, ["email", "login"])
 
 
-async def test_a_sign_up_may_say_its_language(browser: Browser, room: Room) -> None:
-    """It is kept with the account and shown; what is no locale is refused by name."""
+async def test_sign_up_accepts_a_locale(browser: Browser, room: Room) -> None:
+    """The locale is stored and returned; an invalid locale is rejected with its field."""
     body = {"email": "ada@example.org", "login": "ada", "locale": "fr-CA"}
     made = await browser.post("/v1/accounts", json=body)
     assert made.status == 201
@@ -71,7 +71,7 @@ async def test_a_sign_up_may_say_its_language(browser: Browser, room: Room) -> N
 
 
 async def test_a_secret_is_consumed_once(browser: Browser, room: Room) -> None:
-    """200 with action and account in ISO times, then 410."""
+    """The first use returns 200 with action and account, the second 410."""
     ada = await sign_up(room.pool, "ada")
     secret = await signed(room.pool, ada)
     answer = await browser.post("/v1/tokens/consume", json={"secret": secret})
@@ -84,7 +84,7 @@ async def test_a_secret_is_consumed_once(browser: Browser, room: Room) -> None:
 
 
 async def test_an_expired_token_is_410(browser: Browser, room: Room) -> None:
-    """By secret and by code."""
+    """An expired token is 410 by secret and by code."""
     ada = await sign_up(room.pool, "ada")
     await room.pool.execute("UPDATE tokens SET expires_at = 1")
     by_code = {"email": "ada@example.org", "code": (await token(room.pool, ada))["code"], "action": "activation"}
@@ -94,7 +94,7 @@ async def test_an_expired_token_is_410(browser: Browser, room: Room) -> None:
 
 
 async def test_unknown_tokens_are_404_and_guesses_429(browser: Browser, room: Room) -> None:
-    """A wrong code at a known and at an unknown address: the same answers, byte for byte."""
+    """Wrong codes for a known and an unknown address get identical responses."""
     ada = await sign_up(room.pool, "ada")
     code = wrong((await token(room.pool, ada))["code"])
     answers = {}
@@ -108,7 +108,7 @@ async def test_unknown_tokens_are_404_and_guesses_429(browser: Browser, room: Ro
 
 
 async def test_consuming_by_code(browser: Browser, room: Room) -> None:
-    """Address, code and action together are as good as the secret."""
+    """Address, code and action consume a token like its secret."""
     ada = await sign_up(room.pool, "ada", status="active")
     await browser.post("/v1/password-recoveries", json={"email": "ada@example.org"})
     code = (await token(room.pool, ada))["code"]
@@ -118,8 +118,8 @@ async def test_consuming_by_code(browser: Browser, room: Room) -> None:
 
 
 @pytest.mark.parametrize("written", ["ada@Exämple.ORG", " ada@xn--exmple-cua.org "])
-async def test_an_address_is_one_however_it_is_written(browser: Browser, room: Room, written: str) -> None:
-    """Signed up in one way, the code works, another can be asked for, and the account is found in every other."""
+async def test_spellings_of_an_address_are_one_account(browser: Browser, room: Room, written: str) -> None:
+    """Code, token request and search work with every spelling of the address."""
     made = await browser.post("/v1/accounts", json={"email": "ada@exämple.org", "login": "ada"})
     assert made.json["email"] == "ada@xn--exmple-cua.org"
     code = (await token(room.pool, made.json["id"]))["code"]
@@ -131,8 +131,8 @@ async def test_an_address_is_one_however_it_is_written(browser: Browser, room: R
     assert [item["id"] for item in found.json["items"]] == [made.json["id"]]
 
 
-async def test_an_address_written_in_sql_is_found_as_it_was_written(browser: Browser, room: Room) -> None:
-    """An application may keep a domain in its own script: a recovery finds it, its code works, a listing shows it."""
+async def test_unicode_domain_stored_by_sql_is_found(browser: Browser, room: Room) -> None:
+    """Recovery, code and search find an account whose Unicode domain an application stored."""
     ada = await sign_up(room.pool, "ada", email="ada@exämple.org", status="active")
     assert (await browser.post("/v1/password-recoveries", json={"email": "ada@exämple.org"})).status == 202
     code = (await token(room.pool, ada))["code"]
@@ -142,8 +142,8 @@ async def test_an_address_written_in_sql_is_found_as_it_was_written(browser: Bro
     assert [item["id"] for item in found.json["items"]] == [ada]
 
 
-async def test_what_is_no_code_is_no_guess(browser: Browser, room: Room) -> None:
-    """Five digits and nothing after them; a slip of the keyboard costs nobody a guess."""
+async def test_malformed_code_does_not_count_as_a_guess(browser: Browser, room: Room) -> None:
+    """A code that is not exactly five digits is rejected and not counted."""
     for code in ("12345\n", "1234", "123456", "1234x"):
         body = {"email": "ada@example.org", "code": code, "action": "activation"}
         assert (await browser.post("/v1/tokens/consume", json=body)).status == 400
@@ -151,14 +151,14 @@ async def test_what_is_no_code_is_no_guess(browser: Browser, room: Room) -> None
 
 
 @pytest.mark.parametrize("body", [{}, {"email": "a@example.org"}, {"secret": "x", "code": "12345"}])
-async def test_half_a_token_is_400(browser: Browser, body: dict[str, str]) -> None:
-    """A secret, or all three of address, code and action."""
+async def test_incomplete_token_is_400(browser: Browser, body: dict[str, str]) -> None:
+    """A request needs a secret, or all three of address, code and action."""
     assert (await browser.post("/v1/tokens/consume", json=body)).status == 400
 
 
 @pytest.mark.parametrize("path", ["/v1/password-recoveries", "/v1/activations"])
-async def test_asking_for_a_token_is_202_for_everybody(browser: Browser, room: Room, path: str) -> None:
-    """Known and unknown addresses get the same answer, byte for byte."""
+async def test_token_request_is_202_for_every_address(browser: Browser, room: Room, path: str) -> None:
+    """Known and unknown addresses get identical responses."""
     ada = await sign_up(room.pool, "ada")
     before = (await token(room.pool, ada))["id"]
     known = await browser.post(path, json={"email": "ada@example.org"})
@@ -168,7 +168,7 @@ async def test_asking_for_a_token_is_202_for_everybody(browser: Browser, room: R
 
 
 async def test_suspending_and_unsuspending(browser: Browser, room: Room) -> None:
-    """200 with the account as it is now."""
+    """Both return 200 with the changed account."""
     ada = await sign_up(room.pool, "ada", status="active")
     suspended = await browser.post(f"/v1/accounts/{ada}/suspend")
     assert (suspended.status, suspended.json["status"]) == (200, "suspended")
@@ -178,7 +178,7 @@ async def test_suspending_and_unsuspending(browser: Browser, room: Room) -> None
 
 
 async def test_reissuing_an_activation(browser: Browser, room: Room) -> None:
-    """202 while the account waits, 409 once it does not."""
+    """Reissuing is 202 for a provisioned account, 409 for an active one."""
     ada = await sign_up(room.pool, "ada")
     assert (await browser.post(f"/v1/accounts/{ada}/activation")).status == 202
     assert await room.pool.fetchval("SELECT count(*) FROM tokens") == 2
@@ -186,8 +186,8 @@ async def test_reissuing_an_activation(browser: Browser, room: Room) -> None:
     assert (await browser.post(f"/v1/accounts/{ada}/activation")).status == 409
 
 
-async def test_looking(browser: Browser, room: Room) -> None:
-    """One account, and pages of them."""
+async def test_reading_and_listing_accounts(browser: Browser, room: Room) -> None:
+    """An account is read by id, and accounts are listed in pages."""
     ids = [await sign_up(room.pool, name) for name in ("ada", "bob")]
     page = (await browser.get("/v1/accounts?limit=1&status=provisioned")).json
     assert [item["id"] for item in page["items"]] == [ids[1]]
@@ -197,8 +197,8 @@ async def test_looking(browser: Browser, room: Room) -> None:
     assert (await browser.get("/v1/accounts/99")).status == 404
 
 
-async def test_the_key_of_a_sign_up_form_cannot_look_around(room: Room) -> None:
-    """accounts:write signs up, and neither reads nor suspends."""
+async def test_scope_accounts_write_cannot_read_accounts(room: Room) -> None:
+    """A key with accounts:write can sign up, but neither read nor suspend."""
     browser = await open_browser(room, "accounts:write", app=application(room))
     assert (await browser.post("/v1/accounts", json={"email": "a@example.org", "login": "a"})).status == 201
     assert (await browser.get("/v1/accounts")).status == 403
@@ -209,7 +209,7 @@ async def test_the_key_of_a_sign_up_form_cannot_look_around(room: Room) -> None:
 
 
 async def test_opening_a_link_changes_nothing(browser: Browser, room: Room) -> None:
-    """Scanners and previews open links; the page has a button, loads nothing and is not kept."""
+    """A GET only shows a button; the page loads no resources and is not cached."""
     ada = await sign_up(room.pool, "ada")
     secret = await signed(room.pool, ada)
     public = Browser(browser.app)
@@ -225,7 +225,7 @@ async def test_opening_a_link_changes_nothing(browser: Browser, room: Room) -> N
 
 
 async def test_the_button_activates(browser: Browser, room: Room) -> None:
-    """Posting what the page's form posts activates; a second time says that it was used."""
+    """Posting the form activates the account; a second post reports that the link was used."""
     ada = await sign_up(room.pool, "ada")
     target = f"/activate?token={await signed(room.pool, ada)}"
     form = {"content-type": "application/x-www-form-urlencoded", "accept": "text/html,*/*;q=0.8"}
@@ -236,8 +236,8 @@ async def test_the_button_activates(browser: Browser, room: Room) -> None:
     assert (again.status, "has been used" in again.body.decode()) == (410, True)
 
 
-async def test_a_link_leads_to_its_own_page_only(browser: Browser, room: Room) -> None:
-    """An activation's secret is refused at /recover, to look at and to use."""
+async def test_activation_link_is_invalid_at_recover(browser: Browser, room: Room) -> None:
+    """The secret of an activation is rejected at /recover, by GET and by POST."""
     ada = await sign_up(room.pool, "ada")
     secret = await signed(room.pool, ada)
     public = Browser(browser.app)
@@ -247,8 +247,8 @@ async def test_a_link_leads_to_its_own_page_only(browser: Browser, room: Room) -
     assert (await token(room.pool, ada))["consumed_at"] is None
 
 
-async def test_a_late_click_is_told_so(browser: Browser, room: Room) -> None:
-    """The page itself still opens; the button says that the link has expired, in the reader's language."""
+async def test_expired_link_shows_a_page(browser: Browser, room: Room) -> None:
+    """The page still opens; its button reports, in the reader's language, that the link has expired."""
     ada = await sign_up(room.pool, "ada")
     await room.pool.execute("UPDATE tokens SET expires_at = 1")
     page = await Browser(browser.app).post(
@@ -260,7 +260,7 @@ async def test_a_late_click_is_told_so(browser: Browser, room: Room) -> None:
 
 
 async def test_the_recovery_button_consumes(browser: Browser, room: Room) -> None:
-    """The token is used, and the status is as it was."""
+    """The button consumes the token and does not change the status."""
     ada = await sign_up(room.pool, "ada", status="active")
     await browser.post("/v1/password-recoveries", json={"email": "ada@example.org"})
     target = f"/recover?token={await signed(room.pool, ada)}"
@@ -271,8 +271,8 @@ async def test_the_recovery_button_consumes(browser: Browser, room: Room) -> Non
 
 
 @pytest.mark.parametrize("path", ["/activate", "/recover"])
-async def test_who_is_suspended_is_told_so(browser: Browser, room: Room, path: str) -> None:
-    """A right link of a suspended account promises nothing that is not so."""
+async def test_link_of_a_suspended_account_reports_it(browser: Browser, room: Room, path: str) -> None:
+    """A valid link of a suspended account reports the suspension."""
     ada = await sign_up(room.pool, "ada", status="provisioned" if path == "/activate" else "active")
     if path == "/recover":
         await browser.post("/v1/password-recoveries", json={"email": "ada@example.org"})
@@ -286,22 +286,22 @@ async def test_who_is_suspended_is_told_so(browser: Browser, room: Room, path: s
 
 @pytest.mark.parametrize("query", [f"token={'x' * 300}", "token=a&token=b", "token=%ff", "%ff=1", "token"])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_link_that_was_mangled_leads_to_a_page(browser: Browser, method: str, query: str) -> None:
-    """People see a sentence, whatever a mail program made of the link."""
+async def test_damaged_link_shows_a_page(browser: Browser, method: str, query: str) -> None:
+    """An invalid link shows an HTML page with status 404."""
     page = await Browser(browser.app).ask(method, f"/activate?{query}")
     assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert "This link does not work" in page.body.decode()
 
 
-async def test_a_page_never_repeats_what_it_was_given(browser: Browser) -> None:
-    """A forged token is not echoed."""
+async def test_page_does_not_echo_the_token(browser: Browser) -> None:
+    """A page does not contain a forged token."""
     page = await Browser(browser.app).get("/activate?token=%3Cscript%3E")
     assert page.status == 404
     assert b"script" not in page.body
 
 
-async def test_without_a_key_no_secret_is_known(room: Room) -> None:
-    """A process that has no key refuses every secret instead of failing."""
+async def test_without_a_key_every_secret_is_404(room: Room) -> None:
+    """A process without a key rejects every secret instead of failing."""
     ada = await sign_up(room.pool, "ada")
     app = HttpApplication(room, api.ENDPOINTS, auth=Authenticator(room.pool))
     browser = await open_browser(room, app=app)

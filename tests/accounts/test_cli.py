@@ -1,4 +1,4 @@
-"""Accounts and tokens at the command line, in a process as a person starts it."""
+"""Accounts and tokens at the command line, each command in its own process."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ try:
 except Exception as error:
     sys.exit(report(error))
 """
-# A reader is waited for without a word about it, however long the command stands still before it writes.
+# An infinite timeout: the command waits for a reader without a log line.
 PATIENT = """
 from datetime import timedelta
 from postroom.accounts.pipe import Pipe
@@ -60,8 +60,8 @@ async def run(url: str, *arguments: str, **settings: str) -> tuple[int | None, s
     return process.returncode, output.decode(), errors.decode()
 
 
-async def test_an_account_s_life(pool: Pool, database_url: str) -> None:
-    """Create, show, suspend, unsuspend, re-issue; each prints the account as it is then."""
+async def test_account_lifecycle(pool: Pool, database_url: str) -> None:
+    """Each of create, show, suspend, unsuspend and reissue prints the current account."""
     code, output, _ = await run(database_url, "accounts", "create", "ada@example.org", "ada", "--json")
     made = msgspec.json.decode(output)
     assert (code, made["status"], made["email"]) == (0, "provisioned", "ada@example.org")
@@ -76,8 +76,8 @@ async def test_an_account_s_life(pool: Pool, database_url: str) -> None:
     assert "ada@example.org" in output
 
 
-async def test_listing_and_refusing(pool: Pool, database_url: str) -> None:
-    """A listing in JSON; a refusal is one sentence and exit 1."""
+async def test_list_as_json_and_errors(pool: Pool, database_url: str) -> None:
+    """A list can be printed as JSON; an error is one line and exit code 1."""
     await sign_up(pool, "ada")
     await sign_up(pool, "bob", status="active")
     code, output, _ = await run(database_url, "accounts", "list", "--status", "active", "--json")
@@ -92,8 +92,8 @@ async def test_listing_and_refusing(pool: Pool, database_url: str) -> None:
     assert (code, errors) == (1, "postroom: POSTROOM_BATCH_LIMIT: must be at most 10000\n")
 
 
-async def test_an_address_is_found_however_it_is_written(pool: Pool, database_url: str) -> None:
-    """With spaces around it, and with a domain in its own script."""
+async def test_account_is_found_by_every_spelling(pool: Pool, database_url: str) -> None:
+    """A search ignores surrounding spaces and accepts a Unicode domain."""
     await run(database_url, "accounts", "create", " ada@exämple.org ", "ada")
     for email in ("ada@Exämple.ORG", " ada@xn--exmple-cua.org"):
         _, output, _ = await run(database_url, "accounts", "list", "--email", email, "--json")
@@ -101,8 +101,8 @@ async def test_an_address_is_found_however_it_is_written(pool: Pool, database_ur
     assert await pool.fetchval("SELECT email FROM accounts") == "ada@xn--exmple-cua.org"
 
 
-async def test_collecting_for_a_pipe(pool: Pool, database_url: str) -> None:
-    """Batches as CSV and as JSON lines, and delivery as a third way; nothing is collected without a key."""
+async def test_collect_prints_csv_and_json_lines(pool: Pool, database_url: str) -> None:
+    """Tokens are printed as CSV or JSON lines, or mailed; without a key the command fails."""
     code, _, errors = await run(database_url, "tokens", "collect", "--until-empty")
     assert (code, "POSTROOM_SECRET_KEY" in errors) == (1, True)
     keyed = {"POSTROOM_SECRET_KEY": KEY.hex(), "POSTROOM_BATCH_LIMIT": "2"}
@@ -121,8 +121,8 @@ async def test_collecting_for_a_pipe(pool: Pool, database_url: str) -> None:
     assert len(await mailed_keys(pool)) == 1
 
 
-async def test_collecting_until_told_to_stop(pool: Pool, database_url: str) -> None:
-    """It waits for sign-ups, prints them as they come, and ends well at SIGTERM."""
+async def test_collect_runs_until_sigterm(pool: Pool, database_url: str) -> None:
+    """The command prints tokens of new sign-ups and exits with 0 on SIGTERM."""
     process = await start(database_url, "tokens", "collect", "--format", "csv", settings=KEYED)
     assert process.stdout is not None
     for name in ("ada", "bob"):
@@ -135,7 +135,7 @@ async def test_collecting_until_told_to_stop(pool: Pool, database_url: str) -> N
 
 @pytest.mark.parametrize("more", [(), ("--until-empty",)])
 async def test_a_full_disk_ends_the_command(pool: Pool, database_url: str, more: tuple[str, ...]) -> None:
-    """With a sentence about the output, not about the database; the token waits."""
+    """The error names the output, and the token stays uncollected."""
     await sign_up(pool, "ada")
     full = os.open("/dev/full", os.O_WRONLY)
     process = await start(database_url, "tokens", "collect", "--format", "csv", *more, stdout=full, settings=KEYED)
@@ -148,7 +148,7 @@ async def test_a_full_disk_ends_the_command(pool: Pool, database_url: str, more:
 
 @pytest.mark.parametrize("more", [(), ("--until-empty",)])
 async def test_a_reader_that_leaves_ends_the_command(pool: Pool, database_url: str, more: tuple[str, ...]) -> None:
-    """Without a word, as after `| head`; the token waits."""
+    """A closed pipe ends the command without a message, and the token stays uncollected."""
     await sign_up(pool, "ada")
     end, written = os.pipe()
     os.close(end)
@@ -160,8 +160,8 @@ async def test_a_reader_that_leaves_ends_the_command(pool: Pool, database_url: s
     assert await pool.fetchval("SELECT last_seq FROM jobs") == 0
 
 
-async def test_sigterm_is_heard_while_nobody_reads(pool: Pool, database_url: str) -> None:
-    """A reader that pauses keeps the command neither from stopping nor from leaving the database alone."""
+async def test_sigterm_ends_collect_while_the_reader_pauses(pool: Pool, database_url: str) -> None:
+    """A paused reader prevents neither a stop nor the end of the transaction."""
     await pool.execute(
         "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 2000) n"
     )

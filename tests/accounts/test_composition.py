@@ -1,4 +1,4 @@
-"""From a plain INSERT to an active account, through the processes that an installation runs."""
+"""From an INSERT to an active account, through the processes of an installation."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ from postroom.http.asgi import build_app
 async def test_a_row_becomes_a_mail_whose_link_works(
     room: Room, locale: str | None, default: str, subject: str
 ) -> None:
-    """One row in SQL; the worker collects, renders and delivers; the link in the inbox activates."""
+    """The worker collects, renders and delivers the mail of an inserted row, and its link activates the account."""
     settings = replace(
         room.settings, secret_key=KEY, batch_timeout=timedelta(), default_locale=default, public_url="https://a.example"
     )
@@ -56,10 +56,8 @@ async def test_a_row_becomes_a_mail_whose_link_works(
 
 
 @pytest.mark.parametrize("account_mail, mails", [(True, 1), (False, 0)])
-async def test_a_worker_that_empties_the_queue_mails_accounts_too(
-    room: Room, *, account_mail: bool, mails: int
-) -> None:
-    """For those who start one from a timetable; unless tokens are left to another program."""
+async def test_worker_until_empty_mails_accounts_too(room: Room, *, account_mail: bool, mails: int) -> None:
+    """A worker that exits when the queue is empty also collects tokens."""
     await sign_up(room.pool, "ada")
     await settle(room.pool)
     keyed = replace(room, settings=replace(room.settings, secret_key=KEY, account_mail=account_mail))
@@ -68,8 +66,8 @@ async def test_a_worker_that_empties_the_queue_mails_accounts_too(
     assert (await room.pool.fetchval("SELECT last_seq FROM jobs") == 0) is not account_mail
 
 
-async def test_tokens_that_are_left_to_another_program_stay(room: Room) -> None:
-    """POSTROOM_ACCOUNT_MAIL=off: a worker delivers everything else, and warns of nothing."""
+async def test_account_mail_off_leaves_tokens(room: Room) -> None:
+    """With POSTROOM_ACCOUNT_MAIL=off a worker collects no tokens and logs no warning."""
     await sign_up(room.pool, "ada")
     await settle(room.pool)
     settings = replace(room.settings, secret_key=None, account_mail=False, batch_timeout=timedelta())

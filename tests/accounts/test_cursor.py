@@ -1,4 +1,4 @@
-"""The cursor: which tokens are taken, in which order, and that none is ever skipped."""
+"""The cursor of the collector: order, filters, and no skipped token."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ async def dequeue(pool: Pool, limit: int = 10) -> list[DueToken]:
 
 
 async def dequeue_now(pool: Pool, limit: int = 10) -> list[DueToken]:
-    """What can be read at this moment."""
+    """The logins of the tokens that can be read now."""
     async with pool.acquire() as connection, connection.transaction():
         return await store.dequeue(connection, batch_limit=limit, now=None)
 
@@ -36,7 +36,7 @@ async def crowd(pool: Pool, count: int) -> None:
 
 
 async def test_tokens_come_oldest_first_in_batches(pool: Pool) -> None:
-    """Ten at a time by default, each once, and then no more."""
+    """A batch has ten tokens by default, and each token is taken once."""
     await crowd(pool, 25)
     await settle(pool)
     batches = [await pool.fetch("SELECT login FROM dequeue_tokens()") for _ in range(4)]
@@ -45,7 +45,7 @@ async def test_tokens_come_oldest_first_in_batches(pool: Pool) -> None:
 
 
 async def test_a_token_that_commits_late_is_not_skipped(pool: Pool) -> None:
-    """A low id is held open while a higher one commits: the cursor waits, and both are taken once."""
+    """While a transaction with a lower id is open, the cursor waits; then both tokens are taken once."""
     async with pool.acquire() as slow:
         transaction = slow.transaction()
         await transaction.start()
@@ -60,8 +60,10 @@ async def test_a_token_that_commits_late_is_not_skipped(pool: Pool) -> None:
 
 
 async def test_a_low_id_of_a_late_transaction_is_not_skipped(pool: Pool) -> None:
-    """An id drawn before its transaction had an id of its own is passed by the cursor, and taken all the same."""
-    low = await pool.fetchval("SELECT nextval('tokens_id_seq')")  # elsewhere: it may take a transaction id by itself
+    """A token is taken even if its id is below the cursor, because its transaction is later."""
+    low = await pool.fetchval(
+        "SELECT nextval('tokens_id_seq')"
+    )  # on another connection: nextval may assign a transaction id
     async with pool.acquire() as slow:
         transaction = slow.transaction()
         await transaction.start()
@@ -76,8 +78,8 @@ async def test_a_low_id_of_a_late_transaction_is_not_skipped(pool: Pool) -> None
     assert await logins(pool) == ["low"]
 
 
-async def test_a_rolled_back_token_is_not_waited_for(pool: Pool) -> None:
-    """What never commits leaves a hole in the ids and nothing else."""
+async def test_cursor_does_not_wait_for_a_rolled_back_token(pool: Pool) -> None:
+    """A rolled back token leaves a gap in the ids that does not stop the cursor."""
     async with pool.acquire() as slow:
         transaction = slow.transaction()
         await transaction.start()
@@ -88,7 +90,7 @@ async def test_a_rolled_back_token_is_not_waited_for(pool: Pool) -> None:
 
 
 async def test_a_batch_that_is_rolled_back_is_taken_again(pool: Pool) -> None:
-    """The cursor moves when the transaction that took the batch commits."""
+    """The cursor advances only when the transaction that took the batch commits."""
     await sign_up(pool, "ada")
     await settle(pool)
     async with pool.acquire() as connection:
@@ -99,8 +101,8 @@ async def test_a_batch_that_is_rolled_back_is_taken_again(pool: Pool) -> None:
     assert await logins(pool) == ["ada"]
 
 
-async def test_only_what_should_be_mailed_is_taken(pool: Pool) -> None:
-    """Unexpired, unconsumed; activations of provisioned accounts, recoveries of active ones."""
+async def test_only_live_tokens_are_taken(pool: Pool) -> None:
+    """Only live activations of provisioned accounts and live recoveries of active accounts are taken."""
     for name in ("expired", "consumed", "suspended", "fresh"):
         await sign_up(pool, name)
     await sign_up(pool, "active", status="active")
@@ -120,8 +122,8 @@ async def test_only_what_should_be_mailed_is_taken(pool: Pool) -> None:
     ]
 
 
-async def test_what_is_not_to_be_mailed_does_not_hold_up_the_rest(pool: Pool) -> None:
-    """A thousand expired tokens are passed at once, and are not read again."""
+async def test_expired_tokens_are_skipped_at_once(pool: Pool) -> None:
+    """The cursor passes a thousand expired tokens in one step and does not read them again."""
     await crowd(pool, 1000)
     await pool.execute("UPDATE tokens SET expires_at = 0")
     await sign_up(pool, "fresh")
@@ -130,7 +132,7 @@ async def test_what_is_not_to_be_mailed_does_not_hold_up_the_rest(pool: Pool) ->
 
 
 async def test_a_job_of_another_kind_is_left_alone(pool: Pool) -> None:
-    """The cursor that moves is the mailroom's."""
+    """Only the cursor of the job `mailroom` advances."""
     await pool.execute("ALTER TYPE job_type ADD VALUE 'other'")
     await pool.execute("INSERT INTO jobs (job_type, last_seq) VALUES ('other', 3)")
     await sign_up(pool, "ada")
@@ -138,20 +140,20 @@ async def test_a_job_of_another_kind_is_left_alone(pool: Pool) -> None:
     assert await pool.fetchval("SELECT last_seq FROM jobs WHERE job_type = 'other'") == 3
 
 
-async def test_a_restored_dump_goes_on(pool: Pool) -> None:
-    """A cursor from a cluster that had counted further does not hide new tokens."""
+async def test_cursor_of_a_restored_dump_is_reset(pool: Pool) -> None:
+    """A cursor with a transaction id of another cluster does not hide new tokens."""
     await pool.execute("UPDATE jobs SET last_transaction_id = '999999999999', last_seq = 5")
     await sign_up(pool, "ada")
     async with pool.acquire() as connection:
         assert await store.count_waiting(connection, bound=10) == 1
-    assert await logins(pool) == []  # the first look puts the tokens in order
+    assert await logins(pool) == []  # the first call renumbers the tokens
     assert await logins(pool) == ["ada"]
     assert await logins(pool) == []
 
 
 @pytest.mark.parametrize("is_settled", [True, False])
-async def test_a_raw_restore_is_mailed_to_its_end(pool: Pool, database_url: str, *, is_settled: bool) -> None:
-    """Tokens of a cluster that had counted further: what waited and what came since is mailed, the rest not twice."""
+async def test_tokens_of_a_raw_restore_are_mailed_once(pool: Pool, database_url: str, *, is_settled: bool) -> None:
+    """Waiting and new tokens are mailed after a restore from another cluster; mailed ones are not mailed again."""
     for name in ("mailed", "expired", "waiting"):
         await sign_up(pool, name)
     await run_once(pool, collector(pool, batch_limit=1))
@@ -174,15 +176,15 @@ async def test_a_raw_restore_is_mailed_to_its_end(pool: Pool, database_url: str,
 
 
 async def test_times_beyond_the_calendar_do_not_stop_the_collector(pool: Pool) -> None:
-    """An application may write any number into expires_at."""
+    """The collector clamps an expires_at that no datetime can represent."""
     await sign_up(pool, "ada")
     await pool.execute("UPDATE tokens SET expires_at = 9223372036854775807")
     [token] = await dequeue(pool)
     assert token.expires_at.year == 9998
 
 
-async def test_taking_a_batch_reads_the_batch_and_not_the_table(pool: Pool) -> None:
-    """With twenty thousand tokens waiting, a batch touches a few dozen pages by the cursor's index."""
+async def test_batch_does_not_scan_the_table(pool: Pool) -> None:
+    """With twenty thousand waiting tokens, a batch reads a few dozen pages of the cursor's index."""
     await crowd(pool, 20_000)
     await settle(pool)
     async with pool.acquire() as connection, connection.transaction():

@@ -1,4 +1,4 @@
-"""A token that ends before its time takes the mail along that has not left yet."""
+"""Queued mail of a token that is expired early is cancelled."""
 
 import asyncio
 
@@ -25,10 +25,8 @@ CANCELLED, QUEUED = ("cancelled", "token_ended"), ("queued", None)
 
 @pytest.mark.parametrize("state", ["queued", "rendered"])
 @pytest.mark.parametrize("ending", [MOVE, REMOVE, END])
-async def test_the_mail_of_a_token_that_was_ended_does_not_leave(
-    pool: Pool, database_url: str, ending: str, state: str
-) -> None:
-    """Another address, a deleted account, an ending by hand: from any search path, and nobody else's mail."""
+async def test_mail_of_an_ended_token_is_cancelled(pool: Pool, database_url: str, ending: str, state: str) -> None:
+    """A new address, a deletion or an UPDATE cancels the mail of that account only, from any search path."""
     for name in ("ada", "bob"):
         await sign_up(pool, name)
     await run_once(pool)
@@ -40,8 +38,8 @@ async def test_the_mail_of_a_token_that_was_ended_does_not_leave(
     assert await pool.fetch(MAILS) == [CANCELLED, (state, None)]
 
 
-async def test_the_activation_goes_to_the_new_address_instead(pool: Pool) -> None:
-    """The old mail is cancelled, and the new one waits."""
+async def test_activation_is_mailed_to_the_new_address(pool: Pool) -> None:
+    """A change of address cancels the old mail and queues a new one."""
     await sign_up(pool)
     await run_once(pool)
     await pool.execute(MOVE)
@@ -51,8 +49,8 @@ async def test_the_activation_goes_to_the_new_address_instead(pool: Pool) -> Non
     assert emails == [("ada@example.org",), ("countess@example.org",)]
 
 
-async def test_a_recovery_that_was_used_cancels_the_mail_of_the_others(pool: Pool) -> None:
-    """Its own has left or is of no interest any more; the others open nothing, and stay at home."""
+async def test_used_recovery_cancels_the_mail_of_the_others(pool: Pool) -> None:
+    """Using a recovery cancels the queued mail of the account's other recoveries."""
     ada = await sign_up(pool, status="active")
     for _ in range(2):
         await service.request_token(pool, ADA, action=Action.PASSWORD_RECOVERY)
@@ -62,7 +60,7 @@ async def test_a_recovery_that_was_used_cancels_the_mail_of_the_others(pool: Poo
 
 
 async def test_five_wrong_codes_cancel_the_mail(pool: Pool) -> None:
-    """Four do not."""
+    """Four wrong codes leave the mail queued, the fifth cancels it."""
     code = (await token(pool, await sign_up(pool)))["code"]
     await run_once(pool)
     mails = []
@@ -74,8 +72,8 @@ async def test_five_wrong_codes_cancel_the_mail(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("ending", [MOVE, REMOVE, END])
-async def test_a_mail_that_has_left_stays_as_it_is(pool: Pool, ending: str) -> None:
-    """What became of it is history."""
+async def test_finished_mail_is_not_changed(pool: Pool, ending: str) -> None:
+    """Ending a token does not change a delivery that has ended."""
     await sign_up(pool)
     await run_once(pool)
     await pool.execute(
@@ -85,8 +83,8 @@ async def test_a_mail_that_has_left_stays_as_it_is(pool: Pool, ending: str) -> N
     assert await pool.fetch(MAILS) == [("failed", "refused")]
 
 
-async def test_using_and_forgetting_tokens_touches_no_delivery(pool: Pool) -> None:
-    """The function is not called: not by a sign-up, a used token, one that is made good for less long, or retention."""
+async def test_use_and_retention_do_not_call_the_function(pool: Pool) -> None:
+    """Sign-up, use, a shorter lifetime and retention of tokens do not call `cancel_token_mail`."""
     await pool.execute(
         "CREATE OR REPLACE FUNCTION cancel_token_mail() RETURNS trigger LANGUAGE plpgsql"
         " AS $$ BEGIN RAISE EXCEPTION 'called'; END $$"
@@ -102,7 +100,7 @@ async def test_using_and_forgetting_tokens_touches_no_delivery(pool: Pool) -> No
 
 
 async def held_up(pool: Pool) -> None:
-    """Wait until a session of this database waits for another's lock."""
+    """Wait until a session of this database waits for a lock."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     async with asyncio.timeout(60):
         while not await pool.fetchval(waiting):
@@ -110,8 +108,8 @@ async def held_up(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("by", ["code", "link"])
-async def test_a_change_of_address_and_a_use_of_its_token_do_not_deadlock(pool: Pool, by: str) -> None:
-    """Whoever comes second waits for the account, and has locked no token meanwhile; an unproven address stays so."""
+async def test_change_of_address_and_use_do_not_deadlock(pool: Pool, by: str) -> None:
+    """The second transaction waits for the account before it locks a token, and activates no unproven address."""
     ada = await sign_up(pool)
     code, link = (await token(pool, ada))["code"], await signed(pool, ada)
     async with asyncio.timeout(60), pool.acquire() as mover, mover.transaction():

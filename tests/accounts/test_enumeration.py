@@ -1,4 +1,4 @@
-"""Nobody learns whether an address has an account: whole answers compared, step by step."""
+"""Responses do not reveal whether an address has an account; whole responses are compared."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -19,13 +19,13 @@ from postroom.db.room import Room
 from postroom.errors import PostroomError
 
 KNOWN, UNKNOWN = "knowna@example.org", "nobody@example.org"
-BY_REQUEST = frozenset({"date", "x-request-id"})  # headers that differ from answer to answer
+BY_REQUEST = frozenset({"date", "x-request-id"})  # headers that differ between responses
 
 Steps = Callable[["Stranger"], Coroutine[Any, Any, None]]
 
 
 class Stranger:
-    """Somebody who tries an address, and keeps every answer in full but for what names the try itself."""
+    """A client that tries an address and records every response, without address, login and id."""
 
     def __init__(self, browser: Browser, room: Room, address: str) -> None:
         self._browser, self._room, self.address = browser, room, address
@@ -37,19 +37,19 @@ class Stranger:
         return answer.status
 
     async def sign_up(self, login: str, address: str | None = None) -> int:
-        """With a login that differs between the two addresses, in letters only."""
+        """Sign up with a login that differs between the two addresses in its letters only."""
         return await self.post("/v1/accounts", email=address or self.address, login=f"{login}-{self.address[:6]}")
 
     async def ask(self, path: str = "/v1/activations") -> int:
         return await self.post(path, email=self.address)
 
     async def guess(self, action: str = "activation") -> int:
-        """A code that is wrong."""
+        """Try a wrong code."""
         newest = await self._room.pool.fetchval("SELECT code FROM tokens ORDER BY id DESC LIMIT 1")
         return await self.post("/v1/tokens/consume", email=self.address, code=wrong(newest or "00000"), action=action)
 
     async def wait(self, silence: timedelta) -> None:
-        """Time goes by, and what is kept for so long only is forgotten."""
+        """Advance the clock and run retention."""
         await self._room.pool.execute(
             "UPDATE address_limits SET touched_at = touched_at - $1::interval, requests_from = requests_from - $1, "
             "day_from = day_from - $1",
@@ -79,7 +79,7 @@ async def login_twice(stranger: Stranger) -> None:
 
 
 async def guess_and_wait(stranger: Stranger) -> None:
-    """Six guesses at an address that was asked about, another after a day's silence, and six more."""
+    """Six guesses after a token request, one more after a day, and six more."""
     await stranger.ask()
     assert [await stranger.guess() for _ in range(6)] == [404] * 5 + [429]
     await stranger.wait(timedelta(hours=25))
@@ -89,7 +89,7 @@ async def guess_and_wait(stranger: Stranger) -> None:
 
 
 async def ask_after_signing_up(stranger: Stranger) -> None:
-    """A sign-up counts as a request: guesses before and after each of six more."""
+    """Six requests after a sign-up, which counts as a request, with guesses before and after each."""
     await stranger.sign_up("pretty")
     for _ in range(6):
         for _ in range(2):
@@ -100,7 +100,7 @@ async def ask_after_signing_up(stranger: Stranger) -> None:
 
 
 async def sign_up_after_asking(stranger: Stranger) -> None:
-    """With its requests and guesses used up, a sign-up gives neither back."""
+    """A sign-up after requests and guesses are used up, which resets neither."""
     for _ in range(5):
         await stranger.ask()
     for _ in range(5):
@@ -110,7 +110,7 @@ async def sign_up_after_asking(stranger: Stranger) -> None:
 
 
 async def recover(stranger: Stranger) -> None:
-    """The same for recoveries, over the limit and past the window."""
+    """Recovery requests over the limit and after the window."""
     for _ in range(7):
         assert await stranger.ask("/v1/password-recoveries") == 202
         await stranger.guess("password_recovery")
@@ -120,7 +120,7 @@ async def recover(stranger: Stranger) -> None:
 
 
 async def guess_day_and_night(stranger: Stranger) -> None:
-    """A new token every quarter of an hour does not lift the day's limit."""
+    """A new token every 15 minutes, which does not reset the daily limit."""
     statuses = []
     for _ in range(8):
         await stranger.wait(timedelta(minutes=16))
@@ -134,8 +134,8 @@ async def guess_day_and_night(stranger: Stranger) -> None:
     "steps",
     [login_twice, guess_and_wait, ask_after_signing_up, sign_up_after_asking, recover, guess_day_and_night],
 )
-async def test_a_known_address_answers_as_an_unknown_one(room: Room, steps: Steps, status: str) -> None:
-    """Status, headers and body of every step are the same."""
+async def test_known_and_unknown_address_get_equal_responses(room: Room, steps: Steps, status: str) -> None:
+    """Status, headers and body of every step are equal."""
     await sign_up(room.pool, KNOWN.partition("@")[0], status=status)
     browser = await open_browser(room, "accounts:write")
     answers = []
@@ -154,8 +154,8 @@ async def guess(pool: Pool, code: str, now: datetime) -> str:
     return "consumed"
 
 
-async def test_a_day_has_twenty_five_wrong_codes(pool: Pool) -> None:
-    """Then even the right one is refused until the day is over; the link works all the while."""
+async def test_limit_of_25_wrong_codes_per_day(pool: Pool) -> None:
+    """After 25 wrong codes the right code is rejected for the rest of the day; the link keeps working."""
     ada = await sign_up(pool, KNOWN.partition("@")[0])
     now = datetime.now(UTC)
     for _ in range(5):
@@ -173,8 +173,8 @@ async def test_a_day_has_twenty_five_wrong_codes(pool: Pool) -> None:
     assert used.account.id == ada
 
 
-async def test_the_next_day_the_code_works_again(pool: Pool) -> None:
-    """A day after the first wrong code, counting begins anew."""
+async def test_daily_limit_resets_after_a_day(pool: Pool) -> None:
+    """A day after the first wrong code the count starts at zero."""
     ada = await sign_up(pool, KNOWN.partition("@")[0])
     now = datetime.now(UTC)
     await service.request_token(pool, KNOWN, action=Action.ACTIVATION, now=now)
@@ -186,8 +186,8 @@ async def test_the_next_day_the_code_works_again(pool: Pool) -> None:
     assert await guess(pool, (await token(pool, ada))["code"], later) == "consumed"
 
 
-async def test_a_token_written_in_sql_is_guessed_anew(pool: Pool) -> None:
-    """An application that issues a token itself need not tell anybody for its code to work."""
+async def test_token_inserted_by_sql_resets_wrong_guesses(pool: Pool) -> None:
+    """The code of a token that an application inserts works without another call."""
     ada = await sign_up(pool, KNOWN.partition("@")[0])
     now = datetime.now(UTC)
     code = (await token(pool, ada))["code"]
@@ -197,16 +197,16 @@ async def test_a_token_written_in_sql_is_guessed_anew(pool: Pool) -> None:
     assert await guess(pool, (await token(pool, ada))["code"], now) == "consumed"
 
 
-async def test_an_operator_may_have_a_reserved_login(pool: Pool) -> None:
-    """It is nobody's: reserved only so that strangers cannot tell."""
+async def test_operator_can_use_a_reserved_login(pool: Pool) -> None:
+    """A reserved login belongs to no account, so an operator may assign it."""
     await sign_up(pool, KNOWN.partition("@")[0])
     await service.sign_up(pool, KNOWN, "pretty")
     assert (await service.create_account(pool, UNKNOWN, "pretty", actor="cli:test")).login == "pretty"
 
 
 @pytest.mark.parametrize("address, tokens", [(KNOWN, 2), (UNKNOWN, 1)])
-async def test_a_request_does_the_same_work_for_every_address(pool: Pool, address: str, tokens: int) -> None:
-    """A token is inserted in any case (its sequence moves) and collectors are notified: the time reveals nothing."""
+async def test_token_request_does_equal_work_for_every_address(pool: Pool, address: str, tokens: int) -> None:
+    """Every request inserts a token (its sequence advances) and notifies, so that its duration reveals nothing."""
     await sign_up(pool, "knowna")
     before = await pool.fetchval("SELECT last_value FROM tokens_id_seq")
     heard = asyncio.Event()

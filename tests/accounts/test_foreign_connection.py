@@ -1,4 +1,4 @@
-"""An application's own connection: its search path, and a role that may do little."""
+"""Connections of an application: another search path, and a role with few rights."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -67,8 +67,8 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("statements", STATEMENTS.values(), ids=STATEMENTS)
 @pytest.mark.usefixtures("pool")
-async def test_the_room_is_found_from_any_search_path(database_url: str, statements: tuple[str, ...]) -> None:
-    """What an application writes by full names works whatever its search path is, through every trigger."""
+async def test_triggers_work_from_any_search_path(database_url: str, statements: tuple[str, ...]) -> None:
+    """Statements with qualified names work through every trigger from any search path."""
     application = await asyncpg.connect(database_url, server_settings={"search_path": "public"})
     try:
         for statement in statements:
@@ -79,7 +79,7 @@ async def test_the_room_is_found_from_any_search_path(database_url: str, stateme
 
 @pytest.fixture
 async def role(server: TestServer, server_directory: Path) -> AsyncIterator[str]:
-    """A role that may nothing yet, as which the tests' own role may act."""
+    """A role without rights, which the tests' role may assume."""
     state = DataDirectory(server_directory / "data").read_state()
     assert state is not None
     where = {"host": state.socket_dir, "port": state.port, "user": "postgres", "database": "postgres"}
@@ -93,7 +93,7 @@ async def role(server: TestServer, server_directory: Path) -> AsyncIterator[str]
 
 @pytest.fixture
 async def application(role: str, database_url: str) -> AsyncIterator[Session]:
-    """A session of a role that has rights on accounts and nothing else."""
+    """A session of a role with rights on accounts only."""
     session = await asyncpg.connect(database_url, server_settings={"search_path": "public"})
     await session.execute(f"GRANT USAGE ON SCHEMA postroom TO {role}")
     await session.execute(f"GRANT SELECT, INSERT, UPDATE ON postroom.accounts TO {role}")
@@ -104,7 +104,7 @@ async def application(role: str, database_url: str) -> AsyncIterator[Session]:
 
 
 async def test_rights_on_accounts_suffice(pool: Pool, application: Session, role: str) -> None:
-    """Signing up, suspending, moving, asking for a token and using its code need no right on any other table."""
+    """Sign-up, suspension, change of address, token request and code need no rights on other tables."""
     await pool.execute(f"GRANT EXECUTE ON FUNCTION request_token, consume_code TO {role}")
     ada = await application.fetchval(
         "INSERT INTO postroom.accounts (email, login) VALUES ('ada@example.org', 'ada') RETURNING id"
@@ -122,16 +122,16 @@ async def test_rights_on_accounts_suffice(pool: Pool, application: Session, role
         await application.fetch("SELECT code FROM postroom.tokens")
 
 
-async def test_tokens_are_asked_for_by_those_who_may(pool: Pool, application: Session) -> None:
-    """The functions that run as the owner are closed until somebody opens them."""
+async def test_owner_functions_need_a_grant(pool: Pool, application: Session) -> None:
+    """SECURITY DEFINER functions cannot be called without EXECUTE."""
     await sign_up(pool)
     for call in ("request_token('ada@example.org', 'activation')", "consume_code('a@x.org', 'activation', '00000')"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await application.fetch(f"SELECT postroom.{call}")
 
 
-async def test_who_may_guess_cannot_choose_the_clock(pool: Pool, application: Session, role: str) -> None:
-    """With the rights of the handbook, guesses are counted by the database's clock and under the address itself."""
+async def test_granted_role_cannot_choose_the_clock(pool: Pool, application: Session, role: str) -> None:
+    """With the documented rights, guesses are counted by the database's clock and under the address itself."""
     await pool.execute(f"GRANT EXECUTE ON FUNCTION request_token, consume_code TO {role}")
     await sign_up(pool)
     tomorrow = "now() + interval '1 day'"

@@ -1,4 +1,4 @@
-"""Account mail that does not leave is seen: in /readyz, in /metrics, by the doctor and in the log."""
+"""Delayed account mail shows in /readyz, /metrics, `postroom doctor` and the log."""
 
 import asyncio
 import re
@@ -27,7 +27,7 @@ from postroom.settings import Settings
 
 @pytest.fixture
 async def holder(room: Room) -> AsyncIterator[int]:
-    """The process of a foreign transaction that does not end, and a token that has waited for it for 100 s."""
+    """The pid of an open transaction that has delayed a token for 100 s."""
     foreign = await connect(room.url, "public")
     transaction = foreign.transaction()
     await transaction.start()
@@ -37,7 +37,7 @@ async def holder(room: Room) -> AsyncIterator[int]:
     pid = foreign.get_server_pid()
     async with asyncio.timeout(60):
         while (await service.measure_stall(room.pool)).holder_pid != pid:
-            pass  # somebody else's transaction is older still; it will end
+            pass  # an older transaction of another test is still open
     yield pid
     await transaction.rollback()
     await foreign.close()
@@ -54,30 +54,30 @@ async def tokens_finding(room: Room) -> Finding:
 
 
 @pytest.mark.usefixtures("holder")
-async def test_ready_says_how_long_tokens_are_held_back(room: Room) -> None:
-    """Still 200: no other process would do better."""
+async def test_readyz_reports_delayed_tokens(room: Room) -> None:
+    """The status stays 200, because another process would not help."""
     answer = await Browser(build_app(room)).get("/readyz")
     assert answer.status == 200
     assert answer.json["tokens_stalled_seconds"] >= 100
 
 
-async def test_metrics_say_for_whom_tokens_wait(room: Room, holder: int) -> None:
-    """Measured at the scrape, with the process that holds them back."""
+async def test_metric_names_the_pid_that_delays_tokens(room: Room, holder: int) -> None:
+    """The gauge is measured at each scrape and has the pid as its label."""
     text = (await Browser(build_app(room)).get("/metrics")).body.decode()
     found = re.search(rf'^postroom_tokens_stalled_seconds{{pid="{holder}"}} (\S+)$', text, re.MULTILINE)
     assert found is not None
     assert float(found[1]) >= 100
 
 
-async def test_the_doctor_names_who_holds_tokens_back(room: Room, holder: int) -> None:
-    """A warning: somebody else's transaction has to end."""
+async def test_doctor_names_the_pid_that_delays_tokens(room: Room, holder: int) -> None:
+    """The doctor warns, because another transaction has to end."""
     finding = await tokens_finding(room)
     assert finding.verdict is Severity.WARN
     assert f"pid {holder} has held 1 back" in finding.found
 
 
-async def test_the_doctor_fails_when_nobody_collects(room: Room, pool: Pool) -> None:
-    """Tokens that could be taken and are not: no sign-up is mailed, and the setting that is missing is named."""
+async def test_doctor_fails_without_a_collector(room: Room, pool: Pool) -> None:
+    """Readable tokens that are not collected are an error that names the missing setting."""
     await sign_up(pool, "ada")
     await settle(pool)
     assert (await tokens_finding(room)).verdict is Severity.OK
@@ -93,8 +93,8 @@ async def test_the_doctor_fails_when_nobody_collects(room: Room, pool: Pool) -> 
 
 
 @pytest.mark.parametrize("default, verdict", [("en", Severity.WARN), ("fr-CA", Severity.OK)])
-def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, verdict: Severity) -> None:
-    """A template of one's own that lacks the installation's language would fail every mail to those who have none."""
+def test_doctor_reports_templates_without_default_locale(tmp_path: Path, default: str, verdict: Severity) -> None:
+    """A custom template without the default locale would fail the mail of accounts without a locale."""
     own = tmp_path / "account-activation" / "fr"
     own.mkdir(parents=True)
     for part in ("subject", "text"):
@@ -104,8 +104,8 @@ def test_the_doctor_sees_templates_without_words(tmp_path: Path, default: str, v
     assert ("account-activation" in finding.found) is (verdict is Severity.WARN)
 
 
-async def test_a_worker_without_a_key_says_what_it_does_not_do(room: Room) -> None:
-    """A warning at the start names the variable."""
+async def test_worker_without_a_key_logs_a_warning(room: Room) -> None:
+    """The warning at start names the missing setting."""
     stop = asyncio.Event()
     keyless = replace(room, settings=replace(room.settings, secret_key=None))
     with capture_logs() as said:
@@ -118,7 +118,7 @@ async def test_a_worker_without_a_key_says_what_it_does_not_do(room: Room) -> No
 
 
 async def test_wrong_codes_are_counted_over_all_addresses(pool: Pool) -> None:
-    """Those of a day, with and without an account; yesterday's are left out."""
+    """Wrong codes of the last day are counted, with and without an account."""
     now = datetime(2026, 11, 16, 9, tzinfo=UTC)
     for day, addresses in ((now - timedelta(days=2), 3), (now, 4)):
         for number in range(addresses):
@@ -130,7 +130,7 @@ async def test_wrong_codes_are_counted_over_all_addresses(pool: Pool) -> None:
 
 
 async def test_the_metric_shows_wrong_codes(room: Room) -> None:
-    """Measured when somebody asks."""
+    """The gauge is measured at each scrape."""
     with pytest.raises(TokenNotFound):
         await service.consume_code(room.pool, "ada@example.org", code="00000", action=Action.ACTIVATION)
     browser = await open_browser(room)

@@ -1,4 +1,4 @@
-"""Lines for another program: their exact form, that none is missed, and that nobody waits for who does not read."""
+"""Lines for another program: format, no missed line, and no open transaction for a slow reader."""
 
 import asyncio
 import csv
@@ -26,7 +26,7 @@ IMPATIENT = timedelta(milliseconds=50)
 
 
 class Reader:
-    """The other end of a pipe."""
+    """The reading end of a pipe."""
 
     def __init__(self) -> None:
         self.end, self.descriptor = os.pipe()
@@ -37,7 +37,7 @@ class Reader:
         os.close(self.descriptor)
 
     def read(self) -> str:
-        """Everything that has been written."""
+        """All written text."""
         read = b""
         while True:
             try:
@@ -67,14 +67,14 @@ async def sign_up_many(pool: Pool, count: int) -> None:
 
 
 async def until_paused(pool: Pool, said: list[EventDict]) -> None:
-    """Wait until the collector has given up on a reader for once."""
+    """Wait until the collector has timed out once."""
     async with asyncio.timeout(PATIENCE_S):
         while not any(line["event"] == "collection_paused" for line in said):
             await pool.fetchval("SELECT 1")
 
 
 async def test_a_batch_is_one_line(pool: Pool, reader: Reader) -> None:
-    """action,email,login,secret,code repeated per token; 1 is activation, 2 is recovery; secrets are signed."""
+    """A line repeats action,email,login,secret,code per token; 1 is activation, 2 is recovery; secrets are signed."""
     ada = await sign_up(pool, "ada")
     bob = await sign_up(pool, "bob", status="active")
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", bob)
@@ -90,28 +90,28 @@ async def test_a_batch_is_one_line(pool: Pool, reader: Reader) -> None:
 
 
 async def test_a_backlog_is_many_lines(pool: Pool, reader: Reader) -> None:
-    """However many are taken at once, a line holds ten."""
+    """A line has ten tokens, even if one transaction takes more."""
     await sign_up_many(pool, 25)
     await reader.collector(pool).drain()
     assert [len(line.split(",")) for line in reader.read().splitlines()] == [50, 50, 25]
 
 
-def test_json_lines_say_the_same() -> None:
-    """One array of objects per batch, codes as strings."""
+def test_json_lines_have_the_same_fields() -> None:
+    """A JSON line is an array of objects, with codes as strings."""
     line = json_line([(1, "a@example.org", "ada", "s", "00123")])
     expected = {"action": 1, "email": "a@example.org", "login": "ada", "secret": "s", "code": "00123"}
     assert line.endswith("\n")
     assert msgspec.json.decode(line) == [expected]
 
 
-def test_a_comma_does_not_shift_the_fields() -> None:
-    """A login with commas and quotes comes back as it was."""
+def test_csv_quotes_commas_in_logins() -> None:
+    """A login with commas and quotes is quoted and parsed back unchanged."""
     row = (1, "a@example.org", 'Lovelace, "Ada"', "s", "00123")
     assert next(csv.reader([csv_line([row, row])])) == [str(value) for value in (*row, *row)]
 
 
-async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool, reader: Reader) -> None:
-    """When the reader is gone the batch was not taken, and the collector ends: that is no flicker of the database."""
+async def test_closed_pipe_ends_the_collector_without_loss(pool: Pool, reader: Reader) -> None:
+    """A closed pipe rolls back the batch and ends the collector instead of retrying."""
     await sign_up(pool, "ada")
     gone = Reader()
     os.close(gone.end)
@@ -123,8 +123,8 @@ async def test_a_line_that_cannot_be_written_is_written_later(pool: Pool, reader
     assert reader.read().startswith("1,ada@example.org,ada,")
 
 
-async def test_a_full_disk_is_said(pool: Pool) -> None:
-    """In words of its own, and nothing was taken."""
+async def test_full_disk_is_reported(pool: Pool) -> None:
+    """The error is the one of the operating system, and no token is collected."""
     await sign_up(pool, "ada")
     full = os.open("/dev/full", os.O_WRONLY)
     with pytest.raises(OutputLost, match="No space left on device"):
@@ -134,7 +134,7 @@ async def test_a_full_disk_is_said(pool: Pool) -> None:
 
 
 async def test_a_file_gets_every_line(pool: Pool, tmp_path: Path) -> None:
-    """A file on disk is always ready."""
+    """A file on disk is always writable."""
     await sign_up_many(pool, 25)
     file = os.open(tmp_path / "lines", os.O_WRONLY | os.O_CREAT)
     pipe = Pipe(file, LETTERHEAD, form=csv_line)
@@ -144,7 +144,7 @@ async def test_a_file_gets_every_line(pool: Pool, tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_pauses_holds_no_transaction(pool: Pool, reader: Reader) -> None:
-    """The collector waits outside; when the reader goes on it has every line once, and all of them count as taken."""
+    """The collector waits outside a transaction; a reader that continues gets every line once."""
     fcntl.fcntl(reader.descriptor, fcntl.F_SETPIPE_SZ, 8192)
     await sign_up_many(pool, 200)
     worker = reader.collector(pool)
@@ -170,7 +170,7 @@ async def test_a_reader_that_pauses_holds_no_transaction(pool: Pool, reader: Rea
 
 
 async def test_a_collector_whose_reader_pauses_can_be_stopped(pool: Pool, reader: Reader) -> None:
-    """It does not wait for the reader any longer, and takes nothing that it has not written."""
+    """A stop ends the wait for the reader, and no unwritten token is collected."""
     fcntl.fcntl(reader.descriptor, fcntl.F_SETPIPE_SZ, 8192)
     await sign_up_many(pool, 200)
     worker = reader.collector(pool)

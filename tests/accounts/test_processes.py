@@ -1,4 +1,4 @@
-"""Writers and collectors in processes of their own, collectors killed again and again."""
+"""Writers and collectors in their own processes, with collectors killed repeatedly."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 
 ROOT = Path(__file__).parents[2]
 WRITERS, COLLECTORS = 8, 3
-EACH, KILLS = (50, 4) if TIMES == 1 else (190 * TIMES, 12 * TIMES)  # the soak goes on for a minute
+EACH, KILLS = (50, 4) if TIMES == 1 else (190 * TIMES, 12 * TIMES)  # a soak run takes a minute
 
 
 async def start(*arguments: str, talks: bool = False) -> Process:
@@ -25,7 +25,7 @@ async def start(*arguments: str, talks: bool = False) -> Process:
 
 
 async def start_collector(url: str) -> Process:
-    """A collector that has said it is at work."""
+    """A collector that has reported that it runs."""
     process = await start("collect", url, talks=True)
     assert process.stdout is not None
     assert await process.stdout.readline() == b"collecting\n"
@@ -33,7 +33,7 @@ async def start_collector(url: str) -> Process:
 
 
 async def mailed(pool: Pool, count: int) -> None:
-    """Wait until so many token mails stand in the ledger."""
+    """Wait until the ledger has this many token mails."""
     while await pool.fetchval("SELECT count(*) FROM deliveries WHERE source = 'accounts'") < count:
         pass
 
@@ -44,7 +44,7 @@ async def kill(process: Process) -> None:
 
 
 async def test_every_token_is_mailed_exactly_once(pool: Pool, database_url: str) -> None:
-    """Eight writers, three collectors, SIGKILLs: the ledger has each token once and none too many."""
+    """With eight writers and three collectors that are killed, the ledger has each token exactly once."""
     collectors = list(await asyncio.gather(*(start_collector(database_url) for _ in range(COLLECTORS))))
     writers = [await start("write", database_url, f"w{number}", str(EACH)) for number in range(WRITERS)]
     total = WRITERS * EACH

@@ -1,4 +1,4 @@
-"""The walk-through in psql, statement by statement, as the contract writes it."""
+"""The documented statements in psql, exactly as written."""
 
 import asyncio
 import re
@@ -36,7 +36,7 @@ def program() -> Path:
 
 
 async def start(program: Path, url: str, *options: str) -> asyncio.subprocess.Process:
-    """A session of psql that reads its statements from a pipe."""
+    """A psql session that reads its statements from a pipe."""
     arguments = ["-X", "-q", "-v", "ON_ERROR_STOP=1", *options]
     command, environment = psql_command(program, room_url(url, SCHEMA), arguments)
     return await asyncio.create_subprocess_exec(
@@ -49,7 +49,7 @@ async def start(program: Path, url: str, *options: str) -> asyncio.subprocess.Pr
 
 
 async def psql(program: Path, url: str, script: str, *options: str) -> str:
-    """What psql prints; an error in the script fails the test."""
+    """The output of psql; an error in the script fails the test."""
     process = await start(program, url, *options)
     output, _ = await process.communicate(script.encode())
     assert process.returncode == 0, output.decode()
@@ -57,12 +57,12 @@ async def psql(program: Path, url: str, script: str, *options: str) -> str:
 
 
 def record(output: str, column: str) -> str:
-    """A column of the last record printed in expanded form."""
+    """The value of a column of the last record in expanded form."""
     return str(re.findall(rf"^{column} +\| ?(.*)$", output, re.MULTILINE)[-1]).strip()
 
 
-async def test_the_walk_through(program: Path, database_url: str) -> None:
-    """Sign up, look, consume, suspend, unsuspend: every statement as written, every outcome as promised."""
+async def test_documented_statements(program: Path, database_url: str) -> None:
+    """Sign-up, SELECT, consume, suspend and unsuspend work as documented."""
     jobs = await psql(program, database_url, "SELECT * FROM jobs;")
     assert re.search(r"^ mailroom +\| +0 ", jobs, re.MULTILINE)
     assert "(1 row)" in jobs
@@ -89,7 +89,7 @@ async def test_the_walk_through(program: Path, database_url: str) -> None:
     assert int(record(output, "unsuspended_at")) > 0
 
 
-async def test_listening(program: Path, database_url: str) -> None:
+async def test_listen_shows_notifications(program: Path, database_url: str) -> None:
     """LISTEN token_insert shows one notification for each of three sign-ups."""
     output = await psql(program, database_url, "LISTEN token_insert;\n" + THREE + ";\nSELECT 1;\n")
     assert output.count('Asynchronous notification "token_insert" received from server process with PID') == 3
@@ -102,8 +102,8 @@ async def test_listening(program: Path, database_url: str) -> None:
         "INSERT INTO tokens (account, action) VALUES (1, 'password_recovery');\n",
     ],
 )
-async def test_listening_in_another_session(program: Path, database_url: str, statement: str) -> None:
-    """One session listens, another inserts an account, or a token by itself: the first is told, once."""
+async def test_listen_in_another_session(program: Path, database_url: str, statement: str) -> None:
+    """A session that listens gets one notification when another inserts an account or a token."""
     await psql(program, database_url, "INSERT INTO accounts (email, login) VALUES ('first@example.com', 'first');\n")
     listener = await start(program, database_url)
     assert listener.stdin is not None
@@ -115,8 +115,8 @@ async def test_listening_in_another_session(program: Path, database_url: str, st
     assert output.decode().count('Asynchronous notification "token_insert" received from server process with PID') == 1
 
 
-async def test_the_dequeue_query_of_the_contract_still_reads(program: Path, database_url: str) -> None:
-    """The contract's own SELECT finds the new token by the columns it names."""
+async def test_documented_dequeue_query(program: Path, database_url: str) -> None:
+    """The documented SELECT returns the new token."""
     output = await psql(
         program,
         database_url,

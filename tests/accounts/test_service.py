@@ -1,4 +1,4 @@
-"""Use-cases: who gets in, who does not, and what strangers cannot learn."""
+"""The account service: tokens, limits, and results that reveal no account."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ LATER = timedelta(minutes=16)
 
 
 async def guess(pool: Pool, email: str, code: str, action: Action = Action.ACTIVATION) -> str:
-    """What a guess is answered with: `consumed`, or the code of the refusal."""
+    """The result of a guess: `consumed`, or the error code."""
     try:
         await service.consume_code(pool, email, code=code, action=action)
     except PostroomError as error:
@@ -37,7 +37,7 @@ async def guess(pool: Pool, email: str, code: str, action: Action = Action.ACTIV
 
 
 async def test_a_secret_activates(pool: Pool) -> None:
-    """The signed secret consumes the token, and the answer is the account as it is now."""
+    """The signed secret consumes the token and returns the activated account."""
     ada = await sign_up(pool)
     used = await service.consume_secret(pool, await signed(pool, ada), key=KEY)
     assert (used.action, used.account.id, used.account.status) == (Action.ACTIVATION, ada, AccountStatus.ACTIVE)
@@ -45,7 +45,7 @@ async def test_a_secret_activates(pool: Pool) -> None:
 
 
 async def test_a_secret_works_once(pool: Pool) -> None:
-    """The second time it has been used; of many at once, one gets in."""
+    """A second use is rejected; of many concurrent ones, one succeeds."""
     ada = await sign_up(pool)
     secret = await signed(pool, ada)
     answers = await asyncio.gather(
@@ -55,15 +55,15 @@ async def test_a_secret_works_once(pool: Pool) -> None:
 
 
 async def test_a_secret_expires(pool: Pool) -> None:
-    """After fifteen minutes it is gone."""
+    """A secret is rejected after fifteen minutes."""
     ada = await sign_up(pool)
     with pytest.raises(TokenExpired):
         await service.consume_secret(pool, await signed(pool, ada), key=KEY, now=datetime.now(UTC) + LATER)
     assert (await account(pool, ada))["status"] == "provisioned"
 
 
-async def test_a_secret_signed_for_another_action_is_refused(pool: Pool) -> None:
-    """The right secret under the wrong path is unknown, and so is one that was never signed."""
+async def test_secret_signed_for_another_action_is_rejected(pool: Pool) -> None:
+    """A secret signed for another path, or not signed, is not found."""
     ada = await sign_up(pool)
     found = await token(pool, ada)
     forged = sign(KEY, Action.PASSWORD_RECOVERY, found["secret"])
@@ -79,22 +79,22 @@ async def test_a_secret_signed_for_another_action_is_refused(pool: Pool) -> None
 
 
 async def test_a_code_activates(pool: Pool) -> None:
-    """Address in any case, code and action do what the link does."""
+    """Address, code and action activate the account like the link; the case of the address is ignored."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     used = await service.consume_code(pool, "ADA@example.org", code=code, action=Action.ACTIVATION)
     assert used.account.status is AccountStatus.ACTIVE
 
 
-async def test_a_code_is_good_for_its_own_action(pool: Pool) -> None:
-    """An activation's code recovers nothing."""
+async def test_code_is_valid_for_its_own_action_only(pool: Pool) -> None:
+    """The code of an activation does not consume a recovery."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     assert await guess(pool, ADA, code, Action.PASSWORD_RECOVERY) == "token_not_found"
 
 
-async def test_who_knows_the_code_learns_why_it_fails(pool: Pool) -> None:
-    """Expired and used are told to those with the right code, and to nobody else."""
+async def test_only_the_right_code_gets_expired_or_used(pool: Pool) -> None:
+    """`TokenExpired` and `TokenUsed` are raised only for the right code."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     with pytest.raises(TokenExpired):
@@ -105,7 +105,7 @@ async def test_who_knows_the_code_learns_why_it_fails(pool: Pool) -> None:
 
 
 async def test_five_wrong_codes_void_the_token(pool: Pool) -> None:
-    """After the fifth, neither the right code nor the link works; the mail is not sent any more either."""
+    """After the fifth wrong code neither the right code nor the link works, and queued mail is cancelled."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     assert [await guess(pool, ADA, wrong(code)) for _ in range(5)] == ["token_not_found"] * 5
@@ -116,8 +116,8 @@ async def test_five_wrong_codes_void_the_token(pool: Pool) -> None:
     assert (await account(pool, ada))["status"] == "provisioned"
 
 
-async def test_four_wrong_codes_do_not(pool: Pool) -> None:
-    """The fifth guess may still be right."""
+async def test_four_wrong_codes_do_not_void_the_token(pool: Pool) -> None:
+    """The right code works after four wrong ones."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     for _ in range(4):
@@ -125,8 +125,8 @@ async def test_four_wrong_codes_do_not(pool: Pool) -> None:
     assert await guess(pool, ADA, code) == "consumed"
 
 
-async def test_guesses_at_once_are_still_five(pool: Pool) -> None:
-    """Thirty guesses in parallel count five; the rest are refused, and so is the right code afterwards."""
+async def test_concurrent_guesses_are_limited_to_five(pool: Pool) -> None:
+    """Five of thirty concurrent guesses are checked; the others and the right code afterwards are rejected."""
     ada = await sign_up(pool)
     code = (await token(pool, ada))["code"]
     answers = await asyncio.gather(*(guess(pool, ADA, wrong(code)) for _ in range(30)))
@@ -135,8 +135,8 @@ async def test_guesses_at_once_are_still_five(pool: Pool) -> None:
     assert await guess(pool, ADA, code) == "guessed_too_often"
 
 
-async def test_a_new_token_is_guessed_anew(pool: Pool) -> None:
-    """After a re-issue the new code works."""
+async def test_new_token_resets_wrong_guesses(pool: Pool) -> None:
+    """The code of a reissued token works."""
     ada = await sign_up(pool)
     old = (await token(pool, ada))["code"]
     for _ in range(6):
@@ -145,8 +145,8 @@ async def test_a_new_token_is_guessed_anew(pool: Pool) -> None:
     assert await guess(pool, ADA, (await token(pool, ada))["code"]) == "consumed"
 
 
-async def test_guessing_does_not_tell_who_has_an_account(pool: Pool) -> None:
-    """An address with an account and one without answer alike, guess by guess, with requests for tokens in between."""
+async def test_guesses_do_not_reveal_an_account(pool: Pool) -> None:
+    """Guesses and token requests have the same results for an address with and without an account."""
     ada = await sign_up(pool, status="active")
     for action in Action:
         for _ in range(3):
@@ -158,8 +158,8 @@ async def test_guessing_does_not_tell_who_has_an_account(pool: Pool) -> None:
     assert (await account(pool, ada))["status"] == "active"
 
 
-async def test_requests_are_limited_alike(pool: Pool) -> None:
-    """Five tokens in a quarter of an hour, known or not; later there are more."""
+async def test_request_limit_is_the_same_for_every_address(pool: Pool) -> None:
+    """A known and an unknown address both have five requests per 15 minutes."""
     ada = await sign_up(pool, status="active")
     for _ in range(8):
         for address in (ADA, NOBODY):
@@ -175,8 +175,8 @@ async def test_requests_are_limited_alike(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM tokens WHERE account = $1", ada) == 6
 
 
-async def test_addresses_nobody_has_are_not_stored(pool: Pool) -> None:
-    """Of a guessed address only a hash is kept."""
+async def test_unknown_addresses_are_stored_as_hashes(pool: Pool) -> None:
+    """The limits store only a hash of an address."""
     await service.request_token(pool, NOBODY, action=Action.PASSWORD_RECOVERY)
     assert await pool.fetchval("SELECT count(*) FROM address_limits WHERE octet_length(address_hash) = 32") == 1
     assert await pool.fetchval("SELECT count(*) FROM tokens") == 0
@@ -184,7 +184,7 @@ async def test_addresses_nobody_has_are_not_stored(pool: Pool) -> None:
 
 @pytest.mark.parametrize("status, mails", [("active", 1), ("provisioned", 0), ("suspended", 0)])
 async def test_a_recovery_is_mailed_to_active_accounts_only(pool: Pool, status: str, mails: int) -> None:
-    """Everybody who asks is answered alike; only an active account gets the mail."""
+    """Every request has the same result; only an active account gets the mail."""
     await sign_up(pool, status=status)
     await run_once(pool)
     before = len(await mailed_keys(pool))
@@ -193,8 +193,8 @@ async def test_a_recovery_is_mailed_to_active_accounts_only(pool: Pool, status: 
     assert len(await mailed_keys(pool)) - before == mails
 
 
-async def test_a_taken_address_signs_up_like_a_free_one(pool: Pool) -> None:
-    """Nothing is raised, an id is answered, no account is made; who never activated gets another mail."""
+async def test_sign_up_with_a_taken_address_returns_an_id(pool: Pool) -> None:
+    """The sign-up returns an id without an account; a provisioned owner gets another mail."""
     first = await service.sign_up(pool, ADA, "ada")
     again = await service.sign_up(pool, "Ada@Example.org", "countess")
     assert (first.is_new, again.is_new) == (True, False)
@@ -203,16 +203,16 @@ async def test_a_taken_address_signs_up_like_a_free_one(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM tokens WHERE account = $1", first.id) == 2
 
 
-async def test_a_taken_login_is_said_whatever_the_address(pool: Pool) -> None:
-    """A login is public; it says nothing about the address beside it."""
+async def test_taken_login_is_reported_for_every_address(pool: Pool) -> None:
+    """`LoginTaken` does not depend on the address."""
     await service.sign_up(pool, ADA, "ada")
     for address in (ADA, NOBODY):
         with pytest.raises(LoginTaken):
             await service.sign_up(pool, address, "ADA")
 
 
-async def test_an_operator_is_told_what_is_taken(pool: Pool) -> None:
-    """By hand there is no secret, and who did it is written down."""
+async def test_create_account_reports_taken_names(pool: Pool) -> None:
+    """An operator gets `EmailTaken` and `LoginTaken`, and the audit log names the operator."""
     made = await service.create_account(pool, ADA, "ada", actor="cli:test")
     assert (made.status, made.email) == (AccountStatus.PROVISIONED, ADA)
     with pytest.raises(EmailTaken):
@@ -233,15 +233,15 @@ async def test_an_operator_is_told_what_is_taken(pool: Pool) -> None:
         (ADA, " ", ["login"]),
     ],
 )
-async def test_bad_names_are_refused_by_field(pool: Pool, email: str, login: str, fields: list[str]) -> None:
-    """Every wrong field is named, and nothing is stored."""
+async def test_invalid_names_are_rejected_by_field(pool: Pool, email: str, login: str, fields: list[str]) -> None:
+    """The error names every invalid field, and no account is stored."""
     with pytest.raises(BadInput) as caught:
         await service.sign_up(pool, email, login)
     assert [error.field for error in caught.value.errors] == fields
 
 
 async def test_suspend_and_unsuspend(pool: Pool) -> None:
-    """Twice is as good as once, and each real change is in the audit log."""
+    """Both are idempotent, and the audit log has each real change."""
     ada = await sign_up(pool, status="active")
     for _ in range(2):
         assert (await service.suspend(pool, ada, actor="key:test")).status is AccountStatus.SUSPENDED
@@ -252,7 +252,7 @@ async def test_suspend_and_unsuspend(pool: Pool) -> None:
 
 
 async def test_an_unsuspended_account_can_be_activated_by_a_new_token(pool: Pool) -> None:
-    """Back to provisioned with an expired token: a re-issued one activates it."""
+    """A reissued token activates an account that was never active and whose token expired while suspended."""
     ada = await sign_up(pool)
     await run_once(pool)
     await service.suspend(pool, ada, actor="key:test")
@@ -264,15 +264,15 @@ async def test_an_unsuspended_account_can_be_activated_by_a_new_token(pool: Pool
     assert used.account.status is AccountStatus.ACTIVE
 
 
-async def test_who_is_active_needs_no_activation(pool: Pool) -> None:
-    """Re-issuing for an account that does not wait is refused."""
+async def test_reissue_for_an_active_account_is_rejected(pool: Pool) -> None:
+    """Reissuing raises `NotProvisioned` for an active account."""
     ada = await sign_up(pool, status="active")
     with pytest.raises(NotProvisioned):
         await service.reissue_activation(pool, ada, actor="key:test")
 
 
 async def test_an_unknown_account_is_not_found(pool: Pool) -> None:
-    """Every use-case by id says so."""
+    """Every function with an unknown id raises `AccountNotFound`."""
     with pytest.raises(AccountNotFound):
         await service.get_account(pool, 1)
     for change in (service.suspend, service.unsuspend, service.reissue_activation):
@@ -281,7 +281,7 @@ async def test_an_unknown_account_is_not_found(pool: Pool) -> None:
 
 
 async def test_accounts_are_listed_by_page_and_filter(pool: Pool) -> None:
-    """Newest first, page by page; by status and by address in any case."""
+    """Pages are newest first and filtered by status and address; case is ignored."""
     ids = [await sign_up(pool, name) for name in ("ada", "bob", "cy")]
     await service.suspend(pool, ids[1], actor="key:test")
     first, cursor = await service.list_accounts(pool, AccountFilter(), limit=2)

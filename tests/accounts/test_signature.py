@@ -1,4 +1,4 @@
-"""Signed secrets: their exact form, and everything that is refused."""
+"""Signed secrets: format, and rejection of everything else."""
 
 import base64
 import hashlib
@@ -17,8 +17,8 @@ ACTIONS = st.sampled_from(Action)
 
 
 @pytest.mark.parametrize("action, path", [(Action.ACTIVATION, b"/activate"), (Action.PASSWORD_RECOVERY, b"/recover")])
-def test_the_form_is_the_documented_one(action: Action, path: bytes) -> None:
-    """base64url without padding of secret ‖ HMAC-SHA256(key, path ‖ secret), worked out by hand."""
+def test_signed_secret_has_the_documented_format(action: Action, path: bytes) -> None:
+    """A signed secret is unpadded base64url of secret ‖ HMAC-SHA256(key, path ‖ secret)."""
     key, secret = bytes.fromhex("0123456789abcdef" * 4), bytes(range(32))
     inner = hashlib.sha256(bytes(b ^ 0x36 for b in key.ljust(64, b"\0")) + path + secret).digest()
     digest = hashlib.sha256(bytes(b ^ 0x5C for b in key.ljust(64, b"\0")) + inner).digest()
@@ -27,7 +27,7 @@ def test_the_form_is_the_documented_one(action: Action, path: bytes) -> None:
 
 
 @given(key=KEYS, secret=SECRETS, action=ACTIONS)
-def test_what_was_signed_is_opened(key: bytes, secret: bytes, action: Action) -> None:
+def test_signed_secret_round_trip(key: bytes, secret: bytes, action: Action) -> None:
     """A signed secret is 86 characters of base64url and opens to its action and secret."""
     signed = sign(key, action, secret)
     assert len(signed) == 86
@@ -37,35 +37,35 @@ def test_what_was_signed_is_opened(key: bytes, secret: bytes, action: Action) ->
 
 
 @given(key=KEYS, secret=SECRETS, action=ACTIONS, other=ACTIONS)
-def test_a_secret_is_good_for_its_own_action_only(key: bytes, secret: bytes, action: Action, other: Action) -> None:
-    """Signed for one action, refused for the other."""
+def test_signature_is_valid_for_its_own_action_only(key: bytes, secret: bytes, action: Action, other: Action) -> None:
+    """A secret that is signed for one action is rejected for the other."""
     assert (verify(key, other, sign(key, action, secret)) is None) == (other is not action)
 
 
 @given(key=KEYS, other=KEYS, secret=SECRETS, action=ACTIONS)
-def test_another_key_opens_nothing(key: bytes, other: bytes, secret: bytes, action: Action) -> None:
-    """Only the key that signed it verifies it."""
+def test_signature_of_another_key_is_rejected(key: bytes, other: bytes, secret: bytes, action: Action) -> None:
+    """Only the key that signed a secret verifies it."""
     assert (open_signed(other, sign(key, action, secret)) is None) == (other != key)
 
 
 @given(key=KEYS, secret=SECRETS, action=ACTIONS, place=st.integers(0, 85), data=st.data())
-def test_a_changed_character_is_refused(
+def test_changed_character_is_rejected(
     key: bytes, secret: bytes, action: Action, place: int, data: st.DataObject
 ) -> None:
-    """No other string opens, not even one that decodes to the same bytes."""
+    """No other string is valid, not even one that decodes to the same bytes."""
     signed = sign(key, action, secret)
     character = data.draw(st.characters(exclude_characters=signed[place], codec="utf-8"))
     assert open_signed(key, signed[:place] + character + signed[place + 1 :]) is None
 
 
 @given(key=KEYS, text=st.text(max_size=200))
-def test_garbage_is_refused(key: bytes, text: str) -> None:
-    """Whatever people send, nothing raises and nothing opens."""
+def test_garbage_is_rejected(key: bytes, text: str) -> None:
+    """Any other text returns None without an exception."""
     assert open_signed(key, text) is None
 
 
-def test_the_comparison_is_the_constant_time_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Verification asks hmac.compare_digest, for every action, whichever matches first."""
+def test_verification_uses_compare_digest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verification calls hmac.compare_digest for every action, even after a match."""
     asked = []
     honest = hmac.compare_digest
 

@@ -1,4 +1,4 @@
-"""The collector: from token to delivery in one transaction, whoever dies, sleeps or stands in the way."""
+"""The collector: tokens become deliveries in one transaction, despite crashes, pauses and locks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -37,7 +37,7 @@ LONG = timedelta(hours=1)
 
 
 class Steps:
-    """Hears a collector's signals; `until` waits for the next of a name that nobody has waited for yet."""
+    """Records a collector's signals; `until` waits for the next one with a name."""
 
     def __init__(self) -> None:
         self._heard: asyncio.Queue[str] = asyncio.Queue()
@@ -52,7 +52,7 @@ class Steps:
 
 
 class Taken:
-    """Hands batches to the test."""
+    """Passes batches to the test."""
 
     def __init__(self) -> None:
         self.batches: asyncio.Queue[list[str]] = asyncio.Queue()
@@ -66,7 +66,7 @@ class Taken:
 
 @asynccontextmanager
 async def running(worker: Collector, url: str | None = None) -> AsyncIterator[None]:
-    """The collector at work; with a URL, also listening."""
+    """Run the collector; with a URL it also listens."""
     task = asyncio.create_task(worker.loop().run(worker.stop))
     try:
         if url is None:
@@ -81,7 +81,7 @@ async def running(worker: Collector, url: str | None = None) -> AsyncIterator[No
 
 
 async def test_a_token_becomes_its_mail(pool: Pool) -> None:
-    """Template, link, code, lane, key and expiry are those of the token."""
+    """The delivery has template, link, code, lane, key and expiry of the token."""
     ada = await sign_up(pool, "ada")
     assert await run_once(pool) == 1
     found = await token(pool, ada)
@@ -98,7 +98,7 @@ async def test_a_token_becomes_its_mail(pool: Pool) -> None:
 
 
 async def test_a_recovery_has_its_own_mail(pool: Pool) -> None:
-    """Another template, another path."""
+    """A recovery has its own template and link path."""
     ada = await sign_up(pool, "ada", status="active")
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
     await run_once(pool)
@@ -112,8 +112,8 @@ async def test_a_recovery_has_its_own_mail(pool: Pool) -> None:
     "own, default, words",
     [(None, "en", "Recover your account"), ("fr", "en", "Récup"), (None, "fr", "Récup"), ("en", "fr", "Recover")],
 )
-async def test_a_mail_speaks_the_persons_language(pool: Pool, own: str | None, default: str, words: str) -> None:
-    """That of the account, or the installation's for those who have none."""
+async def test_mail_uses_the_locale_of_the_account(pool: Pool, own: str | None, default: str, words: str) -> None:
+    """The mail uses the account's locale, or else the default locale."""
     ada = await sign_up(pool, "ada", status="active", locale=own)
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
     letterhead = AccountMailOptions.of(Settings(secret_key=KEY, default_locale=default))
@@ -126,7 +126,7 @@ async def test_a_mail_speaks_the_persons_language(pool: Pool, own: str | None, d
 @pytest.mark.parametrize("locale", ["en", "fr"])
 @pytest.mark.parametrize("template", ["account-activation", "account-recovery"])
 def test_the_templates_render_completely(template: str, locale: str) -> None:
-    """Link, code, login and minutes are in both parts, and not in the subject."""
+    """Text and HTML contain link, code, login and minutes; the subject does not contain the code."""
     variables = {"link": "https://mail.example.org/x?token=abc", "code": "01234", "login": "ada", "minutes": 15}
     letter = Catalog.load(BUILTIN_TEMPLATES).render(template, locale=locale, variables=variables)
     for value in variables.values():
@@ -136,14 +136,14 @@ def test_the_templates_render_completely(template: str, locale: str) -> None:
 
 
 async def test_a_collected_token_is_rendered(pool: Pool) -> None:
-    """What the collector accepts, the renderer can write."""
+    """The renderer renders the mail that the collector enqueued."""
     await sign_up(pool, "ada")
     await run_once(pool)
     assert (await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))).rendered == 1
 
 
-async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
-    """A mail that could not leave before its token expired is cancelled."""
+async def test_mail_of_an_expired_token_is_cancelled(pool: Pool) -> None:
+    """A mail that was not sent before its token expired is cancelled."""
     await sign_up(pool, "ada")
     await run_once(pool)
     later = datetime.now(UTC) + timedelta(minutes=16)
@@ -152,8 +152,8 @@ async def test_a_late_mail_does_not_leave(pool: Pool) -> None:
     assert (await delivery.get_delivery(pool, expired)).state is DeliveryState.CANCELLED
 
 
-async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
-    """After their retention, and only past the cursor; younger ones and uncollected ones stay."""
+async def test_expired_tokens_are_deleted_after_retention(pool: Pool) -> None:
+    """Retention deletes old tokens that the cursor has passed; newer and uncollected ones stay."""
     old, young = await sign_up(pool, "ada"), await sign_up(pool, "grace")
     await pool.execute("UPDATE tokens SET expires_at = expires_at - 40 * 86400 WHERE account = $1", old)
     assert await swept(pool, RETENTION) == 0
@@ -162,8 +162,8 @@ async def test_tokens_that_expired_long_ago_are_forgotten(pool: Pool) -> None:
     assert await pool.fetch("SELECT account FROM tokens") == [(young,)]
 
 
-async def test_tokens_that_must_stay_keep_no_others(pool: Pool) -> None:
-    """However many have not expired yet: those behind them are forgotten all the same."""
+async def test_live_tokens_do_not_block_retention(pool: Pool) -> None:
+    """Retention deletes expired tokens that come after many live ones."""
     ada, bob = [await sign_up(pool, name) for name in ("ada", "bob")]
     await pool.execute(
         "INSERT INTO tokens (account, action, expires_at) SELECT $1, 'password_recovery', 99999999999"
@@ -177,7 +177,7 @@ async def test_tokens_that_must_stay_keep_no_others(pool: Pool) -> None:
 
 
 async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> None:
-    """Of ten thousand tokens a step reads its own twenty, a few times, on plans from when there was one token."""
+    """A step reads its own twenty of ten thousand tokens, even with plans cached when there was one."""
     ada = await sign_up(pool)
     await pool.execute("VACUUM ANALYZE tokens")
     read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'tokens'"
@@ -208,8 +208,8 @@ async def test_a_step_of_retention_reads_no_more_than_its_tokens(pool: Pool) -> 
         await connection.execute("RESET plan_cache_mode; RESET enable_seqscan")
 
 
-async def test_a_token_that_is_being_used_is_forgotten_another_time(pool: Pool) -> None:
-    """Retention waits for nobody: what is locked is left for the next round."""
+async def test_retention_skips_locked_tokens(pool: Pool) -> None:
+    """Retention does not wait for locks; the next round deletes the skipped token."""
     ada = await sign_up(pool)
     await run_once(pool)
     await pool.execute("UPDATE tokens SET expires_at = 1")
@@ -220,8 +220,8 @@ async def test_a_token_that_is_being_used_is_forgotten_another_time(pool: Pool) 
         assert await swept(pool, RETENTION) == 1
 
 
-async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> None:
-    """Handed on but not committed is not handed on: the next collector mails it, once."""
+async def test_crash_before_commit_mails_each_token_once(pool: Pool) -> None:
+    """A batch that was not committed is mailed once by the next collector."""
 
     class Dies(Deliver):
         async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
@@ -237,7 +237,7 @@ async def test_dying_before_the_commit_loses_and_doubles_nothing(pool: Pool) -> 
 
 
 async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
-    """Even with the cursor set back, the delivery remembers its token; also under another public URL."""
+    """With the cursor reset, the idempotency key prevents a second mail, also with another public URL."""
     await sign_up(pool, "ada")
     await run_once(pool)
     await pool.execute("UPDATE jobs SET last_seq = 0, last_transaction_id = '0'")
@@ -247,7 +247,7 @@ async def test_a_token_that_is_read_twice_is_mailed_once(pool: Pool) -> None:
 
 
 async def test_a_token_whose_key_another_mail_holds_is_mailed(pool: Pool) -> None:
-    """The mail that took the key is not this token's, so the person has not got theirs."""
+    """A token is mailed although an unrelated delivery holds its idempotency key."""
     async with pool.acquire() as connection:
         taken = a_mail("mallory@example.org", source="accounts", idempotency_key="token:1")
         await delivery.accept(connection, check_request(taken))
@@ -258,7 +258,7 @@ async def test_a_token_whose_key_another_mail_holds_is_mailed(pool: Pool) -> Non
 
 
 async def test_two_collectors_share_the_work(pool: Pool) -> None:
-    """The second waits for the first to commit and takes what is left."""
+    """The second collector waits for the first to commit and takes the remaining tokens."""
     await pool.execute(
         "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 15) n"
     )
@@ -283,8 +283,8 @@ async def test_two_collectors_share_the_work(pool: Pool) -> None:
     assert len(set(await mailed_keys(pool))) == 15
 
 
-async def test_an_address_that_slipped_in_does_not_stop_the_rest(pool: Pool) -> None:
-    """A token that cannot be mailed is passed by, with a line in the log."""
+async def test_invalid_address_does_not_stop_the_batch(pool: Pool) -> None:
+    """A token that cannot be mailed is logged and skipped."""
     await pool.execute("ALTER TABLE accounts DROP CONSTRAINT accounts_email_form")
     await sign_up(pool, "bad", email="nonsense")
     await sign_up(pool, "good")
@@ -293,14 +293,14 @@ async def test_an_address_that_slipped_in_does_not_stop_the_rest(pool: Pool) -> 
 
 
 async def test_it_wakes_by_notify_and_gathers_a_full_batch(pool: Pool, database_url: str) -> None:
-    """With an hour to gather and nothing but notifications to wake it, the third token makes the batch."""
+    """With a batch timeout of an hour and no polling, the third token completes the batch."""
     taken = Taken()
     options = CollectorOptions(batch_limit=3, batch_timeout=LONG, poll_interval=LONG)
     steps = Steps()
     worker = Collector(pool, taken, options=options, signal=steps)
     async with running(worker, database_url):
         await steps.until("counted")
-        await steps.until("drained")  # what listening rang is over: nothing waits, and it rests
+        await steps.until("drained")  # the wake-up of the listener is handled: no token waits, and the collector sleeps
         for name in ("one", "two"):
             await sign_up(pool, name)
             await steps.until("counted")
@@ -309,8 +309,8 @@ async def test_it_wakes_by_notify_and_gathers_a_full_batch(pool: Pool, database_
         assert await taken.next() == ["one", "two", "three"]
 
 
-async def test_it_gathers_no_longer_than_it_may(pool: Pool, database_url: str) -> None:
-    """A batch that does not fill goes when its time is up."""
+async def test_batch_timeout_ends_gathering(pool: Pool, database_url: str) -> None:
+    """An incomplete batch is taken after the batch timeout."""
     taken = Taken()
     options = CollectorOptions(batch_limit=10, batch_timeout=timedelta(milliseconds=50), poll_interval=LONG)
     async with running(Collector(pool, taken, options=options), database_url):
@@ -318,8 +318,8 @@ async def test_it_gathers_no_longer_than_it_may(pool: Pool, database_url: str) -
         assert await taken.next() == ["ada"]
 
 
-async def test_it_looks_by_itself(pool: Pool) -> None:
-    """Without any notification, the next poll finds the token; and it polls far sooner than every 4.5 minutes."""
+async def test_collector_polls_without_notifications(pool: Pool) -> None:
+    """Without a notification the next poll finds the token, and the interval is far below 4.5 minutes."""
     taken, steps = Taken(), Steps()
     options = CollectorOptions(poll_interval=timedelta(milliseconds=20))
     async with running(Collector(pool, taken, options=options, signal=steps)):
@@ -329,8 +329,8 @@ async def test_it_looks_by_itself(pool: Pool) -> None:
     assert CollectorOptions().poll_interval < timedelta(minutes=4, seconds=30)
 
 
-async def test_it_comes_back_after_a_dropped_connection_and_drains(pool: Pool, database_url: str) -> None:
-    """With every connection of the collector cut, tokens made meanwhile are mailed after the reconnection."""
+async def test_collector_reconnects_and_drains(pool: Pool, database_url: str) -> None:
+    """After all its connections were terminated, the collector mails tokens created meanwhile."""
     taken, steps = Taken(), Steps()
     options = CollectorOptions(batch_timeout=timedelta(0), poll_interval=LONG)
     async with running(Collector(pool, taken, options=options, signal=steps), database_url):
@@ -345,7 +345,7 @@ async def test_it_comes_back_after_a_dropped_connection_and_drains(pool: Pool, d
 
 
 async def test_a_backlog_is_taken_many_batches_at_once(pool: Pool) -> None:
-    """Draining twelve hundred tokens takes a few transactions, and each token once."""
+    """Twelve hundred tokens are drained in a few transactions, each once."""
     await pool.execute(
         "INSERT INTO accounts (email, login) SELECT n || '@example.org', n FROM generate_series(1, 1200) n"
     )
@@ -356,8 +356,8 @@ async def test_a_backlog_is_taken_many_batches_at_once(pool: Pool) -> None:
     assert sizes == [10, 500, 500, 190]
 
 
-async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
-    """Health and metric say how long committed tokens have waited, and for whom; afterwards nothing is held back."""
+async def test_long_transaction_is_reported_as_a_stall(pool: Pool) -> None:
+    """Health and metric report the delay and the pid until the transaction ends."""
     async with pool.acquire() as foreign:
         transaction = foreign.transaction()
         await transaction.start()
@@ -367,7 +367,7 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
         await pool.execute("UPDATE tokens SET created_at = created_at - 100")
         async with asyncio.timeout(PATIENCE_S):
             while (stall := await service.measure_stall(pool)).holder_pid != pid:
-                pass  # somebody else's transaction is older still; it will end
+                pass  # an older transaction of another test is still open
         assert (stall.tokens, stall.is_alarming()) == (1, True)
         assert stall.seconds >= 100
         taken, steps = Taken(), Steps()
@@ -378,13 +378,13 @@ async def test_a_foreign_writer_stalls_and_is_named(pool: Pool) -> None:
             assert sample.value >= 100
             await transaction.rollback()
             let_pass(LONG.total_seconds())
-            assert await taken.next() == ["ada"]  # without a notification: it looks often while something is held back
+            assert await taken.next() == ["ada"]  # without a notification: it polls often while tokens are delayed
     await settle(pool)
     assert not (await service.measure_stall(pool)).is_stalled
 
 
-async def test_running_until_empty_waits_for_what_is_held_back(pool: Pool) -> None:
-    """Empty means that no committed token is left, not that none could be read just then."""
+async def test_run_until_empty_waits_for_delayed_tokens(pool: Pool) -> None:
+    """`run_until_empty` also collects committed tokens that a transaction delays."""
     steps = Steps()
     async with pool.acquire() as foreign:
         transaction = foreign.transaction()
@@ -402,15 +402,15 @@ async def test_running_until_empty_waits_for_what_is_held_back(pool: Pool) -> No
 
 
 async def test_nothing_is_stalled_when_nothing_waits(pool: Pool) -> None:
-    """A long transaction is nobody's trouble while there are no tokens."""
+    """A long transaction is not a stall while there are no tokens."""
     async with pool.acquire() as foreign, foreign.transaction():
         await foreign.execute("CREATE TABLE elsewhere ()")
         stall = await service.measure_stall(pool)
     assert (stall.is_stalled, stall.is_alarming(), stall.seconds) == (False, False, 0)
 
 
-async def test_what_was_counted_of_addresses_is_forgotten(pool: Pool) -> None:
-    """Limits of addresses nobody asks about any more do not pile up."""
+async def test_address_limits_are_deleted_after_retention(pool: Pool) -> None:
+    """Retention deletes limits of addresses without recent requests."""
     await service.request_token(pool, "nobody@example.org", action=Action.ACTIVATION)
     await pool.execute("UPDATE address_limits SET touched_at = now() - interval '2 days'")
     assert await swept(pool, RETENTION) == 1
@@ -418,7 +418,7 @@ async def test_what_was_counted_of_addresses_is_forgotten(pool: Pool) -> None:
 
 
 async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str) -> None:
-    """From settings: a sign-up is in the delivery queue, and a stop ends it promptly."""
+    """A collector made from settings enqueues a sign-up and ends on stop."""
     settings = Settings(database_url=database_url, secret_key=KEY, batch_timeout=timedelta(0))
     stop = asyncio.Event()
     task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
@@ -430,20 +430,20 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
         await task
 
 
-def test_a_language_that_is_none_stops_the_start() -> None:
-    """The variable is named before a mail is made."""
+def test_invalid_default_locale_stops_the_start() -> None:
+    """The error names POSTROOM_DEFAULT_LOCALE at start."""
     with pytest.raises(SettingInvalid, match="POSTROOM_DEFAULT_LOCALE"):
         AccountMailOptions.of(Settings(secret_key=KEY, default_locale="no locale"))
 
 
-def test_without_a_key_nothing_is_signed() -> None:
-    """A collector that cannot sign says which setting is missing."""
+def test_missing_key_stops_the_start() -> None:
+    """The error names POSTROOM_SECRET_KEY."""
     with pytest.raises(SettingInvalid, match="POSTROOM_SECRET_KEY"):
         AccountMailOptions.of(Settings())
 
 
-def test_links_lead_to_the_public_url_or_to_us() -> None:
-    """Without a public URL, the address we listen at."""
+def test_links_use_the_public_url_or_the_listen_address() -> None:
+    """Without a public URL, links use the address the API listens at."""
     assert AccountMailOptions.of(Settings(secret_key=KEY)).public_url == "http://127.0.0.1:8025"
     assert AccountMailOptions.of(Settings(secret_key=KEY, http_addr=("::1", 80))).public_url == "http://[::1]:80"
     assert (

@@ -1,4 +1,4 @@
-"""What tests of accounts share: people, their tokens, and a collector that delivers."""
+"""Helpers of account tests: accounts, tokens and a collector."""
 
 import asyncio
 from datetime import timedelta
@@ -18,12 +18,12 @@ TTL = timedelta(days=7)
 
 
 def collector(pool: Pool, **options: Any) -> Collector:
-    """A collector that delivers, under the tests' key."""
+    """A collector that enqueues mail, with the key of the tests."""
     return Collector(pool, Deliver(LETTERHEAD, idempotency_ttl=TTL), options=CollectorOptions(**options))
 
 
 async def settle(pool: Pool) -> None:
-    """Wait until every committed token can be read: whoever else uses the server may have a transaction open."""
+    """Wait until every committed token can be read; other tests may have open transactions on the server."""
     held = "SELECT count(*) FROM tokens WHERE transaction_id >= pg_snapshot_xmin(pg_current_snapshot())"
     async with asyncio.timeout(60):
         while await pool.fetchval(held):
@@ -31,13 +31,13 @@ async def settle(pool: Pool) -> None:
 
 
 async def run_once(pool: Pool, worker: Collector | None = None) -> int:
-    """One batch of everything that is committed by now."""
+    """Collect one batch of the committed tokens."""
     await settle(pool)
     return await (worker or collector(pool)).run_once()
 
 
 async def sign_up(pool: Pool, name: str = "ada", **columns: Any) -> int:
-    """One account, inserted as an application does it; returns its id."""
+    """Insert an account as an application does; returns its id."""
     given = {"email": f"{name}@example.org", "login": name} | columns
     names = ", ".join(given)
     places = ", ".join(f"${place}" for place in range(1, len(given) + 1))
@@ -58,7 +58,7 @@ async def token(pool: Pool, account_id: int) -> asyncpg.Record:
 
 
 async def signed(pool: Pool, account_id: int) -> str:
-    """The secret of an account's newest token as its mail carries it."""
+    """The signed secret of an account's newest token."""
     found = await token(pool, account_id)
     return sign(KEY, Action(found["action"]), found["secret"])
 
@@ -70,5 +70,5 @@ async def mailed_keys(pool: Pool) -> list[str]:
 
 
 def wrong(code: str) -> str:
-    """A code that is not this one."""
+    """Another code."""
     return f"{(int(code) + 1) % 100_000:05d}"

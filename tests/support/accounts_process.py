@@ -1,4 +1,4 @@
-"""A writer or a collector of accounts in a process of its own, to be killed.
+"""A writer or a collector of accounts in its own process, which tests kill.
 
 python -m tests.support.accounts_process write <url> <name> <count>
 python -m tests.support.accounts_process collect <url>
@@ -13,7 +13,7 @@ import asyncpg
 
 
 async def write(url: str, name: str, count: int) -> None:
-    """Sign people up, several in a transaction, so that ids and commits come in different orders."""
+    """Sign people up, several per transaction, so that ids and commits have different orders."""
     connection = await asyncpg.connect(url, server_settings={"search_path": "postroom"})
     number = 0
     while number < count:
@@ -28,8 +28,8 @@ async def write(url: str, name: str, count: int) -> None:
 
 
 async def collect(url: str) -> None:
-    """Collect small batches until somebody ends the process."""
-    from tests.support.accounts import KEY  # a writer starts sooner without all this
+    """Collect small batches until the process is killed."""
+    from tests.support.accounts import KEY  # imported here, so that writers start faster
 
     from postroom.accounts.worker import run_collector
     from postroom.db.room import open_room
