@@ -170,7 +170,7 @@ async def test_many_tasks_may_send_at_once(opening: Opening, pool: Pool) -> None
 
 
 @every_transport
-async def test_closing_twice_is_closing_once(opening: Opening, pool: Pool) -> None:
+async def test_closing_twice_has_no_effect(opening: Opening, pool: Pool) -> None:
     """close() may be called again, and without a message ever sent."""
     async with opening(pool) as transport:
         await transport.close()

@@ -1,4 +1,4 @@
-"""What the tests of events share: a patient room, a store, and as many connections of one's own as a race needs."""
+"""Fixtures of the event tests: a room with long lock timeouts, a store, and additional connections for races."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -14,7 +14,7 @@ AN_HOUR_S = 3600
 
 
 async def set_lock_timeout(database_url: str, milliseconds: int) -> None:
-    """How long whoever connects from now on waits for a lock, when it is patient."""
+    """Set the long lock timeout of future connections."""
     connection = await connect(database_url, "postroom")
     name = await connection.fetchval("SELECT current_database()")
     await connection.execute(f'ALTER DATABASE "{name}" SET lock_timeout = {milliseconds}')
@@ -23,7 +23,7 @@ async def set_lock_timeout(database_url: str, milliseconds: int) -> None:
 
 @pytest.fixture
 async def database_url(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A room in which the patient wait for an hour: a machine that stalls must not make anybody give up."""
+    """A room with a lock timeout of an hour, so that a slow machine causes no timeouts."""
     await set_lock_timeout(database_url, AN_HOUR_S * 1000)
     monkeypatch.setattr(patience, "LONGEST_S", AN_HOUR_S)
     return database_url

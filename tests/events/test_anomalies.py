@@ -1,4 +1,4 @@
-"""Every way in which an append is known to go wrong, with real transactions side by side."""
+"""Known anomalies of conditional appends, with real concurrent transactions."""
 
 import asyncio
 
@@ -22,10 +22,10 @@ CONDITIONS = {
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_of_two_open_transactions_with_one_condition_one_wins(
+async def test_one_of_two_transactions_with_one_condition_wins(
     opened: Opener, pool: Pool, store: EventStore, level: str
 ) -> None:
-    """Whatever the condition's shape and the isolation level, the second is refused or asked to try again."""
+    """For every shape of condition and isolation level, the second append is rejected or must be retried."""
     first, second = await opened(), await opened()
     for query in CONDITIONS.values():
         outcomes = await race(first, second, pool, level, AppendCondition(query, (await store.head()).cursor))
@@ -34,10 +34,8 @@ async def test_of_two_open_transactions_with_one_condition_one_wins(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_of_two_open_transactions_with_one_idempotency_query_one_wins(
-    opened: Opener, pool: Pool, level: str
-) -> None:
-    """A duplicate that is in flight is waited for, at every isolation level."""
+async def test_one_of_two_transactions_with_one_idempotency_query_wins(opened: Opener, pool: Pool, level: str) -> None:
+    """An append waits for an uncommitted duplicate, at every isolation level."""
     first, second = await opened(), await opened()
     ours, theirs = first.transaction(isolation=level), second.transaction(isolation=level)
     await ours.start()
@@ -53,8 +51,8 @@ async def test_of_two_open_transactions_with_one_idempotency_query_one_wins(
 
 
 @pytest.mark.parametrize("level", LEVELS[1:])
-async def test_an_old_snapshot_is_not_trusted(opened: Opener, store: EventStore, level: str) -> None:
-    """A rival that committed after the snapshot, with nobody to wait for, is noticed too; the next try succeeds."""
+async def test_conflict_after_an_old_snapshot_is_noticed(opened: Opener, store: EventStore, level: str) -> None:
+    """A conflicting event committed after the snapshot is noticed without a lock wait; a retry succeeds."""
     connection = await opened()
     transaction = connection.transaction(isolation=level)
     await transaction.start()
@@ -70,7 +68,7 @@ async def test_an_old_snapshot_is_not_trusted(opened: Opener, store: EventStore,
 
 @pytest.mark.parametrize("form", ["general", "the seed's"])
 async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, form: str) -> None:
-    """Of two clients that bring the same decision at the same moment, exactly one succeeds: 300 rounds."""
+    """If two clients append the same decision at once, exactly one succeeds: 300 rounds."""
     clients = [await opened(), await opened()]
 
     async def bring(client: asyncpg.Connection, number: int) -> bool:
@@ -86,8 +84,8 @@ async def test_racing_clients_never_both_succeed(opened: Opener, pool: Pool, for
         assert sorted(await asyncio.gather(*(bring(client, number) for client in clients))) == [False, True]
 
 
-async def test_a_rival_is_seen_though_our_transaction_has_the_older_id(opened: Opener, store: EventStore) -> None:
-    """Our id is assigned first, as by a command's row; the rival reads, appends and commits; then we are refused."""
+async def test_conflict_is_seen_although_our_transaction_id_is_older(opened: Opener, store: EventStore) -> None:
+    """An event committed after our transaction id was assigned, but before our append, is a conflict."""
     connection = await opened()
     async with connection.transaction():
         await connection.fetchval("SELECT pg_current_xact_id()")
@@ -100,10 +98,10 @@ async def test_a_rival_is_seen_though_our_transaction_has_the_older_id(opened: O
 
 
 @pytest.mark.parametrize("where", ["this database", "another database"])
-async def test_a_rival_is_seen_while_an_unrelated_transaction_is_open(
+async def test_conflict_is_seen_while_another_transaction_is_open(
     database_url: str, opened: Opener, store: EventStore, where: str
 ) -> None:
-    """One after another, with a transaction open elsewhere that holds every horizon back: the second is refused."""
+    """The second of two appends is rejected, although an open transaction elsewhere holds back the horizon."""
     other = database_url.rpartition("/")[0] + "/postgres"
     unrelated = await opened() if where == "this database" else await asyncpg.connect(other)
     transaction = unrelated.transaction()
@@ -112,15 +110,15 @@ async def test_a_rival_is_seen_while_an_unrelated_transaction_is_open(
     condition = AppendCondition(WALLET, (await store.read(WALLET)).cursor)
     assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == WON
     assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == REFUSED
-    # And whoever reads again is not held back either.
+    # A new read is not held back either.
     condition = AppendCondition(WALLET, (await store.read(WALLET)).cursor)
     assert await outcome(store.append(Event.of("Withdrawn", wallet=1), condition)) == WON
     await transaction.rollback()
     await unrelated.close()
 
 
-async def test_queries_that_merely_overlap_conflict(opened: Opener, pool: Pool) -> None:
-    """([X], t) against ([X, Y], t): what one writes the other must see, in flight or committed."""
+async def test_overlapping_queries_conflict(opened: Opener, pool: Pool) -> None:
+    """([X], t) against ([X, Y], t): each sees the other's event, uncommitted or committed."""
     first, second = await opened(), await opened()
     narrow, wide = Query.of("X", tags=["wallet=1"]), Query.of("X", "Y", tags=["wallet=1", "bank=2"])
     event = Event("X", {}, ("wallet=1", "bank=2"))
@@ -132,7 +130,7 @@ async def test_queries_that_merely_overlap_conflict(opened: Opener, pool: Pool) 
 
 
 async def test_a_transfer_between_two_wallets_sees_both(opened: Opener, pool: Pool, store: EventStore) -> None:
-    """An OR of two items: a rival that touches either wallet is seen, in flight or committed."""
+    """With an OR of two items, an event in either wallet is a conflict, uncommitted or committed."""
     both = Query.of(tags=["wallet=1"]) | Query.of(tags=["wallet=2"])
     for wallet in (1, 2):
         _, seen = await store.read(both)
@@ -146,10 +144,10 @@ async def test_a_transfer_between_two_wallets_sees_both(opened: Opener, pool: Po
 
 
 @pytest.mark.parametrize("tags, types", [(["wallet=1"], None), (None, ["X"]), (None, None)])
-async def test_the_seed_s_function_refuses_whatever_the_condition_s_shape(
+async def test_append_events_if_checks_every_shape_of_condition(
     pool: Pool, tags: list[str] | None, types: list[str] | None
 ) -> None:
-    """Tags only, types only, match all: an event beyond the cursor refuses, the same event read before does not."""
+    """Tags only, types only, match all: an event after the cursor is a conflict, one before it is not."""
     assert (await append_if(pool))["success"]
     refused = await append_if(pool, types=types, condition_tags=tags, after=0)
     assert (refused["success"], refused["error_code"]) == (False, "DCB_VIOLATION")
@@ -157,8 +155,8 @@ async def test_the_seed_s_function_refuses_whatever_the_condition_s_shape(
     assert (await append_if(pool, types=types, condition_tags=tags, after=1))["success"]
 
 
-async def test_appends_without_conditions_run_side_by_side(opened: Opener, pool: Pool) -> None:
-    """Twelve transactions append under the same tag and type; none waits for another."""
+async def test_appends_without_conditions_run_concurrently(opened: Opener, pool: Pool) -> None:
+    """Twelve transactions append with the same tag and type without waiting for each other."""
     connections = [await opened() for _ in range(12)]
     transactions = [connection.transaction() for connection in connections]
     async with asyncio.timeout(60):
@@ -170,7 +168,7 @@ async def test_appends_without_conditions_run_side_by_side(opened: Opener, pool:
     assert await pool.fetchval("SELECT count(*) FROM events") == 12
 
 
-async def test_conditions_on_different_tags_run_side_by_side(opened: Opener) -> None:
+async def test_conditions_on_different_tags_run_concurrently(opened: Opener) -> None:
     """A decision about one wallet does not wait for a decision about another."""
     first, second = await opened(), await opened()
     async with asyncio.timeout(60), first.transaction(), second.transaction():
@@ -179,10 +177,8 @@ async def test_conditions_on_different_tags_run_side_by_side(opened: Opener) -> 
             await EventSession(connection).append(Event.of("Withdrawn", wallet=number), condition)
 
 
-async def test_an_older_transaction_with_a_higher_position_is_no_conflict_for_ever(
-    opened: Opener, store: EventStore, pool: Pool
-) -> None:
-    """After it was read, an event whose order and position disagree refuses nobody."""
+async def test_seen_event_with_a_higher_position_is_no_conflict(opened: Opener, store: EventStore, pool: Pool) -> None:
+    """Once read, an event whose transaction order and position disagree is no conflict."""
     older = await opened()
     async with older.transaction():
         await older.fetchval("SELECT pg_current_xact_id()")
@@ -194,8 +190,8 @@ async def test_an_older_transaction_with_a_higher_position_is_no_conflict_for_ev
     assert (await append_if(pool, condition_tags=["wallet=1"], after=3))["success"]
 
 
-async def test_a_lower_position_that_was_in_flight_during_the_read_is_seen(opened: Opener, store: EventStore) -> None:
-    """Position 1 is open, 2 is read, 1 commits: the decision has not seen 1 and is refused, whatever its query."""
+async def test_lower_position_committed_after_the_read_is_a_conflict(opened: Opener, store: EventStore) -> None:
+    """Position 1 is open, 2 is read, 1 commits: the decision has not seen 1 and is rejected, for every query."""
     slow = await opened()
     for query in CONDITIONS.values():
         _, before = await store.read(query)
@@ -210,8 +206,8 @@ async def test_a_lower_position_that_was_in_flight_during_the_read_is_seen(opene
         assert await outcome(store.append(Event.of("Withdrawn", wallet=1), AppendCondition(query, seen))) == WON
 
 
-async def test_a_decision_waits_for_whatever_in_flight_matches(opened: Opener, pool: Pool, store: EventStore) -> None:
-    """An append without a condition is open; a decision about it waits for its end, whatever its query, and sees it."""
+async def test_decision_waits_for_an_open_matching_append(opened: Opener, pool: Pool, store: EventStore) -> None:
+    """A conditional append waits for an open transaction with a matching event, and then sees the event."""
     rival, ours = await opened(), await opened()
     for query in CONDITIONS.values():
         _, seen = await store.read(query)
@@ -225,7 +221,7 @@ async def test_a_decision_waits_for_whatever_in_flight_matches(opened: Opener, p
 
 
 async def test_the_head_is_safe_as_a_cursor(opened: Opener, store: EventStore) -> None:
-    """The head knows what was in flight: a lower position that commits later is a conflict."""
+    """The cursor of the head excludes open transactions: a lower position that commits later is a conflict."""
     slow = await opened()
     async with slow.transaction():
         await EventSession(slow).append(Event.of("Withdrawn", wallet=1))
@@ -236,10 +232,8 @@ async def test_the_head_is_safe_as_a_cursor(opened: Opener, store: EventStore) -
 
 
 @pytest.mark.parametrize("function", ["append_events_batch", "append_events_if"])
-async def test_the_seed_s_functions_keep_positions_of_one_tag_in_order(
-    opened: Opener, pool: Pool, function: str
-) -> None:
-    """A bare position is safe because the next append under the tag waits for the one in flight."""
+async def test_append_events_if_keeps_positions_of_one_tag_in_order(opened: Opener, pool: Pool, function: str) -> None:
+    """A position is a safe cursor because the next append with the tag waits for the open one."""
     first, second = await opened(), await opened()
     append = f"SELECT postroom.{function}('{{X}}', '{{\"{{wallet=1}}\"}}', ARRAY['{{}}'::jsonb], NULL)"
     async with first.transaction():
@@ -251,7 +245,7 @@ async def test_the_seed_s_functions_keep_positions_of_one_tag_in_order(
 
 
 async def test_two_rooms_of_one_database_do_not_wait_for_each_other(database_url: str, opened: Opener) -> None:
-    """The room's name is part of every lock."""
+    """The room's name is part of every lock key."""
     from postroom.db.migrate import migrate
 
     await migrate(database_url, "annex")
@@ -263,8 +257,8 @@ async def test_two_rooms_of_one_database_do_not_wait_for_each_other(database_url
     await theirs.close()
 
 
-async def test_more_keys_than_the_cap_are_one_lock_on_everything(opened: Opener, pool: Pool) -> None:
-    """A batch with hundreds of tags takes one lock, and whoever decides about any of them waits for it."""
+async def test_many_keys_become_one_lock_on_everything(opened: Opener, pool: Pool) -> None:
+    """An append with hundreds of tags takes one lock, and decisions about any of them wait for it."""
     first, second = await opened(), await opened()
     async with first.transaction():
         await EventSession(first).append([Event.of("Imported", wallet=number) for number in range(300)])
@@ -278,7 +272,7 @@ async def test_more_keys_than_the_cap_are_one_lock_on_everything(opened: Opener,
 
 
 async def test_a_refusal_leaves_the_transaction_usable(opened: Opener, pool: Pool) -> None:
-    """A conflict is an answer, not an aborted transaction: what else the caller wrote can still be committed."""
+    """A conflict does not abort the transaction: the caller's other changes can be committed."""
     connection = await opened()
     session = EventSession(connection)
     async with connection.transaction():

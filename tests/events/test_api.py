@@ -31,7 +31,7 @@ async def browser(room: Room) -> Browser:
 
 
 async def test_events_are_appended_and_read(browser: Browser, room: Room) -> None:
-    """201 with the last position; what was appended is read as it was."""
+    """201 with the last position; events are read back unchanged."""
     events = [OPENED, {"type": "Deposited", "tags": ["wallet=1"], "correlation_id": "c"}]
     answer = await browser.post("/v1/events", json={"events": events, "occurred_at": "2030-01-31T09:00:00+01:00"})
     transaction_id = await room.pool.fetchval("SELECT max(transaction_id) FROM events")
@@ -49,8 +49,8 @@ async def test_events_are_appended_and_read(browser: Browser, room: Room) -> Non
     assert (second["data"], second["correlation_id"]) == ({}, "c")
 
 
-async def test_the_same_key_appends_once(browser: Browser, room: Room) -> None:
-    """A repetition gets the first answer, the same key with other events is a conflict, a refusal keeps no key."""
+async def test_idempotency_key_appends_once(browser: Browser, room: Room) -> None:
+    """A repeated key returns the first response, other events with it are a conflict, a rejected append frees it."""
     headers = {"Idempotency-Key": "order-77"}
     first = await browser.post("/v1/events", json={"events": [OPENED]}, headers=headers)
     again = await browser.post("/v1/events", json={"events": [OPENED]}, headers=headers)
@@ -61,14 +61,14 @@ async def test_the_same_key_appends_once(browser: Browser, room: Room) -> None:
     tried = await room.pool.fetchval("SELECT last_value FROM commands_id_seq")
     refused = {"events": [OPENED], "condition": {"query": [{"tags": ["wallet=1"]}]}}
     assert (await browser.post("/v1/events", json=refused, headers={"Idempotency-Key": "k"})).status == 409
-    # Each try would have drawn an id; the condition is the caller's, so there is no second one.
+    # A second attempt would have used another position; the condition is the caller's, so there is only one.
     assert await room.pool.fetchval("SELECT last_value FROM commands_id_seq") == tried + 1
     allowed = {"events": [{"type": "Other"}]}
     assert (await browser.post("/v1/events", json=allowed, headers={"Idempotency-Key": "k"})).status == 201
 
 
-async def test_a_query_is_by_type_and_tag(browser: Browser) -> None:
-    """Both must hold; a whole query in JSON is an OR of such."""
+async def test_events_are_queried_by_type_and_tag(browser: Browser) -> None:
+    """Type and tag must both match; a query in JSON is an OR of items."""
     for wallet in (1, 2):
         for kind in ("A", "B"):
             await browser.post("/v1/events", json={"events": [{"type": kind, "tags": [f"wallet={wallet}"]}]})
@@ -83,7 +83,7 @@ async def test_a_query_is_by_type_and_tag(browser: Browser) -> None:
 
 
 async def test_pages_have_no_gaps(browser: Browser) -> None:
-    """Forwards and backwards, to the last page, which has no next."""
+    """Pages are complete forwards and backwards; the last page has no next cursor."""
     await browser.post("/v1/events", json={"events": [{"type": "A"}] * 5})
     for direction, expected in (("false", [1, 2, 3, 4, 5]), ("true", [5, 4, 3, 2, 1])):
         seen: list[int] = []
@@ -96,8 +96,8 @@ async def test_pages_have_no_gaps(browser: Browser) -> None:
         assert seen == expected
 
 
-async def test_a_condition_that_fails_is_409_and_says_what_matched(browser: Browser) -> None:
-    """The cursor of a read is safe as `after`; the problem names the event in the way."""
+async def test_failed_condition_is_409_with_the_matching_event(browser: Browser) -> None:
+    """The cursor of a read is safe as `after`; the problem names the event that matched."""
     wallet = [{"tags": ["wallet=1"]}]
     seen = (await browser.get("/v1/events?tag=wallet%3D1")).json["cursor"]
     body = {"events": [OPENED], "condition": {"query": wallet, "after": seen}}
@@ -110,8 +110,8 @@ async def test_a_condition_that_fails_is_409_and_says_what_matched(browser: Brow
     assert (await browser.post("/v1/events", json=after)).status == 201
 
 
-async def test_a_duplicate_is_409_and_judged_first(browser: Browser) -> None:
-    """Who repeats a request hears of his own event, not of a conflict."""
+async def test_duplicate_is_409_and_checked_first(browser: Browser) -> None:
+    """A repeated request is reported as a duplicate, not as a conflict."""
     body = {
         "events": [{"type": "Transferred", "tags": ["transfer=7"]}],
         "idempotency": [{"tags": ["transfer=7"]}],
@@ -123,7 +123,7 @@ async def test_a_duplicate_is_409_and_judged_first(browser: Browser) -> None:
 
 
 async def test_the_head_has_seen_everything(browser: Browser, room: Room) -> None:
-    """Its cursor reads nothing until something is appended."""
+    """The head's cursor reads nothing until an event is appended."""
     await browser.post("/v1/events", json={"events": [OPENED]})
     head = (await browser.get("/v1/events/head")).json
     assert head["position"] == 1
@@ -162,12 +162,12 @@ async def test_bad_input_is_400_and_named(browser: Browser, body: object, field:
     "target", ["cursor=x", "cursor=x&backwards=true", "query=x", "query=[]", "query=[{}]&type=A", "limit=0"]
 )
 async def test_a_bad_query_is_400(browser: Browser, target: str) -> None:
-    """A cursor that is none, a query that is none, both kinds of query at once."""
+    """An invalid cursor, an invalid query, and both kinds of query at once are rejected."""
     assert (await browser.get(f"/v1/events?{target}")).status == 400
 
 
-async def test_data_is_as_deep_as_it_may_be(browser: Browser) -> None:
-    """A hundred levels are stored and read, with a key and without, and so is the command."""
+async def test_data_may_have_a_hundred_levels(browser: Browser) -> None:
+    """A hundred levels are stored and read, with and without an idempotency key, and as a command."""
     for headers in ({}, {"Idempotency-Key": "deep"}):
         body = {"events": [{"type": "Deep", "data": nested(100)}]}
         assert (await browser.post("/v1/events", json=body, headers=headers)).status == 201
@@ -176,7 +176,7 @@ async def test_data_is_as_deep_as_it_may_be(browser: Browser) -> None:
 
 
 async def test_an_event_that_cannot_be_read_is_409(browser: Browser, room: Room) -> None:
-    """The problem names the event, by its position."""
+    """The problem names the position of the event."""
     await browser.post("/v1/events", json={"events": [OPENED]})
     await room.pool.execute("UPDATE events SET data = to_jsonb('1e5000'::numeric)")
     answer = await browser.get("/v1/events?tag=wallet%3D1")
@@ -184,8 +184,8 @@ async def test_an_event_that_cannot_be_read_is_409(browser: Browser, room: Room)
     assert "position 1" in answer.json["detail"]
 
 
-async def test_a_cursor_may_know_of_many_open_transactions(browser: Browser, room: Room) -> None:
-    """However long it is, what was issued is taken back."""
+async def test_cursor_with_many_open_transactions_is_accepted(browser: Browser, room: Room) -> None:
+    """A cursor of any length that was issued is accepted."""
     await browser.post("/v1/events", json={"events": [OPENED]})
     last = await room.pool.fetchval("SELECT max(transaction_id)::text::bigint FROM events")
     opened = ",".join(str(last + number) for number in range(1, 4000))
@@ -196,7 +196,7 @@ async def test_a_cursor_may_know_of_many_open_transactions(browser: Browser, roo
 
 
 async def test_commands_are_listed_newest_first(browser: Browser) -> None:
-    """With what was asked for and what came of it, page by page, or those of one transaction."""
+    """Commands are listed with request and result, page by page, or those of one transaction."""
     for number in range(3):
         body, key = {"events": [{"type": "A", "tags": [f"n={number}"]}]}, {"Idempotency-Key": f"k{number}"}
         appended = (await browser.post("/v1/events", json=body, headers=key)).json
@@ -216,8 +216,8 @@ async def test_commands_are_listed_newest_first(browser: Browser) -> None:
     "target,field",
     [("tag=h%3A1", "tag"), ("type=A&tag=a%3D1&tag=%3D1", "tag"), ('query=[{"tags":["h"]}]', "query[0].tags[0]")],
 )
-async def test_a_tag_that_no_event_can_carry_is_400(browser: Browser, target: str, field: str) -> None:
-    """Nothing found would look as if nothing were there; and what is wrong is said in words."""
+async def test_invalid_tag_is_400(browser: Browser, target: str, field: str) -> None:
+    """An invalid tag is an error with a message instead of an empty result."""
     answer = await browser.get(f"/v1/events?{target}")
     assert (answer.status, answer.fields) == (400, [field])
     body = {"events": [{"type": "A", "tags": ["h:1"]}]}
@@ -225,8 +225,8 @@ async def test_a_tag_that_no_event_can_carry_is_400(browser: Browser, target: st
         assert [error["message"] for error in told.json["errors"]] == ["must be key=value"]
 
 
-async def test_a_fact_leads_to_its_command(browser: Browser) -> None:
-    """By the transaction id that both carry."""
+async def test_event_and_command_share_a_transaction_id(browser: Browser) -> None:
+    """An event and its command have the same transaction id."""
     await browser.post("/v1/events", json={"events": [OPENED]}, headers={"Idempotency-Key": "open"})
     await browser.post("/v1/events", json={"events": [OPENED]}, headers={"Idempotency-Key": "again"})
     (first, _) = (await browser.get("/v1/events")).json["items"]

@@ -74,7 +74,7 @@ async def test_entries_are_filtered(browser: Browser, question: str, found: list
 
 
 async def test_a_key_needs_the_scope(room: Room) -> None:
-    """A key that may operate deliveries does not thereby read who did what."""
+    """A key that may operate deliveries cannot read the audit log."""
     app = HttpApplication(room, ENDPOINTS, auth=Authenticator(room.pool))
     browser = await open_browser(room, "deliveries:operate", app=app)
     assert (await browser.get("/v1/audit")).status == 403

@@ -18,14 +18,14 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs a command in the test's room."""
+    """Run a command in the test's room."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
 
     def command(*arguments: str, stdin: str | None = None) -> Result:
         return CliRunner().invoke(events, arguments, input=stdin)
 
     yield command
-    structlog.reset_defaults()  # a command logs to its own standard error, which is gone now
+    structlog.reset_defaults()  # a command logs to its own standard error, which is closed by now
 
 
 def items(result: Result) -> list[dict[str, object]]:
@@ -35,7 +35,7 @@ def items(result: Result) -> list[dict[str, object]]:
 
 
 def test_append_and_read(run: Run) -> None:
-    """The position is printed; reading filters by type and tag, newest first if asked."""
+    """The position is printed; reading filters by type and tag, newest first with --backwards."""
     assert run("append", "Opened", "--tag", "wallet=1", "--data", '{"a": 1}').output == "1\n"
     assert run("append", "Closed", "--tag", "wallet=1", "--data", "-", stdin="[2]").output == "2\n"
     assert [item["data"] for item in items(run("read", "--tag", "wallet=1", "--json"))] == [{"a": 1}, [2]]
@@ -47,8 +47,8 @@ def test_append_and_read(run: Run) -> None:
     assert "Closed" in run("read", "--after", page.rpartition("--after ")[2].strip()).output
 
 
-def test_backwards_goes_on_with_what_is_older(run: Run) -> None:
-    """To the last page, which has no `before`; the other direction has none at all."""
+def test_backwards_continues_with_older_events(run: Run) -> None:
+    """Pages continue to the last one, which has no `before`; forwards there is no `before`."""
     for number in range(5):
         run("append", "Moved", "--data", str(number))
     seen: list[object] = []
@@ -65,7 +65,7 @@ def test_backwards_goes_on_with_what_is_older(run: Run) -> None:
 
 
 def test_commands_are_listed(run: Run, database_url: str) -> None:
-    """What was asked for, by which id, and what came of it."""
+    """The listing shows request, id and result."""
 
     async def fill() -> None:
         async with await open_pool(database_url, "postroom", size=1) as pool:
@@ -85,13 +85,13 @@ def test_commands_are_listed(run: Run, database_url: str) -> None:
 
 
 def test_conditions(run: Run) -> None:
-    """Only after what was read; only once."""
+    """--after appends only if nothing was appended since the cursor, --once only if no event has the tag."""
     cursor = json.loads(run("read", "--tag", "wallet=1", "--json").output)["cursor"]
     assert run("append", "Opened", "--tag", "wallet=1", "--after", cursor).exit_code == 0
     assert isinstance(run("append", "Opened", "--tag", "wallet=1", "--after", cursor).exception, AppendConditionFailed)
     assert run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exit_code == 0
     assert isinstance(run("append", "Paid", "--tag", "bill=7", "--once", "bill=7").exception, DuplicateAppend)
-    for order in (("bill=7", "bill=8"), ("bill=8", "bill=7")):  # one of them is enough to refuse
+    for order in (("bill=7", "bill=8"), ("bill=8", "bill=7")):  # one existing tag is enough to reject
         again = run("append", "Paid", "--once", order[0], "--once", order[1])
         assert isinstance(again.exception, DuplicateAppend)
     assert run("append", "Paid", "--once", "bill=8", "--once", "bill=9").exit_code == 0
@@ -108,12 +108,12 @@ def test_conditions(run: Run) -> None:
     ],
 )
 def test_wrong_usage_ends_with_2(run: Run, arguments: tuple[str, ...]) -> None:
-    """And nothing is stored."""
+    """Nothing is stored."""
     assert run(*arguments).exit_code == 2
 
 
 def test_tail_prints_each_event_once(run: Run, database_url: str) -> None:
-    """From the start, in order, until it has as many as asked for."""
+    """Tail prints events from the start, in order, up to the requested count."""
 
     async def fill() -> None:
         pool = await open_pool(database_url, "postroom", size=1)
@@ -128,7 +128,7 @@ def test_tail_prints_each_event_once(run: Run, database_url: str) -> None:
 
 
 def test_tail_begins_after_a_cursor(run: Run) -> None:
-    """As a reading does; and not at two places at once."""
+    """Tail accepts a cursor, but not together with --from-start."""
     for number in range(3):
         run("append", "Moved", "--data", str(number))
     page = run("read", "--limit", "1").output
@@ -138,8 +138,8 @@ def test_tail_begins_after_a_cursor(run: Run) -> None:
     assert run("tail", "--after", after, "--from-start").exit_code == 2
 
 
-def test_a_fact_leads_to_its_transaction(run: Run) -> None:
-    """`commands --transaction` finds what was asked for by what is read."""
+def test_commands_are_found_by_transaction(run: Run) -> None:
+    """`commands --transaction` finds the command of an event."""
     run("append", "Opened")
     (item,) = items(run("read", "--json"))
     assert isinstance(item["transaction_id"], int)

@@ -1,4 +1,4 @@
-"""Commands: where their facts end, so that whoever follows can be waited for."""
+"""Commands: the place of their last event, so that callers can wait for followers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ from postroom.outbox.worker import Outbox
 
 
 async def deposit_twice(session: EventSession) -> str:
-    """One append after the other: the command's facts end with the second."""
+    """Append twice: the place of the command is that of the second event."""
     await session.append(Event.of("Deposited", wallet=1))
     await session.append([Event.of("Deposited", wallet=1), Event.of("Deposited", wallet=2)])
     return "done"
 
 
-async def test_a_command_says_where_its_facts_end(store: EventStore) -> None:
-    """The first time and every other time, though others have appended since."""
+async def test_a_command_has_the_place_of_its_last_event(store: EventStore) -> None:
+    """The first and every repeated result have the same place, even after later appends."""
     first = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
     await store.append(Event.of("Deposited", wallet=1))
     again = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)
@@ -38,8 +38,8 @@ async def test_a_command_says_where_its_facts_end(store: EventStore) -> None:
     assert (again.place, again.transaction_id, again.replayed) == (first.place, first.transaction_id, True)
 
 
-async def test_a_command_without_facts_has_no_place(store: EventStore) -> None:
-    """There is nothing to wait for."""
+async def test_a_command_without_events_has_no_place(store: EventStore) -> None:
+    """A command that appends nothing has no place."""
 
     async def look(session: EventSession) -> int:
         return len((await session.read(Query.all())).events)
@@ -50,7 +50,7 @@ async def test_a_command_without_facts_has_no_place(store: EventStore) -> None:
 
 
 async def test_commands_of_one_transaction_are_found(store: EventStore, pool: Pool) -> None:
-    """By the id that their facts carry."""
+    """Commands are found by the transaction id of their events."""
     results = [await store.execute(Command("Deposit", f"deposit-{n}"), deposit_twice) for n in range(3)]
     found, more = await list_commands(pool, transaction_id=results[1].transaction_id)
     assert ([command.command_id for command in found], more) == (["deposit-1"], None)
@@ -74,16 +74,16 @@ WRONG = [
 
 
 @pytest.mark.parametrize("command,field", WRONG)
-async def test_a_command_that_cannot_be_kept_is_refused(store: EventStore, command: Command, field: str) -> None:
-    """The field is named, and the handler is not asked."""
+async def test_a_command_that_cannot_be_stored_is_rejected(store: EventStore, command: Command, field: str) -> None:
+    """The error names the field, and the handler does not run."""
     with pytest.raises(BadInput) as caught:
         await store.execute(command, deposit_twice)
     assert [error.field for error in caught.value.errors] == [field]
     assert (await store.read(Query.all())).events == []
 
 
-async def test_a_result_that_cannot_be_kept_undoes_the_command(store: EventStore) -> None:
-    """Nothing was appended, and the id is free."""
+async def test_invalid_result_rolls_the_command_back(store: EventStore) -> None:
+    """Nothing is appended, and the id can be used again."""
 
     async def handle(session: EventSession) -> str:
         return "nul\0" + await deposit_twice(session)
@@ -102,7 +102,7 @@ async def forget(connection: Connection) -> None:
 
 
 async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: EventStore) -> None:
-    """When it has come to the command's place it holds all of its facts; over HTTP the place has two halves."""
+    """A view that has reached the command's place has applied all its events; over HTTP the place has two fields."""
     pool, stop = room.pool, asyncio.Event()
     await pool.execute("CREATE TABLE totals AS SELECT 0 AS deposited")
     view = View("deposited", count, forget, types=("Deposited",))

@@ -1,4 +1,4 @@
-"""One cursor, however its reader reads: every event comes once."""
+"""With any kind of read, a cursor returns every event once."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -25,7 +25,7 @@ STEPS = st.lists(
 
 
 class Scene:
-    """Transactions that overlap, and one reader who may also read with a snapshot of long ago."""
+    """Overlapping transactions, and a reader that may also use an old snapshot."""
 
     def __init__(self, store: EventStore, query: Query, connections: list[asyncpg.Connection]) -> None:
         self.store, self.query = store, query
@@ -87,7 +87,7 @@ class Scene:
 async def test_every_event_comes_once(
     pool: Pool, store: EventStore, connections: list[asyncpg.Connection], query: Query, steps: list[tuple[str, int]]
 ) -> None:
-    """Reading and following by turns, cut or not, with old snapshots or new ones: nothing is skipped or repeated."""
+    """Reads and follows in any order, with limits and old snapshots, neither skip nor repeat an event."""
     await pool.execute("TRUNCATE events, event_tags")
     scene = Scene(store, query, connections)
     async with AsyncExitStack() as stack:
@@ -98,8 +98,8 @@ async def test_every_event_comes_once(
     assert scene.seen == Counter(row["position"] for row in committed)
 
 
-async def test_who_follows_after_a_read_gets_nothing_twice(store: EventStore, opened: Opener) -> None:
-    """Following stops at the oldest open transaction, and does not forget what was read beyond it."""
+async def test_following_after_a_read_repeats_nothing(store: EventStore, opened: Opener) -> None:
+    """Following stops at the oldest open transaction, and does not repeat events read beyond it."""
     idle = await opened()
     async with idle.transaction():
         await idle.fetchval("SELECT pg_current_xact_id()")

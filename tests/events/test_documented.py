@@ -1,4 +1,4 @@
-"""What docs/how-to/event-store.md shows is run as it stands there."""
+"""The examples of docs/how-to/event-store.md run as they are."""
 
 import re
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ def shown(heading: str, language: str = "python") -> str:
 
 
 def names(heading: str) -> dict[str, Any]:
-    """What the code below a heading defines."""
+    """The names that the code below a heading defines."""
     space: dict[str, Any] = {}
     exec(shown(heading), space)
     return space
@@ -36,7 +36,7 @@ def amount(kind: str, value: int, *tags: str) -> Event:
 
 
 async def test_closed_books(store: EventStore) -> None:
-    """The balance is carried over once, and a closed month takes nothing more."""
+    """The balance is carried over once, and a closed month rejects entries."""
     page = names("Close the books")
     await store.append([amount("Deposited", 10, OCTOBER), amount("Withdrawn", 3, OCTOBER)])
     assert await page["take"](store, WALLET, 2, OCTOBER, NOVEMBER)
@@ -51,7 +51,7 @@ async def test_closed_books(store: EventStore) -> None:
 
 
 async def test_commands(store: EventStore) -> None:
-    """Once by its id; the same id for something else is a conflict; the place is that of the last fact."""
+    """A command runs once per id; the id with other data is a conflict; the place is that of the last event."""
     page = names("Commands")
     await store.append(amount("Deposited", 10))
     first, again = [await page["withdraw"](store, 7, 4) for _ in range(2)]
@@ -63,7 +63,7 @@ async def test_commands(store: EventStore) -> None:
 
 
 async def test_a_kept_state(store: EventStore, opened: Opener) -> None:
-    """Only what is new is folded into it, and its cursor is good for an append."""
+    """Only new events are folded into the state, and its cursor is valid for an append."""
     page, connection = names("Keep a state with its cursor"), await opened()
     await connection.execute("CREATE TABLE wallet_states (wallet text PRIMARY KEY, balance bigint, cursor text)")
     await store.append(amount("Deposited", 10))
@@ -75,7 +75,7 @@ async def test_a_kept_state(store: EventStore, opened: Opener) -> None:
 
 
 async def test_an_import(store: EventStore) -> None:
-    """A batch that is there already is left alone."""
+    """A batch that was imported before is skipped."""
     bring, moment = names("Bring facts from elsewhere")["bring"], datetime(1999, 12, 31, tzinfo=UTC)
     facts = [amount("Deposited", number, f"n={number}") for number in range(300)]
     assert [await bring(store, "1", facts, moment) for _ in range(2)] == [True, False]
@@ -87,7 +87,7 @@ async def test_an_import(store: EventStore) -> None:
 
 
 async def test_sql(store: EventStore, opened: Opener) -> None:
-    """The statement that reads tells how far it has read."""
+    """The reading statement returns its cursor."""
     connection = await opened()
     await store.append(amount("Deposited", 10))
     cursor, total = await read_once(connection)
@@ -97,8 +97,8 @@ async def test_sql(store: EventStore, opened: Opener) -> None:
     assert [await connection.fetchval(append, condition) for _ in range(2)] == ["true", "false"]
 
 
-async def test_every_parameter_of_the_sql_functions_is_told(opened: Opener) -> None:
-    """In the order in which they are taken."""
+async def test_every_parameter_of_the_sql_functions_is_documented(opened: Opener) -> None:
+    """The documented parameters have the order of the functions."""
     section = PAGE.partition("\n## From SQL")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \|(.*?)\|", section, re.MULTILINE)
     assert [name for name, _ in rows] == [

@@ -1,4 +1,4 @@
-"""Followers: nothing skipped, nothing twice, woken only when asleep; and a room restored elsewhere."""
+"""Followers: nothing skipped or repeated, notified only while asleep; and rooms restored elsewhere."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ WRITERS, EACH = 8, 60
 
 
 async def write(connection: asyncpg.Connection, writer: int) -> None:
-    """Appends in transactions of one to three, some rolled back, that overlap with everybody else's."""
+    """Append in transactions of one to three, some rolled back, which overlap with those of other writers."""
     for number in range(EACH):
         transaction = connection.transaction()
         await transaction.start()
@@ -37,7 +37,7 @@ async def write(connection: asyncpg.Connection, writer: int) -> None:
 
 
 @pytest.mark.parametrize("query", [Query.all(), Query.of("X"), WALLET | Query.of(tags=["wallet=0"])])
-async def test_a_follower_loses_nothing_while_eight_write(opened: Opener, store: EventStore, query: Query) -> None:
+async def test_a_follower_skips_nothing_while_eight_write(opened: Opener, store: EventStore, query: Query) -> None:
     """Every committed event arrives exactly once, in the order (transaction, position), page by page."""
     writers = [asyncio.ensure_future(write(await opened(), writer)) for writer in range(WRITERS)]
     seen: list[Place] = []
@@ -56,7 +56,7 @@ async def test_a_follower_loses_nothing_while_eight_write(opened: Opener, store:
 
 
 async def test_a_follower_waits_for_an_older_transaction(opened: Opener, store: EventStore) -> None:
-    """An event behind an open transaction is not shown before that one ends; then both come, in order."""
+    """An event after an open transaction is hidden until that one ends; then both arrive in order."""
     slow = await opened()
     async with slow.transaction():
         await EventSession(slow).append(Event.of("Slow"))
@@ -65,8 +65,8 @@ async def test_a_follower_waits_for_an_older_transaction(opened: Opener, store: 
     assert [event.type for event in (await store.follow(Query.all())).events] == ["Slow", "Fast"]
 
 
-async def test_only_sleepers_are_notified(opened: Opener, store: EventStore, pool: Pool) -> None:
-    """An append notifies while a follower sleeps, once per transaction; not while all are awake, or dead for a week."""
+async def test_only_sleeping_followers_are_notified(opened: Opener, store: EventStore, pool: Pool) -> None:
+    """An append sends one notification per transaction while a follower sleeps; none if all are awake or long dead."""
     listener, heard = await opened(), asyncio.Event()
     notifications: list[object] = []
 
@@ -88,12 +88,12 @@ async def test_only_sleepers_are_notified(opened: Opener, store: EventStore, poo
     await statements.register_follower(pool, name="dead")
     await pool.execute("UPDATE event_followers SET is_asleep = true, seen_at = now() - interval '8 days'")
     await store.append(Event.of("X"))
-    await listener.fetchval("SELECT 1")  # whatever was sent has arrived before this answer
+    await listener.fetchval("SELECT 1")  # all earlier notifications arrive before this reply
     assert len(notifications) == 1
 
 
-async def test_whoever_died_in_its_sleep_is_forgotten(pool: Pool) -> None:
-    """Who falls asleep forgets sleepers that were not seen for a day; one that lives after all registers again."""
+async def test_dead_followers_are_deleted(pool: Pool) -> None:
+    """Falling asleep deletes followers not seen for a day; one that is alive registers again."""
     ours, dead, quiet = [await statements.register_follower(pool, name="test") for _ in range(3)]
     await pool.execute(
         "UPDATE event_followers SET is_asleep = true, seen_at = now() - interval '2 days' WHERE id = $1", dead
@@ -106,7 +106,7 @@ async def test_whoever_died_in_its_sleep_is_forgotten(pool: Pool) -> None:
 
 
 def run(program: str, *arguments: str, feed: bytes = b"") -> bytes:
-    """One of PostgreSQL's own programs, with nothing of ours in its environment."""
+    """Run a program of PostgreSQL without Postroom's environment."""
     command = [str(find_binaries(postgres_major()).tool(program)), *arguments]
     done = subprocess.run(command, input=feed, capture_output=True, check=False, env={"PATH": os.environ["PATH"]})
     assert done.returncode == 0, done.stderr.decode()
@@ -114,7 +114,7 @@ def run(program: str, *arguments: str, feed: bytes = b"") -> bytes:
 
 
 async def grow_old(connection: asyncpg.Connection) -> None:
-    """Spend transaction ids, so that this cluster is further than a fresh one can be."""
+    """Use up transaction ids, so that this cluster is ahead of a new one."""
     await connection.execute("CREATE PROCEDURE spend() LANGUAGE plpgsql AS "
         "$$ BEGIN FOR i IN 1..3000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END $$")  # fmt: skip
     await connection.execute("CALL spend()")
@@ -123,7 +123,7 @@ async def grow_old(connection: asyncpg.Connection) -> None:
 
 @asynccontextmanager
 async def restored_elsewhere(database_url: str, directory: Path) -> AsyncIterator[Pool]:
-    """The room, dumped and restored by hand into a cluster that has just been made, and migrated there."""
+    """The room, dumped and restored without `postroom backup` into a new cluster, and migrated there."""
     dump = run("pg_dump", "--no-owner", "--no-privileges", database_url)
     async with EmbeddedServer(directory / "younger", ServerOptions(fsync=False, major=postgres_major())) as younger:
         run("psql", "--quiet", "--set=ON_ERROR_STOP=1", younger.url, feed=dump)
@@ -133,17 +133,17 @@ async def restored_elsewhere(database_url: str, directory: Path) -> AsyncIterato
 
 
 async def append_if_after(pool: Pool, cursor: str) -> dict[str, Any]:
-    """Append if nothing of the wallet was appended that this cursor has not seen; without the store's own caution."""
+    """Append if the wallet has no event after this cursor, without the checks of the store."""
     condition = msgspec.json.encode({"query": WALLET.items, "after": cursor}).decode()
     append = "SELECT append_events('{X}', '{\"{wallet=1}\"}', ARRAY['{}'::jsonb], $1::text::jsonb)::text"
     answer: dict[str, Any] = msgspec.json.decode(await pool.fetchval(append, condition))
     return answer
 
 
-async def test_a_room_restored_into_a_younger_cluster_goes_on(
+async def test_room_restored_into_a_younger_cluster_continues(
     database_url: str, opened: Opener, store: EventStore, tmp_path: Path
 ) -> None:
-    """Restored events are visible, conflict and come first; followers and decisions go on where they were."""
+    """Restored events are visible, cause conflicts and come first; followers and decisions continue."""
     connection = await opened()
     for number in range(3):
         await store.append(Event.of("X", {"n": number}, wallet=1))
@@ -169,10 +169,10 @@ async def test_a_room_restored_into_a_younger_cluster_goes_on(
         assert not await adopt_restored_events(pool)
 
 
-async def test_a_restored_room_goes_on_though_its_last_event_is_old(
+async def test_restored_room_continues_after_an_old_last_event(
     database_url: str, opened: Opener, store: EventStore, tmp_path: Path
 ) -> None:
-    """Progress and cursors had come further than any event: what comes in the younger cluster is new to them all."""
+    """If progress and cursors were ahead of all events, they still see the new events of the younger cluster."""
     connection = await opened()
     await store.append(Event.of("X", wallet=1))
     await connection.execute("UPDATE events SET transaction_id = '500'")
@@ -193,16 +193,16 @@ async def test_a_restored_room_goes_on_though_its_last_event_is_old(
         assert (refused["success"], refused["matched"]["position"]) == (False, 2)
 
 
-async def test_where_the_cluster_does_not_say_who_it_is_events_tell(pool: Pool, store: EventStore) -> None:
-    """A role that may not ask for the identifier: an event beyond all transactions came with a dump."""
+async def test_restore_is_detected_without_the_cluster_identifier(pool: Pool, store: EventStore) -> None:
+    """If the role may not read the cluster identifier, an event above all transaction ids shows the restore."""
     await pool.execute("UPDATE event_clock SET system_identifier = NULL")
     assert (await store.append(Event.of("X", wallet=1))).transaction_id >> 48 == 0
     await pool.execute("UPDATE events SET transaction_id = '1000000000'")
     assert (await append_if(pool))["transaction_id"] >> 48 == 1
 
 
-async def test_a_new_epoch_can_be_begun_by_hand(store: EventStore, pool: Pool, opened: Opener) -> None:
-    """After a point-in-time recovery: it waits for appends in flight, and everything later comes later."""
+async def test_new_epoch_can_be_forced(store: EventStore, pool: Pool, opened: Opener) -> None:
+    """After a point-in-time recovery: it waits for open appends, and later events come after the old ones."""
     slow = await opened()
     async with slow.transaction():
         await EventSession(slow).append(Event.of("X", wallet=1))

@@ -1,8 +1,8 @@
-"""Random histories, many writers at once, held against what one writer at a time could have done.
+"""Random concurrent histories, compared with a serial execution.
 
-A conditional append that succeeded says: everything that matches and that I have not seen comes after me. Those
-statements together must allow one order of all appends. If they form a circle, two decisions were each made without the
-other, and one of them was lost.
+A conditional append that succeeded asserts that every matching event it has not seen comes after it. All these
+assertions together must allow one order of all appends. If they form a cycle, two decisions were made without seeing
+each other, and one of them was lost.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ EVENTS = st.builds(Event, TYPES, st.just({}), st.lists(TAGS, max_size=3, unique=
 
 @dataclass(frozen=True)
 class Step:
-    """Read by a query, dawdle, append."""
+    """Read by a query, wait, append."""
 
     query: Query
     events: list[Event]
@@ -64,7 +64,7 @@ class Step:
 
 @dataclass
 class History:
-    """What succeeded, with what each had seen, and what was refused."""
+    """The appends that succeeded with the events each had seen, and the rejected ones."""
 
     writes: dict[int, list[tuple[int, Event]]] = field(default_factory=dict)
     seen: dict[int, tuple[Query, set[int]]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class History:
     number: int = 0
 
     def lost(self, step: Step, seen: set[int], refusal: Refusal) -> None:
-        """A condition is judged by what was not seen; a duplicate, by everything."""
+        """Check a condition against the events not seen, a duplicate against all."""
         self.refused.append((step.query, seen if isinstance(refusal, AppendConditionFailed) else set(), refusal))
 
     def won(self, step: Step, seen: set[int], positions: list[int]) -> None:
@@ -84,19 +84,19 @@ class History:
             self.seen[self.number] = (step.query, set())
 
     def check(self) -> None:
-        """Raise `CycleError` if no order explains what happened; refusals must have had their reason."""
+        """Raise `CycleError` if no serial order explains the history; every rejection must have a cause."""
         order: TopologicalSorter[int] = TopologicalSorter(dict.fromkeys(self.writes, ()))
         for decision, (query, seen) in self.seen.items():
             for writer, events in self.writes.items():
                 matching = {position for position, event in events if query.matches(event.type, event.tags)}
                 if writer != decision and matching:
-                    assert matching <= seen or not matching & seen, "half of an append was seen"
+                    assert matching <= seen or not matching & seen, "a part of an append was seen"
                     order.add(decision, writer) if matching <= seen else order.add(writer, decision)
         order.prepare()
         stored = {position: event for events in self.writes.values() for position, event in events}
         for query, seen, refusal in self.refused:
             assert refusal.position not in seen
-            assert refusal.position in stored, "nobody has appended what stood in the way"
+            assert refusal.position in stored, "the event that matched was never appended"
             event = stored[refusal.position]
             assert (refusal.type, refusal.tags) == (event.type, event.tags)
             assert query.matches(event.type, event.tags)
@@ -115,7 +115,7 @@ async def read(session: EventSession | EventStore, query: Query) -> tuple[set[in
 
 
 def marked(events: list[Event]) -> tuple[str, list[Event]]:
-    """The same events, to be known again: positions of one append need not follow each other when others append."""
+    """The same events with a tag to recognise them: the positions of one append may have gaps."""
     mark = uuid4().hex
     return mark, [replace(event, data={"append": mark}) for event in events]
 
@@ -128,7 +128,7 @@ async def positions_of(connection: asyncpg.Connection | Pool, mark: str) -> list
 async def transact(
     connection: asyncpg.Connection, step: Step, events: list[Event]
 ) -> tuple[set[int], Appended | Refusal]:
-    """What the step had seen, and what came of its append."""
+    """The events that the step had seen, and the result of its append."""
     session = EventSession(connection)
     seen, cursor = await read(session, step.query)
     async with connection.transaction(isolation=step.level):
@@ -147,7 +147,7 @@ async def transact(
 
 
 async def take(connection: asyncpg.Connection, step: Step, history: History) -> None:
-    """One step; a failed serialization is as if it had never been tried."""
+    """Run one step; a serialization failure counts as not tried."""
     mark, events = marked(step.events)
     try:
         seen, result = await transact(connection, step, events)
@@ -161,10 +161,10 @@ async def take(connection: asyncpg.Connection, step: Step, history: History) -> 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(plans=PLANS)
-async def test_every_history_could_have_been_one_writer_at_a_time(
+async def test_every_history_is_serializable(
     opened: Opener, pool: Pool, connections: list[asyncpg.Connection], plans: list[list[Step]]
 ) -> None:
-    """At all isolation levels mixed, no decision is lost and no refusal is without reason."""
+    """With all isolation levels mixed, no decision is lost and every rejection has a cause."""
     await pool.execute("TRUNCATE events, event_tags")
     history = History()
 
@@ -178,8 +178,8 @@ async def test_every_history_could_have_been_one_writer_at_a_time(
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(plans=PLANS)
-async def test_combined_appends_are_judged_one_by_one(pool: Pool, store: EventStore, plans: list[list[Step]]) -> None:
-    """Appends that share a commit, of two writers at once, obey the same rule."""
+async def test_combined_appends_are_checked_separately(pool: Pool, store: EventStore, plans: list[list[Step]]) -> None:
+    """Appends of two writers that share commits follow the same rule."""
     await pool.execute("TRUNCATE events, event_tags")
     history, writers = History(), [CombiningWriter(pool), CombiningWriter(pool)]
 
@@ -210,8 +210,8 @@ STEP = Step(
 )
 
 
-def test_a_lost_decision_is_noticed() -> None:
-    """The rule has teeth: two decisions that did not see each other make a circle."""
+def test_check_detects_a_lost_decision() -> None:
+    """The check detects two decisions that did not see each other."""
     history = History()
     history.won(STEP, set(), [1])
     history.won(STEP, set(), [2])
@@ -228,8 +228,8 @@ def test_a_lost_decision_is_noticed() -> None:
         AppendConditionFailed(1, "A", ()),
     ],
 )
-def test_a_refusal_without_reason_is_noticed(refusal: Refusal) -> None:
-    """An event that nobody appended, another than is told, one that does not match: none stands in the way."""
+def test_check_detects_a_rejection_without_cause(refusal: Refusal) -> None:
+    """A rejection by an event that does not exist, differs or does not match is detected."""
     history, untagged = History(), replace(STEP, events=[Event("A", {}, ())])
     history.won(untagged, set(), [1])
     history.lost(STEP, set(), refusal)

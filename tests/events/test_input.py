@@ -1,4 +1,4 @@
-"""What cannot be stored is told to the caller by the name of its field, and never reaches the database."""
+"""Values that cannot be stored are rejected with the name of the field, before the database."""
 
 import asyncio
 import sys
@@ -28,7 +28,7 @@ APPENDS: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_ids_that_cannot_be_stored_are_named(store: EventStore, wrong: str) -> None:
-    """Of each event, in a list of any length."""
+    """The error names the ids of each event, in lists of any length."""
     events = [Event("X"), Event("X", correlation_id=wrong, causation_id=wrong)]
     for given in (events, events * 10):
         with pytest.raises(BadInput) as caught:
@@ -38,20 +38,20 @@ async def test_ids_that_cannot_be_stored_are_named(store: EventStore, wrong: str
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_query_that_nothing_could_match_is_refused(wrong: str) -> None:
-    """A type or a tag that no event can have is a mistake of the caller."""
+def test_query_that_cannot_match_is_rejected(wrong: str) -> None:
+    """A type or tag that no event can have is an error of the caller."""
     with pytest.raises(BadInput) as caught:
         Query((QueryItem(("X",), ("a=1", wrong)), QueryItem((wrong,))))
     assert [error.field for error in caught.value.errors] == ["query[0].tags[1]", "query[1].types[0]"]
 
 
 @pytest.mark.parametrize("wrong", ["wallet:1", "wallet", "=1", "", "wallet=" + "é" * 600])
-async def test_no_condition_asks_for_a_tag_that_no_event_can_carry(store: EventStore, pool: Pool, wrong: str) -> None:
-    """It would forbid nothing, and neither would a check for duplicates; in Python and in SQL."""
+async def test_condition_with_an_invalid_tag_is_rejected(store: EventStore, pool: Pool, wrong: str) -> None:
+    """Such a condition or idempotency query would always hold; it is rejected in Python and in SQL."""
     with pytest.raises(BadInput, match=r"query\[0\]\.tags\[0\]"):
         Query.of(tags=[wrong])
     if "=" in wrong[1:]:
-        return  # SQL does not count bytes here
+        return  # SQL does not check the length here
     one = "'{A}', '{\"{w=1}\"}', ARRAY['{}']::jsonb[]"
     item = [{"types": [], "tags": [wrong]}]
     for call, value in (
@@ -69,8 +69,8 @@ async def test_no_condition_asks_for_a_tag_that_no_event_can_carry(store: EventS
     assert (await store.read(Query.all())).events == []
 
 
-async def test_sql_takes_any_tag_that_an_event_can_carry(pool: Pool, store: EventStore) -> None:
-    """With lines in its key, more than one equals sign, and no value: the second append is refused."""
+async def test_sql_accepts_any_valid_tag(pool: Pool, store: EventStore) -> None:
+    """Line breaks in the key, several equals signs and an empty value are valid: the second append is rejected."""
     for tag in ("a\nb=1", "a==", "a=", "ä ö=\n"):
         call = "append_events_if('{A}', ARRAY[ARRAY[$1]::text], ARRAY['{}']::jsonb[], null, ARRAY[$1::text])"
         assert [await pool.fetchval(f"SELECT {call} ->> 'success'", tag) for _ in range(2)] == ["true", "false"]
@@ -80,8 +80,8 @@ async def test_sql_takes_any_tag_that_an_event_can_carry(pool: Pool, store: Even
 @pytest.mark.parametrize(
     "text", ["9:5:///", "0:5:///", "1:5:5///", "1:9:3,2///", f"1:{2**63}:///", f"1:1:///1.{2**63}"]
 )
-async def test_no_neighbour_hears_of_a_cursor_that_was_made_up(pool: Pool, text: str) -> None:
-    """What PostgreSQL would refuse is refused before it joins a batch; what PostgreSQL writes is read."""
+async def test_forged_cursor_does_not_fail_a_batch(pool: Pool, text: str) -> None:
+    """A forged cursor is rejected before it joins a batch; every cursor of PostgreSQL is accepted."""
     with pytest.raises(BadInput, match="not a cursor"):
         Cursor.parse(text)
     with pytest.raises(asyncpg.PostgresError):
@@ -92,14 +92,14 @@ async def test_no_neighbour_hears_of_a_cursor_that_was_made_up(pool: Pool, text:
 
 
 @pytest.mark.parametrize("position", [-1, 10**18])
-def test_a_position_is_a_position(position: int) -> None:
-    """A negative one would be no cursor, and a batch would hear of it."""
+def test_negative_position_is_rejected(position: int) -> None:
+    """A negative position is rejected before it joins a batch."""
     with pytest.raises(BadInput, match="position"):
         AppendCondition(Query.all(), position)
 
 
-async def test_a_time_that_utc_does_not_have_harms_no_neighbour(pool: Pool) -> None:
-    """An offset can carry the last hour of 9999 into a year that cannot be read back."""
+async def test_time_outside_utc_does_not_fail_a_batch(pool: Pool) -> None:
+    """An offset can move the last hour of 9999 into a year that cannot be read back."""
     writer = CombiningWriter(pool)
     late = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=1)))
     early = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
@@ -111,7 +111,7 @@ async def test_a_time_that_utc_does_not_have_harms_no_neighbour(pool: Pool) -> N
 
 
 async def test_a_time_without_a_zone_is_refused(store: EventStore) -> None:
-    """It would mean one moment in a small append and another in a large one."""
+    """It could mean different times in small and in large appends."""
     naive = datetime(2030, 1, 31, 9)  # noqa: DTZ001 - the mistake under test
     for events in (Event("X"), [Event("X")] * 20):
         with pytest.raises(BadInput, match="occurred_at: must have a time zone"):
@@ -120,7 +120,7 @@ async def test_a_time_without_a_zone_is_refused(store: EventStore) -> None:
 
 @pytest.mark.parametrize("append", APPENDS.values(), ids=APPENDS)
 async def test_sql_refuses_a_time_that_cannot_be_read_back(pool: Pool, append: tuple[str, ...]) -> None:
-    """Infinity and far years are PR001 and name the field, whatever function is called; what fits is stored."""
+    """Infinity and far years raise PR001 with the field, in every function; valid times are stored."""
     for moment in ("infinity", "-infinity", "10000-01-01 00:00:00Z", "0001-12-31 00:00:00Z BC"):
         with pytest.raises(asyncpg.PostgresError) as caught:
             await pool.fetchval(f"SELECT {append[0]}", moment, *append[1:])
@@ -129,8 +129,8 @@ async def test_sql_refuses_a_time_that_cannot_be_read_back(pool: Pool, append: t
     assert (await EventStore(pool).read(Query.all())).events[0].occurred_at.year == 9999
 
 
-async def test_no_row_has_such_a_time(pool: Pool) -> None:
-    """Not even one that somebody writes by hand."""
+async def test_table_rejects_times_out_of_range(pool: Pool) -> None:
+    """A constraint rejects such a time even in a direct INSERT."""
     with pytest.raises(asyncpg.CheckViolationError, match="events_occurred_at_range"):
         await pool.execute(
             "INSERT INTO events (transaction_id, horizon, occurred_at, type, tags, data)"
@@ -139,7 +139,7 @@ async def test_no_row_has_such_a_time(pool: Pool) -> None:
 
 
 async def test_a_limit_is_not_negative(store: EventStore, pool: Pool) -> None:
-    """0 reads nothing, and its cursor claims nothing; less than that is refused, in Python and in SQL."""
+    """A limit of 0 reads nothing and its cursor has seen nothing; a negative one is rejected in Python and SQL."""
     await store.append(Event.of("X", wallet=1))
     for query in (Query.all(), Query.of(tags=["wallet=1"])):
         nothing, seen = await store.read(query, limit=0)
@@ -167,7 +167,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
 async def test_an_event_that_cannot_be_read_is_named(store: EventStore, pool: Pool, row: str) -> None:
-    """One that was stored before it was refused, or by hand: whoever meets it learns where it is."""
+    """The error names the position of an unreadable event, written by an old version or directly."""
     await store.append([Event.of("X", po=1), Event.of("X", po=1)])
     await poison(pool, row)
     query = Query.of(tags=["po=1"])
@@ -184,8 +184,8 @@ async def test_an_event_that_cannot_be_read_is_named(store: EventStore, pool: Po
 
 
 @pytest.mark.parametrize("row", UNREADABLE.values(), ids=UNREADABLE)
-async def test_there_is_a_way_past_an_event_that_cannot_be_read(store: EventStore, pool: Pool, row: str) -> None:
-    """The error has the cursor that goes on beyond it, exact like any other; reading and following."""
+async def test_error_has_the_cursor_after_an_unreadable_event(store: EventStore, pool: Pool, row: str) -> None:
+    """The error has the cursor after the event, for reading and following."""
     await store.append(Event.of("X", po=1))
     await poison(pool, row)
     await store.append([Event.of("X", po=1), Event.of("X", po=1)])
@@ -200,7 +200,7 @@ async def test_there_is_a_way_past_an_event_that_cannot_be_read(store: EventStor
 
 
 async def poison(pool: Pool, row: str) -> None:
-    """Store what SQL can hold and nobody can read."""
+    """Store an event that SQL accepts and clients cannot read."""
     await pool.execute(
         "WITH poison AS (INSERT INTO events (transaction_id, horizon, type, tags, data)"
         f" VALUES (pg_current_xact_id(), pg_current_xact_id(), 'X', {row}) RETURNING transaction_id, position)"
@@ -236,7 +236,7 @@ BAD_ARGUMENTS = [
 
 
 async def test_bad_input_in_sql_names_the_field(pool: Pool) -> None:
-    """SQL callers get the same care: nothing is stored and the field is named."""
+    """SQL callers get the name of the field too, and nothing is stored."""
     for arguments, field in BAD_ARGUMENTS:
         with pytest.raises(asyncpg.PostgresError) as caught:
             await pool.fetchval(f"SELECT append_events({arguments})")
@@ -244,8 +244,8 @@ async def test_bad_input_in_sql_names_the_field(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM events") == 0
 
 
-async def test_sql_takes_what_can_be_read_back(pool: Pool, store: EventStore) -> None:
-    """A hundred levels, the largest double, more digits in a text or behind the point; and no ids at all."""
+async def test_sql_accepts_readable_data(pool: Pool, store: EventStore) -> None:
+    """A hundred levels, the largest double, more digits in strings or decimals, and no ids are valid."""
     largest = int(sys.float_info.max)
     data = ["[" * 100 + "]" * 100, f"[{largest}, -{largest}]", '"' + "9" * 400 + '"', "0." + "1" * 400]
     await pool.fetchval(

@@ -1,4 +1,4 @@
-"""Appends in transactions that see only what their first statement saw: REPEATABLE READ and SERIALIZABLE."""
+"""Appends at REPEATABLE READ and SERIALIZABLE, where all statements use the first snapshot."""
 
 import asyncio
 
@@ -18,10 +18,10 @@ EACH = """
 
 
 @pytest.mark.parametrize("level", STRICT)
-async def test_a_fact_without_a_condition_does_not_mind_what_else_was_committed(
+async def test_append_without_a_condition_ignores_other_commits(
     opened: Opener, pool: Pool, store: EventStore, level: str
 ) -> None:
-    """Rows and events of others, even under the same tag, committed after the snapshot: a fact is appended anyway."""
+    """An event without a condition is appended although others committed events with the same tag meanwhile."""
     connection = await opened()
     async with connection.transaction(isolation=level):
         await connection.fetchval("SELECT count(*) FROM event_followers")
@@ -35,8 +35,8 @@ async def test_a_fact_without_a_condition_does_not_mind_what_else_was_committed(
 
 
 @pytest.mark.parametrize("level", STRICT)
-async def test_facts_of_transactions_that_overlap_are_all_appended(opened: Opener, pool: Pool, level: str) -> None:
-    """Ten transactions are open at once, each with a snapshot from before the others' events; all commit."""
+async def test_overlapping_transactions_all_append(opened: Opener, pool: Pool, level: str) -> None:
+    """Ten open transactions, each with a snapshot from before the others' events, all commit."""
     connections = [await opened() for _ in range(10)]
     transactions = [connection.transaction(isolation=level) for connection in connections]
     for connection, transaction in zip(connections, transactions, strict=True):
@@ -51,10 +51,10 @@ async def test_facts_of_transactions_that_overlap_are_all_appended(opened: Opene
 
 @pytest.mark.parametrize("asked", ["condition", "idempotency"])
 @pytest.mark.parametrize("level", STRICT)
-async def test_whoever_asks_is_told_that_the_snapshot_is_old(
+async def test_query_with_an_old_snapshot_must_be_retried(
     opened: Opener, store: EventStore, level: str, asked: str
 ) -> None:
-    """One by one or many at once: a query cannot be answered by a snapshot that something was committed after."""
+    """An append with a query must be retried if anything was committed after its snapshot, alone or in a batch."""
     connection, items = await opened(), '[{"tags": ["wallet=1"]}]'
     question = {"condition": f'{{"condition": {{"query": {items}}}}}', "idempotency": f'{{"idempotency": {items}}}'}
     transaction = connection.transaction(isolation=level)
@@ -66,10 +66,10 @@ async def test_whoever_asks_is_told_that_the_snapshot_is_old(
 
 
 @pytest.mark.parametrize("level", STRICT)
-async def test_no_fact_is_written_in_an_epoch_that_is_over(
+async def test_append_in_an_ended_epoch_must_be_retried(
     opened: Opener, pool: Pool, store: EventStore, level: str
 ) -> None:
-    """Followers may have read beyond it: whoever saw the old epoch is asked to try again, condition or not."""
+    """An append with a snapshot of the old epoch must be retried, because followers may have read beyond it."""
     connection = await opened()
     transaction = connection.transaction(isolation=level)
     await transaction.start()
@@ -84,8 +84,8 @@ async def test_no_fact_is_written_in_an_epoch_that_is_over(
 
 
 @pytest.mark.parametrize("level", STRICT)
-async def test_a_new_epoch_waits_for_facts_in_flight(opened: Opener, pool: Pool, store: EventStore, level: str) -> None:
-    """What was appended in the old epoch is committed before the new one begins."""
+async def test_new_epoch_waits_for_open_appends(opened: Opener, pool: Pool, store: EventStore, level: str) -> None:
+    """Appends of the old epoch are committed before the new one begins."""
     connection = await opened()
     async with connection.transaction(isolation=level):
         await EventSession(connection).append(Event.of("Old"))

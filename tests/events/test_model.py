@@ -34,7 +34,7 @@ SNAPSHOTS = st.tuples(NUMBERS, NUMBERS).map(lambda pair: f"{min(pair)}:{max(pair
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> str:
-    """Few transactions, so that two snapshots have much in common."""
+    """Use few transactions, so that two snapshots overlap."""
     lowest, end = sorted(draw(st.tuples(st.integers(1, 12), st.integers(1, 12))))
     opened = draw(st.sets(st.integers(lowest, end - 1))) if end > lowest else set()
     return f"{lowest}:{end}:{','.join(map(str, sorted(opened)))}"
@@ -44,7 +44,7 @@ ANY_SNAPSHOTS = snapshots()
 
 
 def is_shown(number: int, snapshot: str) -> bool:
-    """As PostgreSQL decides it."""
+    """The visibility rule of PostgreSQL."""
     _lowest, end, opened = snapshot.split(":")
     return number < int(end) and str(number) not in opened.split(",")
 
@@ -60,8 +60,8 @@ class WalletRated(msgspec.Struct, frozen=True):
 
 
 @given(SNAPSHOTS, st.none() | st.tuples(SNAPSHOTS, PLACES), st.none() | PLACES)
-def test_a_cursor_survives_its_journey_as_text(base: str, page: tuple[str, Place] | None, own: Place | None) -> None:
-    """What a caller keeps and hands back is the same cursor."""
+def test_cursor_round_trips_through_text(base: str, page: tuple[str, Place] | None, own: Place | None) -> None:
+    """A cursor is equal after a round trip through text."""
     snapshot, place = page or (None, None)
     cursor = Cursor(base, snapshot, place, own)
     assert Cursor.parse(str(cursor)) == cursor
@@ -70,21 +70,21 @@ def test_a_cursor_survives_its_journey_as_text(base: str, page: tuple[str, Place
 @pytest.mark.parametrize(
     "text", ["", "7", "1:2", "1:2:///x", "1:2:/1:2://", "-1:2:///", "1:2:///\n", "\u0661:2:///", f"{'1' * 5000}:2:///"]
 )
-def test_what_is_no_cursor_is_refused(text: str) -> None:
-    """A cursor that was made up is bad input, not an error of the database."""
+def test_invalid_cursor_is_rejected(text: str) -> None:
+    """A forged cursor is bad input, not a database error."""
     with pytest.raises(BadInput, match="not a cursor"):
         Cursor.parse(text)
 
 
-def test_a_cut_read_keeps_its_snapshot_and_its_place() -> None:
-    """The next page goes on within the same snapshot; the last page makes it the new base."""
+def test_limited_read_keeps_its_snapshot_and_place() -> None:
+    """The next page stays within the same snapshot; the last page makes it the new base."""
     cut = NOTHING_SEEN.advanced(until="5:9:7", own=None, seen=[Place(3, 1), Place(4, 2)], is_cut=True)
     assert cut == Cursor("1:1:", "5:9:7", Place(4, 2))
     assert cut.advanced(until="5:9:7", own=None, seen=[Place(8, 3)], is_cut=False) == Cursor("5:9:7")
 
 
 def test_own_events_are_remembered_by_position() -> None:
-    """An open transaction may append more: only what was there when it read counts as seen."""
+    """An open transaction may append more: only the events it had when it read count as seen."""
     cursor = NOTHING_SEEN.advanced(until="7:9:7", own=7, seen=[Place(3, 1), Place(7, 4)], is_cut=False)
     assert cursor == Cursor("7:9:7", own=Place(7, 4))
     assert cursor.advanced(until="7:9:7", own=7, seen=[], is_cut=False) == cursor
@@ -92,8 +92,8 @@ def test_own_events_are_remembered_by_position() -> None:
 
 
 @given(ANY_SNAPSHOTS, ANY_SNAPSHOTS, st.none() | st.builds(Place, st.integers(1, 12), NUMBERS))
-def test_a_reader_forgets_nothing_and_learns_what_it_was_shown(base: str, until: str, own: Place | None) -> None:
-    """After a read, seen is what was seen before or lies within the read: no less, and no more."""
+def test_cursor_has_seen_exactly_what_was_read(base: str, until: str, own: Place | None) -> None:
+    """After a read, the cursor has seen exactly the events seen before or within the read."""
     cursor = Cursor.parse(str(Cursor(base, own=own).advanced(until=until, own=None, seen=[], is_cut=False)))
     shown = {number for number in range(1, 14) if is_shown(number, base) or is_shown(number, until)}
     assert {number for number in range(1, 14) if is_shown(number, cursor.base)} == shown
@@ -111,7 +111,7 @@ def test_a_tag_has_a_key_and_any_value() -> None:
 
 
 def test_every_wrong_event_is_named() -> None:
-    """All problems at once, each under its path."""
+    """All problems are reported at once, each with its path."""
     wrong = [
         Event(""),
         Event("x" * 65),
@@ -160,31 +160,31 @@ WELCOME_DATA = {
 
 @pytest.mark.parametrize("data", REFUSED_DATA.values(), ids=REFUSED_DATA)
 def test_data_that_cannot_be_stored_or_read_back_is_refused(data: object) -> None:
-    """What JSON or PostgreSQL cannot hold, and what PostgreSQL holds but programs cannot read; the field is named."""
+    """Data that JSON, PostgreSQL or readers cannot hold is rejected with the name of the field."""
     with pytest.raises(BadInput) as caught:
         append_columns(Append((Event("X"), Event("X", data))))
     assert [error.field for error in caught.value.errors] == ["events[1].data"]
 
 
 @pytest.mark.parametrize("data", WELCOME_DATA.values(), ids=WELCOME_DATA)
-def test_data_that_only_looks_bad_is_welcome(data: object) -> None:
-    """A hundred levels, any number that a double can be, and any text."""
+def test_unusual_but_valid_data_is_accepted(data: object) -> None:
+    """A hundred levels, any double and any string are valid."""
     [text] = append_columns(Append((Event("X", data),)))["data"]
     assert msgspec.json.decode(text) == data
 
 
 def test_a_backslash_before_u0000_is_only_text() -> None:
-    """The six characters that would escape U+0000 are welcome as characters."""
+    """The six characters of an escaped U+0000 are valid as characters."""
     assert append_columns(Append((Event("X", {"a": r"\u0000"}),)))["data"] == [r'{"a":"\\u0000"}']
 
 
 def test_an_array_literal_quotes_everything() -> None:
-    """Commas, quotes, braces and backslashes mean themselves."""
+    """Commas, quotes, braces and backslashes are literal."""
     assert array_literal(['a="{,}\\', "NULL=", ""]) == '{"a=\\"{,}\\\\","NULL=",""}'
 
 
 def test_a_query_is_an_or_of_items() -> None:
-    """One of the types and all of the tags, of any item."""
+    """An event matches if one item has its type and all the item's tags."""
     query = Query.of("A", "B", tags=["x=1", "y=2"]) | Query.of(tags={"z": 3})
     assert query.matches("B", ["y=2", "x=1", "w=0"])
     assert query.matches("C", ["z=3"])
@@ -195,24 +195,24 @@ def test_a_query_is_an_or_of_items() -> None:
         Query(())
 
 
-def test_a_query_takes_lists_and_not_a_text() -> None:
-    """A text would be asked for letter by letter, and nothing would ever match."""
+def test_a_query_rejects_strings_for_lists() -> None:
+    """A string is rejected: it would be read character by character and match nothing."""
     with pytest.raises(BadInput, match="not a string"):
         Query.of(tags="wallet=1")
-    text: Any = "wallet=1"  # the mistake under test: a type checker would find it
+    text: Any = "wallet=1"  # the mistake under test, which a type checker would find
     for item in (QueryItem(tags=text), QueryItem(types=text), QueryItem(("Opened",), text)):
         with pytest.raises(BadInput, match="not a string"):
             Query((item,))
 
 
-def test_raw_json_is_taken_as_it_is() -> None:
-    """With a null in it too, which elsewhere may stand for a NaN."""
+def test_raw_json_is_stored_unchanged() -> None:
+    """Raw JSON is stored unchanged, also with a null, which could come from a NaN elsewhere."""
     [text] = append_columns(Append((Event("X", {"a": msgspec.Raw(b"[null, 1e3]")}),)))["data"]
     assert text == '{"a":[null, 1e3]}'
 
 
-def test_keys_of_a_class_come_back_as_what_they_were() -> None:
-    """JSON has texts for keys; a class may have numbers."""
+def test_numeric_keys_of_a_class_round_trip() -> None:
+    """JSON keys are strings; the keys of a class may be numbers."""
 
     @event("Counted")
     class Counted(msgspec.Struct, frozen=True):
@@ -224,7 +224,7 @@ def test_keys_of_a_class_come_back_as_what_they_were() -> None:
 
 
 def test_tags_come_from_the_fields_of_a_declared_class() -> None:
-    """A field that holds a list makes a tag of each value."""
+    """A field with a list gives a tag for each value."""
     opened = as_event(WalletOpened(wallet_id=1, owners=["Ada", "Bob"]))
     assert (opened.type, opened.tags) == ("WalletOpened", ("wallet=1", "owner=Ada", "owner=Bob"))
     assert [one.type for one in as_events([WalletOpened(wallet_id=1, owners=[]), Event("Plain")])] == [
@@ -234,7 +234,7 @@ def test_tags_come_from_the_fields_of_a_declared_class() -> None:
 
 
 def test_a_class_must_be_declared_and_its_tags_must_be_fields() -> None:
-    """A misspelt field is found when the class is declared, an undeclared class when it is appended."""
+    """A misspelt field is an error at the declaration, an undeclared class at the append."""
     with pytest.raises(TypeError, match="wallet_no"):
         event("X", tags={"wallet": "wallet_no"})(WalletOpened)
     with pytest.raises(BadInput, match="int"):
@@ -242,7 +242,7 @@ def test_a_class_must_be_declared_and_its_tags_must_be_fields() -> None:
 
 
 def test_period_tags_are_in_utc() -> None:
-    """Half past midnight in Rome is still yesterday in the books."""
+    """Half past midnight in Rome belongs to the day before in UTC."""
     moment = datetime(2026, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=1)))
     assert period_tags(moment) == ("year=2025", "month=2025-12", "day=2025-12-31", "hour=2025-12-31T23")
     assert period_tag("month", datetime(2026, 11, 15, tzinfo=UTC)) == "month=2026-11"

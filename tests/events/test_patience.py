@@ -1,4 +1,4 @@
-"""A transaction that somebody leaves open holds up what must wait for it, and nothing else."""
+"""An open transaction delays only the appends that need its locks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,14 +28,14 @@ async def browser(room: Room) -> Browser:
 
 @pytest.fixture
 async def hasty(database_url: str) -> AsyncIterator[Pool]:
-    """A pool of two whose connections wait for locks a fifth of a second at most, even when they are patient."""
+    """A pool of two connections with a lock timeout of 0.2 seconds."""
     await set_lock_timeout(database_url, 200)
     async with open_room(Settings(database_url=database_url, pool_size=2)) as room:
         yield room.pool
 
 
 async def answered(browser: Browser) -> list[int]:
-    """What else the process does, while somebody waits."""
+    """Requests to other endpoints while appends wait."""
     async with asyncio.timeout(60):
         answers = [
             await browser.post("/v1/events", json=ELSEWHERE),
@@ -47,8 +47,8 @@ async def answered(browser: Browser) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["few", "many", "keyed", "one key"])
-async def test_those_who_wait_do_not_take_the_whole_pool(browser: Browser, opened: Opener, kind: str) -> None:
-    """However many appends wait for an open transaction, of whatever size, everything else is answered."""
+async def test_waiting_appends_leave_connections_free(browser: Browser, opened: Opener, kind: str) -> None:
+    """However many appends of any size wait for an open transaction, other requests are answered."""
     stranger, observer = await opened(), await opened()
     waiting: list[asyncio.Task[Response]] = []
     async with stranger.transaction():
@@ -64,8 +64,8 @@ async def test_those_who_wait_do_not_take_the_whole_pool(browser: Browser, opene
     assert statuses == ([200, 201] if kind == "one key" else [201])
 
 
-async def test_a_wait_ends(hasty: Pool, opened: Opener) -> None:
-    """After a while the caller is told to come back; nothing is stored, and nothing is left behind."""
+async def test_lock_wait_times_out(hasty: Pool, opened: Opener) -> None:
+    """After the timeout the caller gets `EventsBusy`, and nothing is stored."""
     store, stranger = EventStore(hasty), await opened()
 
     async def handle(session: EventSession) -> int:
@@ -85,8 +85,8 @@ async def test_a_wait_ends(hasty: Pool, opened: Opener) -> None:
     assert [event.type for event in (await store.read(Query.all())).events] == ["Held", "Moved"]
 
 
-async def test_a_wait_that_ends_is_503(hasty: Pool, opened: Opener, database_url: str) -> None:
-    """Over HTTP it says when to come back, and why."""
+async def test_lock_timeout_is_503(hasty: Pool, opened: Opener, database_url: str) -> None:
+    """The response has the reason and a Retry-After header."""
     stranger = await opened()
     async with open_room(Settings(database_url=database_url)) as room, stranger.transaction():
         await EventSession(stranger).append(Event.of("Held", st=1), AppendCondition(HELD))

@@ -1,4 +1,4 @@
-"""What a check costs: the same with a thousand events and with twenty thousand, whatever plan was cached when."""
+"""The cost of a check is the same with a thousand and with twenty thousand events, with any cached plan."""
 
 import asyncio
 import json
@@ -30,11 +30,11 @@ QUERIES = {
 
 
 async def cost(connection: asyncpg.Connection, query: Query, after: Cursor | int) -> int:
-    """How many pages a conditional append touches; it must not scan a table."""
+    """The number of pages that a conditional append reads; it must not scan a table."""
     condition = AppendCondition(query, after).json
     append = "SELECT append_events('{X}', ARRAY['{other=1}'], ARRAY['{}'::jsonb], $1::text::jsonb)"
     pages: list[int] = []
-    for _ in range(2):  # the second time everything that is looked up once per connection has been
+    for _ in range(2):  # the first run fills the caches of the connection
         transaction = connection.transaction()
         await transaction.start()
         plan = json.loads(await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {append}", condition))
@@ -51,7 +51,7 @@ def _pages(plan: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 async def test_the_cost_of_a_check_does_not_grow(opened: Opener, pool: Pool, query: Query) -> None:
-    """With plans cached while the tables were empty, and without statistics: no scan, and a few pages more at most."""
+    """With plans cached on empty tables and without statistics there is no scan, and at most a few more pages."""
     connection = await opened()
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     session = EventSession(connection)
@@ -64,7 +64,7 @@ async def test_the_cost_of_a_check_does_not_grow(opened: Opener, pool: Pool, que
 
 
 async def test_the_cost_of_a_check_by_position_does_not_grow(opened: Opener, pool: Pool) -> None:
-    """The seed's cursor begins its search at the horizon of the event it names, not at the tag's first event."""
+    """The search for a position begins at the horizon of that event, not at the first event of the tag."""
     connection, costs = await opened(), []
     for first, last in ((1, 1000), (1001, 20_000)):
         for start in range(first, last, 5000):
@@ -75,7 +75,7 @@ async def test_the_cost_of_a_check_by_position_does_not_grow(opened: Opener, poo
 
 
 async def test_an_idempotency_query_finds_its_rarest_tag(opened: Opener, pool: Pool) -> None:
-    """Over all events, with one tag that is on all of them and one that is on one: as cheap as the one."""
+    """A query for a tag of all events and a tag of one event costs as much as the rare tag alone."""
     await pool.fetchval(FILL, 1, 20_000)
     connection = await opened()
     append = """
@@ -87,8 +87,8 @@ async def test_an_idempotency_query_finds_its_rarest_tag(opened: Opener, pool: P
     assert pages < 250
 
 
-async def test_streams_do_not_read_from_the_beginning_again(opened: Opener, pool: Pool, store: EventStore) -> None:
-    """A late page costs what an early one costs."""
+async def test_late_page_of_a_stream_costs_the_same(opened: Opener, pool: Pool, store: EventStore) -> None:
+    """A late page costs as much as an early one."""
     await pool.fetchval(FILL, 1, 20_000)
     connection = await opened()
     query = Query.of(tags=["bank=1"])
@@ -100,8 +100,8 @@ async def test_streams_do_not_read_from_the_beginning_again(opened: Opener, pool
     assert last <= warm + 100
 
 
-async def test_loading_in_batches_beside_decisions(store: EventStore) -> None:
-    """A bulk import holds one lock for each batch: decisions made meanwhile all succeed."""
+async def test_bulk_import_beside_decisions(store: EventStore) -> None:
+    """A bulk import holds one lock per batch: concurrent decisions all succeed."""
 
     async def load() -> None:
         for batch in range(5):

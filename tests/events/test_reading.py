@@ -1,4 +1,4 @@
-"""Reading: the order, the pages, the cursor, and that what comes back is what was appended."""
+"""Reading: order, pages, cursors, and events that come back unchanged."""
 
 import asyncpg
 import pytest
@@ -28,8 +28,8 @@ async def positions(store: EventStore, query: Query) -> list[int]:
     return [event.position for event in (await store.read(query)).events]
 
 
-async def test_what_is_read_is_what_was_appended(store: EventStore) -> None:
-    """Tags and data come back exactly, in order, and are found by each tag."""
+async def test_events_are_read_unchanged(store: EventStore) -> None:
+    """Tags and data come back unchanged and in order, and each tag finds its event."""
     data = {"text": 'é"\\', "number": 1.5, "none": None, "list": [1, {"a": True}]}
     await store.append(Event("Named", data, HARD_TAGS, correlation_id="c", causation_id="d"))
     for tag in HARD_TAGS:
@@ -42,7 +42,7 @@ async def test_what_is_read_is_what_was_appended(store: EventStore) -> None:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(values=st.lists(TEXT, min_size=1, max_size=8))
 async def test_any_text_is_a_tag_value(store: EventStore, values: list[str]) -> None:
-    """Whatever people type, the event is found by it and carries it unchanged."""
+    """A tag value may be any string; it finds its event and comes back unchanged."""
     tags = tuple(f"value={value}" for value in values)
     appended = await store.append(Event("X", {}, tags))
     for tag in tags:
@@ -51,14 +51,14 @@ async def test_any_text_is_a_tag_value(store: EventStore, values: list[str]) -> 
 
 
 async def test_an_event_may_have_hundreds_of_tags(store: EventStore) -> None:
-    """Five hundred tags of a thousand bytes, and it is found by the last."""
+    """An event with five hundred tags of a thousand bytes is found by the last."""
     tags = tuple(f"t{number}={'x' * 1000}" for number in range(500))
     await store.append(Event("Wide", {}, tags), AppendCondition(Query.of(tags=tags[-1:])))
     assert await positions(store, Query.of(tags=[tags[-1], tags[0]])) == [1]
 
 
 async def test_pages_have_neither_gaps_nor_repeats_while_others_write(store: EventStore, opened: Opener) -> None:
-    """Cut reads stay within their first snapshot; what was in flight meanwhile comes afterwards, once."""
+    """Limited reads stay within their first snapshot; events committed meanwhile come afterwards, once."""
     slow = await opened()
     transaction = slow.transaction()
     await transaction.start()
@@ -79,8 +79,8 @@ async def test_pages_have_neither_gaps_nor_repeats_while_others_write(store: Eve
     assert seen[:5] == [2, 3, 4, 5, 6]
 
 
-async def test_the_cursor_of_a_cut_read_is_safe(store: EventStore) -> None:
-    """Whoever decided on the first page only is refused because of the second."""
+async def test_cursor_of_a_limited_read_is_safe(store: EventStore) -> None:
+    """A decision on the first page only is rejected because of the second page."""
     await store.append([Event.of("X", wallet=1) for _ in range(5)])
     page, cut = await store.read(WALLET, limit=3)
     assert len(page) == 3
@@ -90,7 +90,7 @@ async def test_the_cursor_of_a_cut_read_is_safe(store: EventStore) -> None:
 
 
 async def test_the_cursor_of_an_append_has_seen_what_was_appended(store: EventStore) -> None:
-    """Who decides again by the same query need not read his own event, and still sees everybody else's."""
+    """The next append by the same query need not read its own event, and still sees all others."""
     first = await store.append(Event.of("X", wallet=1), AppendCondition(WALLET))
     second = await store.append(Event.of("X", wallet=1), AppendCondition(WALLET, first.cursor))
     assert second.position == 2
@@ -104,7 +104,7 @@ async def test_a_transaction_sees_its_own_events_and_counts_them_exactly(opened:
     session = EventSession(connection)
     async with connection.transaction():
         await session.append(Event.of("X", wallet=1))
-        await store.append(Event.of("Other"))  # a later transaction ends: ours now lies inside the snapshot
+        await store.append(Event.of("Other"))  # a later transaction ends: ours is now inside the snapshot
         events, seen = await session.read(WALLET)
         assert [event.position for event in events] == [1]
         assert await outcome(session.append(Event.of("X", wallet=1), AppendCondition(WALLET, seen))) == WON
@@ -114,7 +114,7 @@ async def test_a_transaction_sees_its_own_events_and_counts_them_exactly(opened:
 
 
 async def test_backwards_is_newest_first_and_goes_on_before_a_place(store: EventStore) -> None:
-    """Each kind of item; the cursor says that what is older was left out on purpose."""
+    """Every kind of item can be read backwards; the cursor counts older events as seen."""
     for number in range(1, 7):
         await store.append(Event.of("X", {"n": number}, wallet=1))
     for query in (WALLET, Query.of("X"), Query.all(), WALLET | Query.of("X")):
@@ -126,7 +126,7 @@ async def test_backwards_is_newest_first_and_goes_on_before_a_place(store: Event
 
 
 async def test_an_or_returns_each_event_once_in_order(store: EventStore) -> None:
-    """An event that matches two items is one event; a limit counts events."""
+    """An event that matches two items is returned once; a limit counts events."""
     for number in range(6):
         await store.append(Event("X" if number % 2 else "Y", {}, (f"wallet={number % 3}", "bank=1")))
     query = Query.of("X") | Query.of(tags=["wallet=0"]) | Query.of(tags=["bank=1", "wallet=0"])
@@ -134,8 +134,8 @@ async def test_an_or_returns_each_event_once_in_order(store: EventStore) -> None
     assert [event.position for event in (await store.read(query, limit=3)).events] == [1, 2, 4]
 
 
-async def test_a_stream_takes_batches_as_fast_as_they_are_wanted(store: EventStore, pool: Pool) -> None:
-    """All events of the beginning's snapshot, whatever the size of a batch, and none appended meanwhile."""
+async def test_stream_returns_its_first_snapshot_in_batches(store: EventStore, pool: Pool) -> None:
+    """A stream returns all events of its first snapshot, with any batch size, and none appended later."""
     await store.append([Event.of("X", {"n": number}, wallet=1) for number in range(25)])
     seen: list[int] = []
     async for event in store.stream(WALLET, batch=10):
@@ -146,7 +146,7 @@ async def test_a_stream_takes_batches_as_fast_as_they_are_wanted(store: EventSto
 
 
 async def test_the_place_of_progress_as_two_columns(store: EventStore) -> None:
-    """A follower that keeps a transaction id and a position reads on from there, and its place is a cursor too."""
+    """A follower can store transaction id and position, and continue from them as a cursor."""
     for _ in range(4):
         await store.append(Event.of("X", wallet=1))
     first, _ = await store.follow(WALLET, limit=2)
@@ -156,13 +156,13 @@ async def test_the_place_of_progress_as_two_columns(store: EventStore) -> None:
 
 @pytest.mark.parametrize("cursor", ["9:5:///", "1:1:/5:1:/1.1/"])
 async def test_a_cursor_that_postgresql_cannot_read_is_bad_input(store: EventStore, cursor: str) -> None:
-    """A cursor is the caller's word; what is impossible in it is told as such."""
+    """A forged cursor is bad input."""
     with pytest.raises(BadInput, match="cursor"):
         await store.read(WALLET, after=Cursor.parse(cursor))
 
 
 async def test_a_query_in_sql_is_checked(pool: Pool) -> None:
-    """A misspelt key must not become a query that matches everything."""
+    """A misspelt key is an error and not a query that matches everything."""
     for query in ("{}", "[]", "[1]", '[{"tag": ["a=1"]}]', '[{"tags": "a=1"}]', '[{"tags": [1]}]', "null"):
         with pytest.raises(asyncpg.PostgresError) as caught:
             await pool.fetch("SELECT * FROM read_events($1::text::jsonb)", query)

@@ -1,4 +1,4 @@
-"""Decisions by one query take turns: within a process at once, between processes after being overtaken."""
+"""Serialised decisions: within a process at once, between processes after losing a race."""
 
 import asyncio
 import threading
@@ -21,7 +21,7 @@ WITHDRAWN = Event.of("Withdrawn", wallet=1)
 
 @pytest.fixture
 def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever stands in line for a turn does so for an hour, not for a second."""
+    """Set the lock timeout of serialised decisions to an hour instead of a second."""
     take_turn = statements.QUERIES["take_turn"]
     assert "'1s'" in take_turn.sql
     patient = replace(take_turn, sql=take_turn.sql.replace("'1s'", "'1h'"))
@@ -29,7 +29,7 @@ def long_lines(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def overtaken_at_first(database_url: str, times: int = 1) -> Callable[[int], Event]:
-    """A decision during which somebody else appends, the first so many times it is asked."""
+    """A decision that another append overtakes the first `times` times."""
     asked = 0
 
     async def overtake() -> None:
@@ -50,8 +50,8 @@ def overtaken_at_first(database_url: str, times: int = 1) -> Callable[[int], Eve
 
 
 @pytest.mark.usefixtures("long_lines")
-async def test_stores_apart_all_get_on(pool: Pool) -> None:
-    """Sixteen stores that know nothing of each other decide by one query, ten times each: nobody gives up."""
+async def test_independent_stores_all_succeed(pool: Pool) -> None:
+    """Sixteen independent stores decide ten times each by one query: all decisions succeed."""
     stores = [EventStore(pool) for _ in range(16)]
     await asyncio.gather(
         *(store.decide(WALLET, 0, COUNT, lambda _count: WITHDRAWN) for store in stores for _ in range(10))
@@ -60,10 +60,10 @@ async def test_stores_apart_all_get_on(pool: Pool) -> None:
 
 
 @pytest.mark.usefixtures("long_lines")
-async def test_whoever_was_overtaken_waits_for_the_turn(
+async def test_loser_of_a_race_waits_for_the_lock(
     store: EventStore, opened: Opener, database_url: str, pool: Pool
 ) -> None:
-    """While another process decides in its turn, one that was overtaken stands behind it, and reads what it wrote."""
+    """A decision that lost a race waits for the serialised decision of another process, and reads its event."""
     other = EventStore(pool)
     async with other.in_turn(WALLET) as theirs:
         ours = asyncio.create_task(store.decide(WALLET, 0, COUNT, overtaken_at_first(database_url)))
@@ -76,15 +76,15 @@ async def test_whoever_was_overtaken_waits_for_the_turn(
     assert [event.data for event in events] == [{}, {}, {"after": 2}]
 
 
-async def test_a_turn_that_does_not_end_holds_nobody_up(store: EventStore, database_url: str, pool: Pool) -> None:
-    """Turns are a courtesy: whoever waits too long goes on without, and is right all the same."""
+async def test_decision_continues_after_the_lock_timeout(store: EventStore, database_url: str, pool: Pool) -> None:
+    """A decision continues without the lock after its timeout, and is still correct."""
     async with EventStore(pool).in_turn(WALLET):
         await store.decide(WALLET, 0, COUNT, overtaken_at_first(database_url))
     assert (await store.project(0, COUNT, WALLET))[0] == 2
 
 
-async def test_a_projection_of_many_pages_is_one_view(store: EventStore) -> None:
-    """More events than a page holds are folded each once, in order, and the cursor has seen them all."""
+async def test_projection_of_many_pages_folds_each_event_once(store: EventStore) -> None:
+    """More events than a page are each folded once, in order, and the cursor has seen them all."""
     await store.append([Event.of("Withdrawn", {"n": n}, wallet=1) for n in range(2 * PAGE + 1)])
     nothing: list[int] = []
     seen, cursor = await store.project(nothing, {"Withdrawn": lambda seen, event: [*seen, event.data["n"]]}, WALLET)

@@ -1,4 +1,4 @@
-"""Deciding, commands, combined writes, and the store on somebody else's connection."""
+"""Decisions, commands, combined writes, and the store on the caller's connection."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ class Deposited(msgspec.Struct, frozen=True):
 
 
 class TooLittle(Exception):  # noqa: N818 - a condition of the example's domain
-    """There is not enough in the wallet."""
+    """The balance of the wallet is too low."""
 
 
 def withdrawn(total: int, stored: SequencedEvent) -> int:
@@ -52,7 +52,7 @@ def withdraw_one(balance: int) -> Event:
 
 
 async def test_a_wallet_is_never_overdrawn(store: EventStore) -> None:
-    """Ten tasks withdraw from a wallet that holds five: five succeed and five are told."""
+    """Ten tasks withdraw from a wallet that holds five: five succeed and five get an error."""
     await store.append(Deposited(wallet=1, amount=5))
     outcomes = await asyncio.gather(
         *(store.decide(WALLET, 0, BALANCE, withdraw_one, attempts=50) for _ in range(10)), return_exceptions=True
@@ -62,7 +62,7 @@ async def test_a_wallet_is_never_overdrawn(store: EventStore) -> None:
 
 
 async def test_a_decision_gives_up_after_its_attempts(store: EventStore, database_url: str) -> None:
-    """Overtaken every time, it tries as often as it may and then says by whom."""
+    """After its attempts a decision raises an error that names the conflicting event."""
     asked = 0
 
     async def overtake() -> None:
@@ -84,15 +84,15 @@ async def test_a_decision_gives_up_after_its_attempts(store: EventStore, databas
 
 
 async def test_a_decision_may_be_to_do_nothing(store: EventStore) -> None:
-    """None and an empty list append nothing; an unknown type changes no state."""
+    """None and an empty list append nothing; an event without a handler changes no state."""
     assert await store.decide(WALLET, 0, {}, lambda _: None) is None
     assert await store.decide(WALLET, 0, {}, lambda _: []) is None
     await store.append(Event.of("Unheard", wallet=1))
     assert (await store.project(7, BALANCE, WALLET))[0] == 7
 
 
-async def test_a_kept_state_needs_only_what_is_new(store: EventStore) -> None:
-    """A state and its cursor are a snapshot: projecting on gives what projecting everything gives."""
+async def test_projection_continues_from_a_stored_state(store: EventStore) -> None:
+    """Projecting from a state and its cursor gives the same result as projecting everything."""
     await store.append(Deposited(wallet=1, amount=5))
     kept, seen = await store.project(0, BALANCE, WALLET)
     await store.append(Deposited(wallet=1, amount=2))
@@ -101,8 +101,8 @@ async def test_a_kept_state_needs_only_what_is_new(store: EventStore) -> None:
     await store.append(Event.of("Withdrawn", {"amount": 7}, wallet=1), AppendCondition(WALLET, cursor))
 
 
-async def test_a_duplicate_is_told_before_a_conflict(store: EventStore) -> None:
-    """Who repeats a request that was honoured hears that, and which event it was."""
+async def test_duplicate_is_reported_before_a_conflict(store: EventStore) -> None:
+    """A repeated request is reported as a duplicate, with its first event."""
     once = Query.of("Withdrawn", tags=["withdrawal=7"])
     first = await store.append(Event.of("Withdrawn", wallet=1, withdrawal=7), AppendCondition(WALLET), idempotency=once)
     with pytest.raises(DuplicateAppend) as caught:
@@ -112,7 +112,7 @@ async def test_a_duplicate_is_told_before_a_conflict(store: EventStore) -> None:
 
 
 async def test_a_command_runs_once(store: EventStore, pool: Pool) -> None:
-    """The same id again gets the first result; the command, its facts and its result are one transaction."""
+    """A repeated id returns the first result; the command, its events and its result are one transaction."""
     runs = 0
 
     async def handle(session: EventSession) -> dict[str, int]:
@@ -132,8 +132,8 @@ async def test_a_command_runs_once(store: EventStore, pool: Pool) -> None:
     assert row["transaction_id"] == row["appended"]
 
 
-async def test_of_two_who_bring_a_command_at_once_one_runs(store: EventStore, pool: Pool) -> None:
-    """The others wait and get the same result."""
+async def test_concurrent_calls_of_one_command_run_it_once(store: EventStore, pool: Pool) -> None:
+    """The other calls wait and get the same result."""
     runs = 0
 
     async def handle(session: EventSession) -> int:
@@ -147,7 +147,7 @@ async def test_of_two_who_bring_a_command_at_once_one_runs(store: EventStore, po
 
 
 async def test_a_command_that_fails_may_be_tried_again(store: EventStore, pool: Pool) -> None:
-    """What its handler raises undoes all of it, and its id is free again."""
+    """An exception of the handler rolls everything back, and the id can be used again."""
 
     async def fail(session: EventSession) -> None:
         await session.append(Event.of("X", wallet=1))
@@ -163,7 +163,7 @@ async def test_a_command_that_fails_may_be_tried_again(store: EventStore, pool: 
 
 
 async def test_a_command_s_id_is_not_reused_for_something_else(store: EventStore) -> None:
-    """The same id with other data is a mistake of the caller, and told as such."""
+    """The same id with other data is an error."""
 
     async def handle(session: EventSession) -> int:
         return 1
@@ -174,7 +174,7 @@ async def test_a_command_s_id_is_not_reused_for_something_else(store: EventStore
 
 
 async def test_an_overtaken_command_is_run_again(store: EventStore) -> None:
-    """Commands that decide about one wallet at once all succeed, one after another."""
+    """Concurrent commands that decide about one wallet all succeed, one after another."""
 
     async def handle(session: EventSession) -> int:
         total, seen = await session.project(0, BALANCE, WALLET)
@@ -188,7 +188,7 @@ async def test_an_overtaken_command_is_run_again(store: EventStore) -> None:
 
 
 async def test_appends_join_the_caller_s_transaction(store: EventStore, database_url: str, pool: Pool) -> None:
-    """On a connection with another search path; rolled back with it, committed with it."""
+    """Appends on a connection with another search path commit and roll back with the caller's transaction."""
     connection = await asyncpg.connect(database_url)
     try:
         transaction = connection.transaction()
@@ -206,8 +206,8 @@ async def test_appends_join_the_caller_s_transaction(store: EventStore, database
         await connection.close()
 
 
-async def test_sql_alone_is_enough(database_url: str) -> None:
-    """An application that speaks only SQL reads, decides and appends, whatever its search path."""
+async def test_event_store_works_with_sql_alone(database_url: str) -> None:
+    """An application that uses only SQL reads, decides and appends, with any search path."""
     connection = await asyncpg.connect(database_url)
     append = """
         SELECT postroom.append_events('{Opened}', ARRAY['{wallet=1,"name=Smith, John"}'], ARRAY['{"a": 1}'::jsonb],
@@ -231,8 +231,8 @@ async def test_sql_alone_is_enough(database_url: str) -> None:
         await connection.close()
 
 
-async def test_the_seed_s_functions_answer_as_they_should(pool: Pool) -> None:
-    """Defaults, the idempotency query over all events, the time given by the application."""
+async def test_append_events_if_and_batch_answers(pool: Pool) -> None:
+    """Defaults, the idempotency query over all events, and a time set by the application are respected."""
     append = "SELECT append_events_if('{A,B}', '{\"{op=1}\",\"{}\"}', ARRAY['1', '{}']::jsonb[], %s)::text"
     fresh = msgspec.json.decode(
         await pool.fetchval(append % "p_idempotency_tags => '{op=1}', p_occurred_at => '2020-02-02T02:02Z'")
@@ -248,9 +248,9 @@ async def test_the_seed_s_functions_answer_as_they_should(pool: Pool) -> None:
     assert [row["given"] for row in times] == [True, True, False, False]
 
 
-async def test_a_combining_writer_answers_each_by_itself(pool: Pool, store: EventStore) -> None:
-    """Fifty appends at once, five pairs of which want the same: one of each pair is refused, all others succeed."""
-    # Whoever waits for the other batch waits until it is over: after a moment each would go by itself.
+async def test_combining_writer_answers_each_append(pool: Pool, store: EventStore) -> None:
+    """Fifty concurrent appends include five conflicting pairs: one of each pair is rejected, all others succeed."""
+    # A long lock timeout: after a short one each append would be committed separately.
     await pool.execute(
         "CREATE OR REPLACE FUNCTION event_patience(p_is_patient boolean) RETURNS text LANGUAGE sql STABLE RETURN '1h'"
     )
@@ -270,7 +270,7 @@ async def test_a_combining_writer_answers_each_by_itself(pool: Pool, store: Even
     assert transactions < 10
 
 
-async def test_bad_input_harms_no_neighbour(pool: Pool) -> None:
+async def test_bad_input_fails_alone_in_a_batch(pool: Pool) -> None:
     """A combined append that cannot be stored fails alone."""
     writer = CombiningWriter(pool)
     outcomes = await asyncio.gather(
@@ -283,7 +283,7 @@ async def test_bad_input_harms_no_neighbour(pool: Pool) -> None:
 
 
 async def test_closed_books_need_not_be_read(store: EventStore) -> None:
-    """The documented pattern: a month is opened once, with what the last one left; a late entry there is refused."""
+    """The documented pattern: a month is opened once, with the last balance; a late entry is rejected."""
     old, new = (period_tag("month", datetime(2026, month, 1, tzinfo=UTC)) for month in (10, 11))
     last, late = Query.of(tags=["wallet=1", old]), Query.of("BooksOpened", tags=["wallet=1", new])
     entry = Event("Deposited", {"amount": 5, "wallet": 1}, ("wallet=1", old))
@@ -305,8 +305,8 @@ async def test_closed_books_need_not_be_read(store: EventStore) -> None:
     assert len((await store.read(books)).events) == 1
 
 
-async def test_a_decider_keeps_its_state_and_learns_what_others_did(store: EventStore) -> None:
-    """Ten decisions of two deciders over five coins: five succeed; each reads only what it has not seen."""
+async def test_decider_keeps_its_state_and_reads_new_events(store: EventStore) -> None:
+    """Two deciders make ten decisions over five coins: five succeed, and each reads only new events."""
     await store.append(Deposited(wallet=1, amount=5))
     deciders = [store.decider(WALLET, 0, BALANCE) for _ in range(2)]
     assert [await decider.state() for decider in deciders] == [5, 5]
@@ -317,16 +317,16 @@ async def test_a_decider_keeps_its_state_and_learns_what_others_did(store: Event
     assert [await decider.state() for decider in deciders] == [0, 0]
 
 
-async def test_a_decider_appends_nothing_for_nothing(store: EventStore) -> None:
-    """A decision may be that there is nothing to do."""
+async def test_decider_may_append_nothing(store: EventStore) -> None:
+    """A decision may append nothing."""
     decider = store.decider(WALLET, 0, BALANCE)
     assert await decider.decide(lambda _balance: None) is None
     assert await decider.decide(lambda _balance: []) is None
     assert (await store.read(Query.all())).events == []
 
 
-async def test_an_append_that_must_wait_does_not_hold_up_others(store: EventStore, opened: Opener) -> None:
-    """While a stranger's transaction holds one tag, appends to other tags of the same process are committed."""
+async def test_waiting_append_does_not_delay_others(store: EventStore, opened: Opener) -> None:
+    """While another transaction holds one tag, appends with other tags are committed."""
     stranger = await opened()
     held = stranger.transaction()
     await held.start()
@@ -342,8 +342,8 @@ async def test_an_append_that_must_wait_does_not_hold_up_others(store: EventStor
         await waiting
 
 
-async def test_turns_are_taken_per_query_and_forgotten() -> None:
-    """By one query one at a time, by different queries side by side; nothing is left over."""
+async def test_serializer_locks_per_query_and_cleans_up() -> None:
+    """Decisions by one query run one at a time, by different queries concurrently; no lock is left over."""
     turns = Serializer()
     inside: list[str] = []
 
@@ -364,8 +364,8 @@ async def test_turns_are_taken_per_query_and_forgotten() -> None:
     assert not turns._lines
 
 
-async def test_a_decider_whose_learning_failed_begins_again(store: EventStore) -> None:
-    """Handlers that change the state in place count nothing twice, whatever interrupts them."""
+async def test_decider_restarts_after_a_failed_fold(store: EventStore) -> None:
+    """After an interruption no event is counted twice, even if handlers change the state in place."""
     await store.append([Deposited(wallet=1, amount=1), Deposited(wallet=1, amount=2)])
     troubles = [KeyError("once")]
 

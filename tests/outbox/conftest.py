@@ -1,4 +1,4 @@
-"""What tests of the outbox share: an event store, topics, and relays and instances that hurry."""
+"""Fixtures of the outbox tests: an event store, topics, and relays and instances with short intervals."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ RunOutbox = Callable[..., contextlib.AbstractAsyncContextManager[Outbox]]
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that is slow to take a connection is not one that is away."""
+    """Use long connection timeouts: a slow server must not count as unavailable."""
     be_patient_with_nats(monkeypatch)
 
 
@@ -38,7 +38,7 @@ def store(pool: Pool) -> EventStore:
 
 @pytest.fixture
 def make_topic(pool: Pool) -> MakeTopic:
-    """A topic with one publisher, from the beginning."""
+    """Create a topic with one publisher that starts at the beginning."""
 
     async def make(name: str = "all", publisher: str = "recorder", **about: tuple[str, ...]) -> Subscription:
         topic = Topic(name=name, **about)  # type: ignore[arg-type]
@@ -50,7 +50,7 @@ def make_topic(pool: Pool) -> MakeTopic:
 
 @pytest.fixture
 def make_relay(pool: Pool) -> MakeRelay:
-    """A relay that leads its pair, for tests that call `run_once` themselves."""
+    """Create a relay that leads its pair, for tests that call `run_once` themselves."""
 
     async def make(pair: Subscription, publisher: Publisher, **options: object) -> Relay:
         await lead(pool, pair, "tests")
@@ -62,7 +62,7 @@ def make_relay(pool: Pool) -> MakeRelay:
 
 @pytest.fixture
 def run_outbox(room: Room) -> RunOutbox:
-    """An instance that runs for the length of the block."""
+    """Run an instance for the duration of the block."""
 
     @contextlib.asynccontextmanager
     async def run(*publishers: Publisher, relay: RelayOptions = HURRY, **options: timedelta) -> AsyncIterator[Outbox]:
@@ -82,7 +82,7 @@ def run_outbox(room: Room) -> RunOutbox:
 
 @pytest.fixture
 async def opened(database_url: str) -> AsyncIterator[asyncpg.Connection]:
-    """A connection of one's own to the room."""
+    """A separate connection to the room."""
     connection = await connect(database_url, "postroom")
     yield connection
     await connection.close()

@@ -27,8 +27,8 @@ async def browser(room: Room) -> Browser:
     return await open_browser(room, app=HttpApplication(keyed, BOTH, auth=Authenticator(room.pool)))
 
 
-async def test_topics_are_made_changed_listed_and_forgotten(browser: Browser) -> None:
-    """The whole life of a topic."""
+async def test_topics_are_created_changed_listed_and_deleted(browser: Browser) -> None:
+    """A topic is created, replaced, shown, listed and deleted."""
     body = {"name": "money", "types": ["Paid"], "exact_tags": ["currency=EUR"], "publishers": ["log", "webhook"]}
     made = await browser.post("/v1/outbox/topics", json=body)
     assert (made.status, made.json["types"], made.json["publishers"]) == (201, ["Paid"], ["log", "webhook"])
@@ -41,8 +41,8 @@ async def test_topics_are_made_changed_listed_and_forgotten(browser: Browser) ->
     assert (await browser.get("/v1/outbox/topics/money")).json["code"] == "topic_not_found"
 
 
-async def test_a_topic_is_not_made_over_another(browser: Browser) -> None:
-    """POST is for new ones; PUT replaces, but takes the last condition only from who says that everything is meant."""
+async def test_post_does_not_replace_an_existing_topic(browser: Browser) -> None:
+    """POST only creates topics; PUT replaces one, but removes the last condition only with `everything`."""
     body = {"name": "money", "types": ["Paid"]}
     assert (await browser.post("/v1/outbox/topics", json=body)).status == 201
     again = await browser.post("/v1/outbox/topics", json={**body, "types": []})
@@ -55,7 +55,7 @@ async def test_a_topic_is_not_made_over_another(browser: Browser) -> None:
 
 
 async def test_a_publisher_is_added_to_a_topic(browser: Browser) -> None:
-    """The topic's conditions stay; twice is once; a topic that is not there is not made."""
+    """The topic's conditions stay the same; repeating has no effect; an unknown topic is not created."""
     await browser.post("/v1/outbox/topics", json={"name": "money", "types": ["Paid"]})
     for _ in range(2):
         added = await browser.ask("PUT", "/v1/outbox/money/redis", json={"start": "beginning"})
@@ -66,8 +66,8 @@ async def test_a_publisher_is_added_to_a_topic(browser: Browser) -> None:
     assert (await browser.ask("PUT", "/v1/outbox/money/Redis", json={})).fields == ["publisher"]
 
 
-async def test_what_rules_and_endpoints_name_stays_unless_forced(browser: Browser, make_topic: MakeTopic) -> None:
-    """409 names them; forced, the endpoint tells which of its topics are silent, as it does of a paused one."""
+async def test_used_topic_is_deleted_only_by_force(browser: Browser, make_topic: MakeTopic) -> None:
+    """409 names the users; after a forced removal the endpoint lists the topic as silent, as for a paused publisher."""
     await make_topic("money")
     rule = {"topic": "money", "event_type": "Paid", "template": "welcome", "recipient_path": "email"}
     await browser.post("/v1/outbox/rules", json=rule)
@@ -90,7 +90,7 @@ async def test_what_rules_and_endpoints_name_stays_unless_forced(browser: Browse
 async def test_a_publisher_is_paused_resumed_and_reset(
     browser: Browser, store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Each answer says what is so now."""
+    """Each response shows the new state."""
     pair = await make_topic()
     positions = await append(store, 3)
     await (await make_relay(pair, Recorder())).run_once()
@@ -102,8 +102,8 @@ async def test_a_publisher_is_paused_resumed_and_reset(
     assert (line["lag_events"], line["last_position"], line["stall"]) == (2, positions[0], None)
 
 
-async def test_skipping_is_for_the_next_event_only(browser: Browser, store: EventStore, make_topic: MakeTopic) -> None:
-    """409 for another, and it names the next."""
+async def test_only_the_next_event_can_be_skipped(browser: Browser, store: EventStore, make_topic: MakeTopic) -> None:
+    """Skipping any other event gives 409, and the error names the next one."""
     await make_topic()
     first, second = await append(store, 2)
     refused = await browser.post("/v1/outbox/all/recorder/skip", json={"position": second})
@@ -117,13 +117,13 @@ async def test_skipping_is_for_the_next_event_only(browser: Browser, store: Even
     "step,body", [("pause", None), ("resume", None), ("reset", {"position": 0}), ("skip", {"position": 1})]
 )
 async def test_an_unknown_publisher_is_404(browser: Browser, step: str, body: object) -> None:
-    """It is told, not made."""
+    """An unknown publisher is an error and is not created."""
     options = {} if body is None else {"json": body}
     assert (await browser.post(f"/v1/outbox/no/body/{step}", **options)).json["code"] == "progress_not_found"
 
 
-async def test_rules_are_made_listed_and_forgotten(browser: Browser, make_topic: MakeTopic) -> None:
-    """A rule lets `intake` follow its topic; the same rule twice is refused."""
+async def test_rules_are_created_listed_and_deleted(browser: Browser, make_topic: MakeTopic) -> None:
+    """A rule subscribes `intake` to its topic; a duplicate rule is rejected."""
     await make_topic("money")
     body = {"topic": "money", "event_type": "Paid", "template": "welcome", "recipient_path": "payer.email"}
     made = await browser.post("/v1/outbox/rules", json=body)
@@ -140,7 +140,7 @@ async def test_rules_are_made_listed_and_forgotten(browser: Browser, make_topic:
 
 
 async def test_a_webhook_s_secret_is_shown_once(browser: Browser, make_topic: MakeTopic) -> None:
-    """In the answer that makes it, and in that of a rotation, which makes another."""
+    """Only the responses to registration and rotation contain a secret."""
     await make_topic("money")
     made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
     assert (made.status, made.headers["cache-control"]) == (201, "no-store")
@@ -153,8 +153,8 @@ async def test_a_webhook_s_secret_is_shown_once(browser: Browser, make_topic: Ma
     assert rotated.json["previous_until"] is not None
 
 
-async def test_a_webhook_is_changed_disabled_and_forgotten(browser: Browser, make_topic: MakeTopic) -> None:
-    """What is left out stays."""
+async def test_a_webhook_is_changed_disabled_and_deleted(browser: Browser, make_topic: MakeTopic) -> None:
+    """Omitted fields stay the same."""
     await make_topic("money")
     await make_topic("other")
     made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
@@ -170,7 +170,7 @@ async def test_a_webhook_is_changed_disabled_and_forgotten(browser: Browser, mak
 
 
 async def test_a_webhook_s_format_is_chosen_and_changed(browser: Browser, make_topic: MakeTopic) -> None:
-    """At registration or later; shown everywhere; a format that is none is refused by its name."""
+    """The format is set at registration or later and always shown; an invalid one is rejected by name."""
     await make_topic("money")
     body = {"url": "https://example.org/h", "topics": ["money"]}
     assert (await browser.post("/v1/webhooks", json=body)).json["format"] == "standard"
@@ -189,7 +189,7 @@ async def test_a_webhook_s_format_is_chosen_and_changed(browser: Browser, make_t
 async def test_a_webhook_s_deliveries_are_listed_and_replayed(
     browser: Browser, store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """One that has not ended cannot be posted again yet."""
+    """A delivery that has not ended cannot be replayed."""
     pair = await make_topic("money", "webhook")
     made = await browser.post("/v1/webhooks", json={"url": "https://example.org/h", "topics": ["money"]})
     path = f"/v1/webhooks/{made.json['id']}"
@@ -208,16 +208,16 @@ async def test_a_webhook_s_deliveries_are_listed_and_replayed(
     assert (await browser.post(f"{path}/replay", json={"delivery_id": 99})).status == 404
 
 
-async def test_scopes_are_kept_apart(room: Room) -> None:
-    """Who may look may not operate."""
+async def test_read_scope_cannot_operate(room: Room) -> None:
+    """A key with the read scope cannot operate publishers."""
     app = HttpApplication(room, BOTH, auth=Authenticator(room.pool))
     reader = await open_browser(room, "deliveries:read", name="reader", app=app)
     assert (await reader.get("/v1/outbox")).status == 403
     assert (await reader.get("/v1/webhooks")).status == 403
 
 
-def test_the_document_can_be_written() -> None:
-    """Every shape has its own name."""
+def test_openapi_schemas_have_unique_names() -> None:
+    """Every schema in the OpenAPI document has a unique name."""
     paths = describe(BOTH)["paths"]
     assert "/v1/outbox/{topic}/{publisher}/skip" in paths
     assert {"get", "patch", "delete"} == set(paths["/v1/webhooks/{endpoint_id}"])

@@ -28,7 +28,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs `outbox …` or `webhooks …` in the test's room."""
+    """Run `outbox …` or `webhooks …` in the test's room."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_SECRET_KEY", "00" * 32)
     groups: dict[str, typer.Typer] = {"outbox": outbox, "webhooks": webhooks}
@@ -37,7 +37,7 @@ def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         return CliRunner().invoke(groups[group], arguments)
 
     yield command
-    structlog.reset_defaults()  # a command logs to its own standard error, which is gone now
+    structlog.reset_defaults()  # a command logs to its own standard error, which is closed by now
 
 
 async def _append(url: str, count: int) -> list[int]:
@@ -49,7 +49,7 @@ async def _append(url: str, count: int) -> list[int]:
 
 
 async def _publish(url: str, topic: str) -> None:
-    """Make a webhook of the next event."""
+    """Create a webhook for the next event."""
     pool = await open_pool(url, "postroom", size=1)
     try:
         async with pool.acquire() as connection, connection.transaction():
@@ -60,8 +60,8 @@ async def _publish(url: str, topic: str) -> None:
         await pool.close()
 
 
-def test_what_a_program_reads_is_what_the_api_says(run: Run, database_url: str) -> None:
-    """With --json endpoints and their deliveries have the names they have over HTTP."""
+def test_json_output_has_the_names_of_the_api(run: Run, database_url: str) -> None:
+    """With --json, endpoints and their deliveries have the field names of the API."""
     run("outbox", "topics", "create", "money")
     made = json.loads(run("webhooks", "register", "https://example.org/h", "--topic", "money", "--json").output)
     assert set(made) == set(WebhookWithSecret.__struct_fields__)
@@ -73,8 +73,8 @@ def test_what_a_program_reads_is_what_the_api_says(run: Run, database_url: str) 
     assert tuple(listed) == WebhookShape.__struct_fields__
 
 
-def test_an_operator_s_day(run: Run, database_url: str) -> None:
-    """Make a topic, see it lag, pause, resume, reset, skip, and remove it."""
+def test_operator_manages_a_topic_and_its_publisher(run: Run, database_url: str) -> None:
+    """An operator creates a topic, lists its lag, pauses, resumes, resets, skips and deletes it."""
     saved = run("outbox", "topics", "create", "money", "--publisher", "log", "--start", "beginning")
     assert saved.output == "created: money matches every event\n", saved.output
     first, second = asyncio.run(_append(database_url, 2))
@@ -96,8 +96,8 @@ def test_an_operator_s_day(run: Run, database_url: str) -> None:
     assert run("outbox", "topics", "delete", "money").output == "deleted\n"
 
 
-def test_a_publisher_is_added_and_the_topic_stays_what_it_is(run: Run) -> None:
-    """To add one is a command of its own; to create over a topic is refused; to change one says what it was."""
+def test_adding_a_publisher_keeps_the_topic(run: Run) -> None:
+    """Adding a publisher keeps the conditions; creating an existing topic fails; a change prints the old conditions."""
     run("outbox", "topics", "create", "money", "--type", "Paid", "--type", "Refunded", "--publisher", "log")
     assert run("outbox", "topics", "add-publisher", "money", "redis", "--start", "beginning").output == "added\n"
     assert "already" in run("outbox", "topics", "add-publisher", "money", "redis").output
@@ -112,8 +112,8 @@ def test_a_publisher_is_added_and_the_topic_stays_what_it_is(run: Run) -> None:
     assert "now matches every event" in run("outbox", "topics", "change", "money", "--everything").output
 
 
-def test_a_topic_that_endpoints_name_stays(run: Run) -> None:
-    """Deleting it, or its publisher of webhooks, is refused unless forced; then the listing says what is silent."""
+def test_a_topic_used_by_endpoints_is_kept(run: Run) -> None:
+    """Deleting a used topic or publisher needs --force; then the listing shows the topic as silent."""
     run("outbox", "topics", "create", "money")
     run("webhooks", "register", "https://example.org/h", "--topic", "money")
     refused = run("outbox", "topics", "delete", "money").exception
@@ -128,7 +128,7 @@ def test_a_topic_that_endpoints_name_stays(run: Run) -> None:
 
 
 def test_rules(run: Run) -> None:
-    """Added, listed, forgotten."""
+    """Rules are added, listed and deleted."""
     run("outbox", "topics", "create", "money")
     added = run("outbox", "rules", "add", "money", "--type", "Paid", "--template", "welcome", "--recipient", "a.b")
     assert added.output == "1\n", added.output
@@ -141,7 +141,7 @@ def test_rules(run: Run) -> None:
 
 
 def test_webhooks(run: Run) -> None:
-    """Registered with a secret shown once, rotated, disabled, forgotten."""
+    """Endpoints are registered with a secret shown once, rotated, disabled and deleted."""
     run("outbox", "topics", "create", "money")
     made = json.loads(run("webhooks", "register", "https://example.org/h", "--topic", "money", "--json").output)
     assert made["secret"].startswith("whsec_")
@@ -161,7 +161,7 @@ def test_webhooks(run: Run) -> None:
 
 
 def test_a_webhook_is_changed(run: Run) -> None:
-    """What is given changes, the rest stays; the listing shows the format."""
+    """Only the given values change; the listing shows the format."""
     run("outbox", "topics", "create", "money")
     arguments = ("register", "https://example.org/h", "--topic", "money", "--format")
     assert run("webhooks", *arguments, "cloudevents").exit_code == 0

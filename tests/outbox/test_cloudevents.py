@@ -1,4 +1,4 @@
-"""The envelope of CloudEvents 1.0: what it must have, what it may not, and where each part comes from."""
+"""The CloudEvents 1.0 envelope: required, forbidden and optional attributes."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -29,8 +29,8 @@ def envelope(base_url: str = "", **changes: Any) -> dict[str, Any]:
     return read_cloud_event(cloud_event(Message(f"shop:2:{event.position}", event), base_url=base_url))
 
 
-def test_every_part_has_its_place() -> None:
-    """The whole envelope, name by name."""
+def test_envelope_has_all_attributes() -> None:
+    """The envelope has exactly these attributes and values."""
     assert envelope("https://mail.example.org") == {
         "specversion": "1.0",
         "id": "shop:2:73",
@@ -47,23 +47,23 @@ def test_every_part_has_its_place() -> None:
     }
 
 
-def test_what_an_event_does_not_have_is_left_out() -> None:
-    """An attribute is there with a value or not at all; without a public URL the source is a path."""
+def test_missing_attributes_are_omitted() -> None:
+    """Attributes without a value are omitted; without a public URL the source is a path."""
     bare = envelope(tags=(), correlation_id=None, causation_id="", data=None)
     assert set(bare) == {"specversion", "id", "source", "type", "time", "datacontenttype", "position", "data"}
     assert (bare["source"], bare["data"]) == ("/shop", None)
 
 
 def test_tags_can_be_read_back() -> None:
-    """Any parser of query strings gets the tags as they were, whatever they hold and however often."""
+    """A parser of query strings reads back the same tags, with any characters and repetitions."""
     tags = ("name=Smith, John & Söhne", "sum=1+1=2", "wallet=1", "wallet=2", "empty=", "line=a\nb\x85\ufffe")
     read = parse_qsl(envelope(tags=tags)["tags"], keep_blank_values=True, strict_parsing=True)
     assert tuple(f"{key}={value}" for key, value in read) == tags
 
 
 @pytest.mark.parametrize("forbidden", ["\n", "\x1f", "\x7f", "\x85", "\ufdd0", "\uffff", "\U0010fffe"])
-def test_no_attribute_holds_what_is_forbidden(forbidden: str) -> None:
-    """Control characters and noncharacters may be in an event's words; in attributes they are percent-encoded."""
+def test_forbidden_characters_are_percent_encoded(forbidden: str) -> None:
+    """Control characters and noncharacters are percent-encoded in attributes."""
     text = f"a{forbidden}b"
     made = envelope(type=text, tags=(f"k={text}",), correlation_id=text, causation_id=text, data=text)
     assert made["data"] == text
@@ -73,5 +73,5 @@ def test_no_attribute_holds_what_is_forbidden(forbidden: str) -> None:
 
 
 def test_a_large_position_stays_exact() -> None:
-    """Integers of CloudEvents have 32 bits, positions 64."""
+    """The position is a string, because CloudEvents integers have 32 bits and positions 64."""
     assert envelope(position=2**63 - 1)["position"] == "9223372036854775807"

@@ -1,4 +1,4 @@
-"""The pure parts: topics, sharing, pauses."""
+"""The pure parts: topics, assignment of pairs, waiting times."""
 
 from datetime import timedelta
 
@@ -51,13 +51,13 @@ def look(*, horizon: int = 10, newest: int = 10, has_unsettled: bool = False) ->
     ],
 )
 def test_a_topic_that_no_event_can_match_is_refused(field: str, value: object) -> None:
-    """The field is named."""
+    """The error names the field."""
     with pytest.raises(BadInput, match=field):
         check_topic(Topic(**{"name": "good", field: value}))  # type: ignore[arg-type]
 
 
-def test_everybody_arrives_at_the_same_sharing() -> None:
-    """Who knows the same shares the same, whatever the order of what it knows."""
+def test_assignment_is_deterministic() -> None:
+    """The assignment does not depend on the order of pairs or instances."""
     pairs = [Subscription(f"topic{number}", "log") for number in range(10)]
     instances = {11: ["log"], 22: ["log"], 33: ["log"]}
     shared = assign(pairs, instances)
@@ -66,8 +66,8 @@ def test_everybody_arrives_at_the_same_sharing() -> None:
     assert (sum(loads), max(loads) - min(loads)) == (10, 1)
 
 
-def test_a_pair_goes_only_to_who_has_its_publisher() -> None:
-    """What only one can do is its; the others take more of the rest. What nobody can do is nobody's."""
+def test_a_pair_goes_to_an_instance_with_its_publisher() -> None:
+    """A pair goes to an instance with its publisher, loads stay balanced; without one it stays unassigned."""
     pairs = [
         Subscription("a", "redis"),
         Subscription("b", "redis"),
@@ -79,8 +79,8 @@ def test_a_pair_goes_only_to_who_has_its_publisher() -> None:
     assert shared == {pairs[0]: 2, pairs[1]: 2, pairs[2]: 1, pairs[3]: 1}
 
 
-def test_most_pairs_stay_when_somebody_leaves() -> None:
-    """Each pair that was not the leaver's moves only for the balance."""
+def test_most_pairs_stay_when_an_instance_leaves() -> None:
+    """When an instance leaves, other pairs move only to keep the balance."""
     pairs = [Subscription(f"topic{number:02}", "log") for number in range(30)]
     before = assign(pairs, {1: ["log"], 2: ["log"], 3: ["log"]})
     after = assign(pairs, {1: ["log"], 2: ["log"]})
@@ -88,8 +88,8 @@ def test_most_pairs_stay_when_somebody_leaves() -> None:
     assert stayed >= 10
 
 
-def test_a_failed_batch_is_walked_through_one_by_one() -> None:
-    """Until as many have got out as failed together; then batches are full again."""
+def test_a_failed_batch_is_retried_one_by_one() -> None:
+    """After a failed batch, batches have one event until as many as failed are published; then they are full again."""
     size = BatchSize(100)
     size.failed(3)
     assert size.now == 1
@@ -98,8 +98,8 @@ def test_a_failed_batch_is_walked_through_one_by_one() -> None:
     assert size.now == 100
 
 
-def test_a_look_goes_further_where_few_events_match() -> None:
-    """And comes back where many do."""
+def test_scan_grows_where_few_events_match() -> None:
+    """The scan size grows where few events match and shrinks where many do."""
     scan = ScanSize()
     scan.saw(100, 0)
     scan.saw(400, 1)
@@ -111,8 +111,8 @@ def test_a_look_goes_further_where_few_events_match() -> None:
     assert scan.now(100) == 10_000
 
 
-def test_an_idle_leader_lingers_then_sleeps_and_polls_ever_more_rarely() -> None:
-    """Ten short looks, then one more look after falling asleep, then a second, two, four, up to a minute."""
+def test_idle_leader_polls_at_growing_intervals() -> None:
+    """Ten short polls, one more after falling asleep, then intervals of one, two, four seconds, up to a minute."""
     rest = PollInterval()
     assert [rest.found_nothing(look()) for _ in range(LINGERS)] == [LINGER] * LINGERS
     assert (rest.found_nothing(look()), rest.is_asleep) == (timedelta(), True)
@@ -122,8 +122,8 @@ def test_an_idle_leader_lingers_then_sleeps_and_polls_ever_more_rarely() -> None
     assert rest.found_nothing(look()) == LINGER
 
 
-def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> None:
-    """A transaction that is older than the sleep may commit an event without a notification."""
+def test_poll_interval_stays_short_while_an_older_transaction_is_open() -> None:
+    """While an older transaction is open, which may commit without a notification, the interval stays one second."""
     rest = PollInterval()
     for _ in range(LINGERS + 1):
         rest.found_nothing(look())
@@ -131,8 +131,8 @@ def test_it_polls_every_second_while_somebody_may_not_know_that_it_sleeps() -> N
     assert [rest.found_nothing(look(horizon=12, newest=20)) for _ in range(2)] == [SECOND * 2, SECOND * 4]
 
 
-def test_what_is_held_back_is_looked_for_even_asleep() -> None:
-    """Its notification has been, and who holds it back need not ring."""
+def test_held_back_events_are_polled_while_asleep() -> None:
+    """Held-back events are polled while asleep, because their notification has been sent already."""
     rest = PollInterval()
     for _ in range(LINGERS + 8):
         rest.found_nothing(look())
@@ -141,14 +141,14 @@ def test_what_is_held_back_is_looked_for_even_asleep() -> None:
     assert (pauses[0], max(pauses)) == (LINGER, timedelta(milliseconds=250))
 
 
-def test_what_is_held_back_is_waited_for_awake() -> None:
-    """A leader that is awake does not fall asleep over it."""
+def test_leader_stays_awake_while_events_are_held_back() -> None:
+    """While events are held back an awake leader does not fall asleep."""
     rest = PollInterval()
     pauses = [rest.found_nothing(look(has_unsettled=True)) for _ in range(20)]
     assert (pauses[0], pauses[-1], rest.is_asleep) == (LINGER, timedelta(milliseconds=250), False)
 
 
 @pytest.mark.parametrize("path,found", [("a.b", 1), ("a", {"b": 1}), ("a.c", None), ("x.y", None), ("a.b.c", None)])
-def test_a_path_leads_into_data(path: str, found: object) -> None:
-    """Or to nothing."""
+def test_path_returns_a_nested_value(path: str, found: object) -> None:
+    """A path returns the nested value, or None."""
     assert find_path({"a": {"b": 1}}, path) == found

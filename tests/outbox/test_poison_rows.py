@@ -1,4 +1,4 @@
-"""A row that cannot be read stops one topic at most: other topics and other endpoints go on."""
+"""An unreadable row stops at most one topic: other topics and endpoints continue."""
 
 import asyncpg
 import pytest
@@ -10,7 +10,7 @@ from postroom.events import Event, EventStore
 from postroom.outbox.relay import PublishStep
 
 
-async def test_unreadable_event_holds_its_topic_and_no_other(
+async def test_unreadable_event_stops_only_its_topic(
     pool: Pool, store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
     """The pair of the poison event fails and names its position; the other pair publishes."""
@@ -34,7 +34,7 @@ async def test_unreadable_event_holds_its_topic_and_no_other(
 
 @pytest.mark.parametrize("until", ["10000-01-01Z", "infinity", "4000-01-01Z BC"])
 async def test_no_endpoint_has_a_time_that_python_cannot_read(pool: Pool, until: str) -> None:
-    """Endpoints of a claim are read together and the driver would fail for all of them: the table refuses it."""
+    """The table rejects such a time, because the driver would fail for all endpoints of a claim."""
     with pytest.raises(asyncpg.CheckViolationError, match="webhook_endpoints_until_readable"):
         await pool.execute(
             "INSERT INTO webhook_endpoints (url, topics, secret_key_id, secret, previous_secret, previous_key_id,"

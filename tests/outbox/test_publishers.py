@@ -1,4 +1,4 @@
-"""One contract for every publisher, on the real thing: all of a batch, in order, by ids that do not change."""
+"""The contract of every publisher, with real servers: whole batches, in order, with constant ids."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ PATIENCE = timedelta(seconds=PATIENCE_S)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A publisher, and what its other side has: the ids of the messages, in order."""
+    """A publisher, and the ids of the messages that its receiver has, in order."""
 
     publisher: Publisher
     arrived: Callable[[], Awaitable[list[str]]]
@@ -98,7 +98,7 @@ async def nats_case(server: StreamServer, encode: Encode = encode_json) -> Case:
 
 
 def id_of(body: bytes, encode: Encode) -> str:
-    """The id in a broker's message, which is written as it was asked for."""
+    """The id in a broker's message, in either format."""
     read = msgspec.json.decode(body) if encode is encode_json else read_cloud_event(body)
     assert ("specversion" in read) is (encode is cloud_event)
     return str(read["id"])
@@ -140,7 +140,7 @@ async def _messages_of_deliveries(pool: Pool) -> list[str]:
 
 @pytest.fixture
 async def open_case(pool: Pool) -> AsyncIterator[Open]:
-    """Start what a publisher needs."""
+    """Start the server of a publisher."""
     async with AsyncExitStack() as stack:
 
         async def open_one(kind: str) -> Case:
@@ -174,7 +174,7 @@ async def _logged(logs: Sequence[Any]) -> list[str]:
 
 
 async def opened(store: EventStore, count: int) -> list[str]:
-    """Append events that every publisher can carry; the ids of their messages."""
+    """Append events that every publisher accepts; returns their message ids."""
     data = {"owner": {"email": "ada@example.org"}, "name": "Zoë \N{SNOWMAN}", "n": 1.5}
     positions = [(await store.append(Event.of("Opened", data, wallet=n))).position for n in range(count)]
     await settled(store._pool)
@@ -182,7 +182,7 @@ async def opened(store: EventStore, count: int) -> list[str]:
 
 
 async def publish_all(relay: Relay) -> None:
-    """Until nothing is left."""
+    """Run the relay until it is idle."""
     while (step := await relay.run_once()) is not PublishStep.IDLE:
         assert step is PublishStep.MOVED
 
@@ -191,7 +191,7 @@ async def publish_all(relay: Relay) -> None:
 async def test_a_batch_arrives_whole_and_in_order(
     kind: str, store: EventStore, open_case: Open, make_relay: MakeRelay
 ) -> None:
-    """Several batches, one after the other, nothing missing and nothing twice."""
+    """Several batches arrive in order, without gaps or duplicates."""
     case = await open_case(kind)
     ids = await opened(store, 25)
     relay = await make_relay(case.pair, case.publisher, batch=10)
@@ -200,8 +200,8 @@ async def test_a_batch_arrives_whole_and_in_order(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_twice_is_closing_once(kind: str, store: EventStore, open_case: Open) -> None:
-    """Whoever cleans up need not know who did before."""
+async def test_closing_twice_has_no_effect(kind: str, store: EventStore, open_case: Open) -> None:
+    """Closing a closed publisher has no effect."""
     case = await open_case(kind)
     await case.publisher.close()
 
@@ -213,7 +213,7 @@ async def test_closing_twice_is_closing_once(kind: str, store: EventStore, open_
 async def test_a_rewind_repeats_with_the_same_ids(
     kind: str, again: int, store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
 ) -> None:
-    """Streams and endpoints get it again; JetStream knows it, and nobody is mailed twice."""
+    """Streams and endpoints get the messages again; JetStream drops them, and no mail is sent twice."""
     case = await open_case(kind)
     ids = await opened(store, 3)
     relay = await make_relay(case.pair, case.publisher)
@@ -224,7 +224,7 @@ async def test_a_rewind_repeats_with_the_same_ids(
 
 
 async def restarted(server: StreamServer, directory: Path) -> StreamServer:
-    """The same server again, at the same address, as after a power cut."""
+    """Restart the server at the same address, as after a power failure."""
     await server.kill()
     if server.url.startswith("unix:"):
         return await start_valkey(directory)
@@ -232,7 +232,7 @@ async def restarted(server: StreamServer, directory: Path) -> StreamServer:
 
 
 async def published(publisher: Publisher, batch: Batch) -> None:
-    """Ask again until it is done, as a leader does."""
+    """Retry until the batch is published, as a leader does."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             with contextlib.suppress(PublishFailed):
@@ -241,10 +241,10 @@ async def published(publisher: Publisher, batch: Batch) -> None:
 
 
 @pytest.mark.parametrize("start", [start_valkey, start_nats])
-async def test_a_server_that_is_gone_is_a_failure(
+async def test_unavailable_server_is_a_failure(
     start: Callable[[Path], Awaitable[StreamServer]], store: EventStore
 ) -> None:
-    """It is told as one, and when the publisher is asked again it tries again: nothing is missing, all is in order."""
+    """An unavailable server is a failure; after a retry all messages have arrived in order."""
     ids = await opened(store, 6)
     events = (await store.read(Query.all())).events
     first, second = (make_batch(TOPIC, part, source="postroom") for part in (events[:3], events[3:]))
@@ -262,7 +262,7 @@ async def test_a_server_that_is_gone_is_a_failure(
                 await failing
             server = await restarted(server, directory)
             await published(case.publisher, second)
-            # Our Valkey keeps nothing on disk; JetStream does.
+            # This Valkey does not persist; JetStream does.
             assert await case.arrived() == (ids[3:] if start is start_valkey else ids)
         finally:
             await case.publisher.close()
@@ -270,14 +270,14 @@ async def test_a_server_that_is_gone_is_a_failure(
 
 
 @pytest.mark.parametrize("is_atomic", [True, False])
-async def test_nothing_overtakes_a_message_that_jetstream_refuses(
+async def test_message_rejected_by_jetstream_keeps_the_order(
     is_atomic: bool,  # noqa: FBT001 - a case
     store: EventStore,
     pool: Pool,
     open_case: Open,
     make_relay: MakeRelay,
 ) -> None:
-    """One in the middle of a batch is larger than the stream takes: what follows waits, and is not there before it."""
+    """If the stream rejects a message within a batch, the following ones are not stored before it."""
     import nats
     from nats.js import api
 
@@ -304,7 +304,7 @@ async def test_nothing_overtakes_a_message_that_jetstream_refuses(
 
 
 async def test_a_redis_stream_is_bounded(store: EventStore, open_case: Open, make_relay: MakeRelay) -> None:
-    """It keeps about as many messages as it is told, not all there ever were."""
+    """The stream is trimmed to about its configured length."""
     from postroom.outbox.publishers.redis import RedisPublisher
 
     async with valkey() as server:
@@ -322,7 +322,7 @@ async def test_a_redis_stream_is_bounded(store: EventStore, open_case: Open, mak
 async def test_an_event_without_an_address_is_a_failure(
     store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
 ) -> None:
-    """A mail that cannot be is told, with the path and the position; events of other types pass by."""
+    """The error names the path and the position; events of other types are ignored."""
     case = await open_case("intake")
     await append(store, 1, "Other")
     await append(store, 1, "Opened")
@@ -332,10 +332,8 @@ async def test_an_event_without_an_address_is_a_failure(
     assert error == "the event at position 2 has no address at owner.email"
 
 
-async def test_a_mail_is_what_its_rule_says(
-    store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
-) -> None:
-    """Template, recipient, lane and variables."""
+async def test_a_mail_follows_its_rule(store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay) -> None:
+    """The mail has the template, recipient, lane and variables of its rule."""
     case = await open_case("intake")
     await opened(store, 1)
     await (await make_relay(case.pair, case.publisher)).run_once()
@@ -355,10 +353,10 @@ async def test_a_mail_is_what_its_rule_says(
 
 
 @pytest.mark.parametrize("kind", ["webhook", "intake"])
-async def test_what_the_outbox_delivers_is_not_delivered_again(
+async def test_events_about_outbox_deliveries_cause_no_loop(
     kind: str, store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
 ) -> None:
-    """A topic of everything holds the facts about its own deliveries: they end here, or it would never end."""
+    """A topic of all events ignores the events about its own deliveries, which would cause an endless loop."""
     case = await open_case(kind)
     rule = MailRule(topic=TOPIC, event_type="DeliveryAccepted", template="welcome", recipient_path="source")
     await mails.add_rule(pool, rule, actor="tests")
@@ -371,10 +369,10 @@ async def test_what_the_outbox_delivers_is_not_delivered_again(
     assert await pool.fetchval("SELECT count(*) FROM events WHERE type = 'DeliveryAccepted'") == 2
 
 
-async def test_subscribers_hear_of_mails_that_the_outbox_made(
+async def test_mails_of_rules_are_reported_to_webhooks(
     store: EventStore, pool: Pool, open_case: Open, make_relay: MakeRelay
 ) -> None:
-    """A mail made by a rule is news to a webhook; but no mail is made of it, and of the webhook nothing."""
+    """A webhook reports a mail made by a rule; neither causes another mail or webhook."""
     hook = await open_case("webhook")
     rule = MailRule(topic=TOPIC, event_type="Opened", template="welcome", recipient_path="owner.email")
     await mails.add_rule(pool, rule, actor="tests")

@@ -1,4 +1,4 @@
-"""One leader, one pair: what is published, in which order, how often, and what stops it."""
+"""One relay, one pair: content, order and repetition of messages, and failures."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ from postroom.outbox.relay import PublishStep
 async def test_a_topic_without_conditions_gets_everything_in_order(
     store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Empty means every event, in batches, in the order of the store."""
+    """A topic without conditions publishes every event in batches, in the order of the store."""
     positions = await append(store, 5)
     recorder = Recorder()
     relay = await make_relay(await make_topic(), recorder, batch=2)
@@ -54,10 +54,10 @@ async def test_conditions_are_combined_by_and(store: EventStore, make_topic: Mak
     assert recorder.positions == [match]
 
 
-async def test_progress_moves_past_events_of_others(
+async def test_progress_moves_past_unmatched_events(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """What does not match is looked at once, not with every look."""
+    """Events that do not match are scanned once."""
     await append(store, 30, "Noise")
     (wanted,) = await append(store, 1, "Signal")
     *_, last = await append(store, 3, "Noise")
@@ -72,7 +72,7 @@ async def test_progress_moves_past_events_of_others(
 
 
 async def test_message_ids_are_stable(store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
-    """The id is made of the source, the epoch and the position, so a repetition has the same one."""
+    """The id consists of source, epoch and position, so a repeated message has the same id."""
     (position,) = await append(store, 1)
     first, second = Recorder(), Recorder("second")
     await (await make_relay(await make_topic(), first)).run_once()
@@ -83,7 +83,7 @@ async def test_message_ids_are_stable(store: EventStore, make_topic: MakeTopic, 
 async def test_nothing_is_published_beyond_an_open_transaction(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, opened: asyncpg.Connection
 ) -> None:
-    """A later event waits for an older transaction that may still commit: order is kept, and the holder is named."""
+    """A later event waits for an older open transaction; the listing names that transaction."""
     recorder = Recorder()
     relay = await make_relay(await make_topic(), recorder)
     transaction = opened.transaction()
@@ -92,7 +92,7 @@ async def test_nothing_is_published_beyond_an_open_transaction(
     younger = (await store.append(Event.of("Quick"))).position
     assert await relay.run_once() is PublishStep.IDLE
 
-    async def is_named() -> bool:  # others share the server, and may be the oldest for a moment
+    async def is_named() -> bool:  # other tests share the server, and may briefly hold the oldest transaction
         (line,) = await service.list_progress(pool)
         return line.lag_events == 1 and line.stall is not None and line.stall.pid == opened.get_server_pid()
 
@@ -104,10 +104,10 @@ async def test_nothing_is_published_beyond_an_open_transaction(
     assert [line.stall for line in await service.list_progress(pool)] == [None]
 
 
-async def test_a_poison_event_is_found_and_the_others_get_out(
+async def test_invalid_event_is_isolated_and_others_are_published(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A failing batch is tried one by one; at the poison it fails for good and says where."""
+    """A failed batch is retried one by one; at the invalid event the publisher fails and names its position."""
     positions = await append(store, 6)
     recorder = Recorder(poison=positions[3])
     pair = await make_topic()
@@ -120,10 +120,10 @@ async def test_a_poison_event_is_found_and_the_others_get_out(
     assert recorder.positions == positions[:3]
 
 
-async def test_a_partly_published_batch_goes_on_where_it_stopped(
+async def test_partly_published_batch_continues_where_it_stopped(
     store: EventStore, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """What a publisher says it has handed over is not handed over again."""
+    """Messages that the publisher reports as published are not published again."""
     positions = await append(store, 4)
 
     class Half(Recorder):
@@ -147,7 +147,7 @@ async def test_a_partly_published_batch_goes_on_where_it_stopped(
 async def test_an_exception_of_a_publisher_is_a_failure(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A bug in somebody's publisher is told in the listing and stops nobody else."""
+    """The listing shows the exception of a publisher, and other publishers continue."""
     await append(store, 1)
 
     class Broken(Recorder):
@@ -167,10 +167,10 @@ POISON = {
 
 
 @pytest.mark.parametrize("data", POISON.values(), ids=POISON)
-async def test_an_event_that_cannot_be_read_is_a_failure_at_its_place(
+async def test_unreadable_event_is_a_failure_at_its_position(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, data: str
 ) -> None:
-    """What comes before it gets out; then it fails for good and says where, and a skip leads past it."""
+    """Events before an unreadable one are published; then the publisher fails at its position, and skip passes it."""
     before = await append(store, 2)
     (poison,) = await append(store, 1)
     await pool.execute(f"UPDATE events SET data = {data} WHERE position = $1", poison)
@@ -191,10 +191,10 @@ async def test_an_event_that_cannot_be_read_is_a_failure_at_its_place(
 
 
 @pytest.mark.parametrize("published", [7, -1, "2", None])
-async def test_a_publisher_that_miscounts_has_published_nothing(
+async def test_impossible_published_count_is_a_failure(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, published: Any
 ) -> None:
-    """A number of messages that the batch cannot have is its publisher's mistake: told, and nothing moves."""
+    """An impossible count of published messages is an error of the publisher, and the progress does not move."""
     await append(store, 2)
 
     class Miscounting(Recorder):
@@ -208,10 +208,10 @@ async def test_a_publisher_that_miscounts_has_published_nothing(
     assert line.last_error == f"no (the publisher reported {published} of 2 messages published)"
 
 
-async def test_what_a_local_publisher_counts_is_undone(
+async def test_published_count_of_a_local_publisher_is_ignored(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Its batch is one transaction: whatever it says, all of it is tried again."""
+    """A local batch is one transaction: it is retried completely, whatever count the publisher reports."""
     await append(store, 2)
 
     class Local(Recorder):
@@ -229,7 +229,7 @@ async def test_what_a_local_publisher_counts_is_undone(
 async def test_a_cancellation_within_a_publisher_is_a_failure(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A client library that is cancelled within does not end the relay in silence."""
+    """A cancellation inside the publisher's client library is a failure and does not end the relay."""
     await append(store, 1)
 
     class Cancelled(Recorder):
@@ -242,10 +242,10 @@ async def test_a_cancellation_within_a_publisher_is_a_failure(
     assert "CancelledError" in (line.last_error or "")
 
 
-async def test_a_publisher_that_hangs_fails_in_time(
+async def test_hanging_publisher_times_out(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """No answer within the time-out is a failure like any other."""
+    """A publisher that does not return within the timeout has failed."""
     await append(store, 1)
 
     class Hanging(Recorder):
@@ -261,7 +261,7 @@ async def test_a_publisher_that_hangs_fails_in_time(
 async def test_a_local_effect_is_rolled_back_with_its_progress(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Where the effect is in our database it and the progress are one: both, or neither."""
+    """A local publisher commits its effect and the progress together, or neither."""
     positions = await append(store, 2)
     await pool.execute("CREATE TABLE seen (position bigint)")
 
@@ -284,10 +284,10 @@ async def test_a_local_effect_is_rolled_back_with_its_progress(
     assert [row[0] for row in await pool.fetch("SELECT position FROM seen ORDER BY position")] == positions
 
 
-async def test_who_was_replaced_changes_nothing(
+async def test_replaced_leader_changes_nothing(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A leader that finds another's name in the row ends; its late progress does not count."""
+    """A relay stops when the row names another leader; its late progress is discarded."""
     pair = await make_topic()
     await append(store, 1)
 
@@ -302,10 +302,10 @@ async def test_who_was_replaced_changes_nothing(
     assert (line.last_position, line.leader_instance) == (0, "another")
 
 
-async def test_a_reset_during_a_batch_wins(
+async def test_reset_during_a_batch_is_kept(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Progress is compared before it is set: what a person has moved stays moved."""
+    """Progress moves by compare-and-set: a reset by an operator during a batch is kept."""
     positions = await append(store, 3)
     pair = await make_topic()
 
@@ -323,10 +323,10 @@ async def test_a_reset_during_a_batch_wins(
 
 
 @pytest.mark.parametrize("appends", [1, 20])
-async def test_a_sleeping_leader_is_woken(
+async def test_sleeping_relay_is_notified(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, appends: int
 ) -> None:
-    """Asleep it says so, so that appends notify; awake it says so again."""
+    """A relay registers as asleep, so that appends notify it, and as awake afterwards."""
     recorder = Recorder()
     relay = await make_relay(await make_topic(), recorder)
     running = asyncio.create_task(relay.run())
@@ -347,7 +347,7 @@ async def test_a_sleeping_leader_is_woken(
 async def test_a_swallowed_database_error_is_a_failure(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A local publisher that hides an error has a transaction that cannot commit: nothing moves, and it is told."""
+    """A local publisher that hides a database error has an aborted transaction: a failure, and no progress."""
     await append(store, 1)
 
     class Hiding(Recorder):
@@ -364,10 +364,10 @@ async def test_a_swallowed_database_error_is_a_failure(
     assert "InFailedSQLTransactionError" in (line.last_error or "")
 
 
-async def test_a_restored_room_is_published_on(
+async def test_restored_events_are_published_first(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Events of a cluster that had counted further are followed in the next epoch, old ones first."""
+    """Events of a cluster with higher transaction ids are published first, then those of the next epoch."""
     recorder = Recorder()
     await make_topic()
     old = await append(store, 2)

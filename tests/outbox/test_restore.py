@@ -1,4 +1,4 @@
-"""Progress that came with a backup: in another cluster every publisher goes on exactly where it was."""
+"""Progress restored from a backup: in another cluster every publisher continues exactly where it was."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ Carry = Callable[[Room, str, Path], Awaitable[None]]
 
 @pytest.fixture(scope="module")
 async def younger(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
-    """A cluster that has counted far fewer transactions than the run's own."""
+    """A cluster that has assigned far fewer transaction ids than the test server."""
     async with EmbeddedServer(tmp_path_factory.mktemp("younger") / "data", FAST) as server:
         yield server
 
@@ -51,7 +51,7 @@ async def by_backup(room: Room, url: str, file: Path) -> None:
 
 
 async def by_plain_dump(room: Room, url: str, file: Path) -> None:
-    """As somebody does who has never heard of `postroom backup`."""
+    """Copy with pg_dump and psql instead of `postroom backup`."""
     await programs.dump(room.direct_url, room.name, file)
     session = await asyncpg.connect(url)
     await session.execute(f"CREATE SCHEMA {room.name}")
@@ -75,14 +75,14 @@ async def count_transactions(url: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What stood in the room when it was copied."""
+    """The state of the room when it was copied."""
 
     published: list[int]
     waiting: list[int]
 
 
 async def half_published(room: Room, make_relay: MakeRelay) -> Left:
-    """One publisher has half of the events; another begins now, in a cluster that has counted on since."""
+    """One publisher has half of the events; another starts now, after further transactions."""
     await burn_transactions(room.url)
     positions = await append(EventStore(room.pool), 6)
     await save_topic(room.pool, Topic(name="all"), publishers=["half"], from_now=False, actor="tests")
@@ -106,10 +106,10 @@ async def publishing(room: Room, *recorders: Recorder) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("carry", [by_backup, by_plain_dump])
-async def test_publishers_go_on_in_another_cluster(
+async def test_publishers_continue_in_another_cluster(
     carry: Carry, room: Room, make_relay: MakeRelay, elsewhere: str, tmp_path: Path
 ) -> None:
-    """What waited is published, what was published is not, and new events reach everybody, also those from now on."""
+    """Pending events are published, published ones are not repeated, and all publishers get new events."""
     left = await half_published(room, make_relay)
     await carry(room, elsewhere, tmp_path / "room.backup")
     half, late = Recorder("half"), Recorder("late")
@@ -122,10 +122,10 @@ async def test_publishers_go_on_in_another_cluster(
 
 
 @pytest.mark.parametrize("carry", [by_backup, by_plain_dump])
-async def test_events_that_were_there_before_the_outbox_are_published(
+async def test_events_older_than_the_restored_progress_are_published(
     carry: Carry, room: Room, make_relay: MakeRelay, elsewhere: str, tmp_path: Path
 ) -> None:
-    """Even where a cluster has counted past all events, but not past everybody's progress: nothing is taken for old."""
+    """Events are published even if the cluster's ids are above all events but below the saved progress."""
     left = await half_published(room, make_relay)
     last = await room.pool.fetchval("SELECT max(transaction_id)::text::bigint FROM events")
     await burn_transactions(elsewhere, count=last - await count_transactions(elsewhere) + 100)

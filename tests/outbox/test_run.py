@@ -1,4 +1,4 @@
-"""From settings to a running outbox, and what Prometheus is told of it."""
+"""Create an outbox from settings, and its Prometheus metrics."""
 
 import asyncio
 from contextlib import suppress
@@ -26,8 +26,8 @@ from postroom.runtime.metrics import REGISTRY
 from postroom.settings import Settings, read_settings
 
 
-async def test_publishers_are_those_that_can_be_reached() -> None:
-    """Brokers only where one is configured."""
+async def test_brokers_are_publishers_only_if_configured() -> None:
+    """Publishers of brokers exist only where the broker is configured."""
     assert make_publishers(Settings()).names == ["intake", "log", "webhook"]
     publishers = make_publishers(Settings(redis_url="redis://127.0.0.1:1", nats_url="nats://127.0.0.1:1"))
     assert publishers.names == ["intake", "log", "nats", "redis", "webhook"]
@@ -36,7 +36,7 @@ async def test_publishers_are_those_that_can_be_reached() -> None:
 
 @pytest.mark.parametrize("format_", ["postroom", "cloudevents"])
 async def test_brokers_get_the_format_that_is_set(format_: str, store: EventStore) -> None:
-    """One setting for Redis and NATS; with a public URL it names the source."""
+    """One setting chooses the format for Redis and NATS; the public URL is part of the source."""
     async with valkey() as redis_server, nats_server() as nats_:
         environment = {
             "POSTROOM_REDIS_URL": redis_server.url,
@@ -73,29 +73,27 @@ async def _read_nats(url: str) -> bytes:
 
 
 def test_an_unknown_format_is_refused() -> None:
-    """By the variable's name."""
+    """The error names the variable."""
     with pytest.raises(ConfigurationError, match="POSTROOM_OUTBOX_FORMAT"):
         read_settings({"POSTROOM_OUTBOX_FORMAT": "xml"})
 
 
-def test_a_name_is_taken_once() -> None:
-    """Two publishers of one name would share one progress."""
+def test_publisher_names_are_unique() -> None:
+    """A second publisher with the same name is rejected, because both would share one progress."""
     publishers = make_publishers(Settings())
     with pytest.raises(ValueError, match="log"):
         publishers.register(Recorder("log"))
 
 
 def test_settings_become_options() -> None:
-    """The source is the room unless named; a batch is at most a thousand."""
+    """The source is the room's name by default; a batch has at most a thousand events."""
     options = outbox_options(read_settings({"POSTROOM_OUTBOX_SOURCE": "shop-1", "POSTROOM_OUTBOX_BATCH": "1000"}))
     assert (options.relay.source, options.relay.batch) == ("shop-1", 1000)
     assert outbox_options(Settings(schema="other")).relay.source == "other"
 
 
-async def test_an_outbox_runs_with_publishers_of_one_s_own(
-    room: Room, store: EventStore, make_topic: MakeTopic
-) -> None:
-    """And closes them at its end."""
+async def test_outbox_runs_with_custom_publishers(room: Room, store: EventStore, make_topic: MakeTopic) -> None:
+    """Own publishers are run and closed at the end."""
     recorder, stop = Recorder(), asyncio.Event()
     await make_topic()
     running = asyncio.create_task(run.run_outbox(room, stop=stop, more=[recorder]))
@@ -106,8 +104,8 @@ async def test_an_outbox_runs_with_publishers_of_one_s_own(
     assert recorder.closed
 
 
-async def test_an_outbox_that_is_cancelled_lets_go(room: Room, make_topic: MakeTopic) -> None:
-    """Its locks go with its connection."""
+async def test_cancelled_outbox_releases_its_locks(room: Room, make_topic: MakeTopic) -> None:
+    """Cancelling closes the connection, which releases its locks."""
     await make_topic()
     taken = asyncio.Event()
     running = asyncio.create_task(
@@ -133,14 +131,14 @@ def _note(step: str, taken: asyncio.Event) -> None:
 
 
 def told(name: str, pair: Subscription, **labels: str) -> float | None:
-    """What Prometheus would read about a pair."""
+    """The value of a metric of a pair."""
     return REGISTRY.get_sample_value(f"postroom_outbox_{name}", {**pair._asdict(), **labels})
 
 
-async def test_prometheus_is_told_of_every_pair(
+async def test_metrics_cover_every_pair(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Those we lead and those nobody leads, how far behind, published, failed or paused; and nothing of yesterday."""
+    """Metrics show all pairs with or without a leader, their lag and status, and no deleted pairs."""
     good, bad = await make_topic("counted"), await make_topic("failing", "broken")
     paused, orphan = await make_topic("resting"), await make_topic("orphaned", "nobody")
     await service.pause(pool, paused, actor="tests")
@@ -159,10 +157,10 @@ async def test_prometheus_is_told_of_every_pair(
         await until(lambda: told("lag_events", orphan) is None and told("status", orphan, status="ACTIVE") is None)
 
 
-async def test_prometheus_is_told_who_holds_up_everything(
+async def test_metrics_show_the_stalling_transaction(
     store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox, opened: asyncpg.Connection
 ) -> None:
-    """An open transaction that committed events wait for, by the process of its session; gone when it ends."""
+    """A metric shows the open transaction that holds back events, with its pid, until it ends."""
     pair = await make_topic("held")
     holder = {"pid": str(opened.get_server_pid())}
 

@@ -1,4 +1,4 @@
-"""What people do: pause, resume, reset, skip, and topics that change."""
+"""Operations: pause, resume, reset, skip, and changes of topics."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
 
 
 async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
-    """Paused, nothing is published; resumed, it goes on where it was."""
+    """A paused publisher publishes nothing; after resuming it continues at its position."""
     pair, recorder = await make_topic(), Recorder()
     relay = await make_relay(pair, recorder)
     await service.pause(pool, pair, actor="cli:ada")
@@ -40,7 +40,7 @@ async def test_pause_and_resume(store: EventStore, pool: Pool, make_topic: MakeT
 async def test_reset_says_whether_it_rewinds(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Back to a position publishes what follows it again; forward passes over."""
+    """A reset to an earlier position publishes the following events again; one forward skips events."""
     pair, recorder = await make_topic(), Recorder()
     positions = await append(store, 4)
     relay = await make_relay(pair, recorder)
@@ -56,7 +56,7 @@ async def test_reset_says_whether_it_rewinds(
 
 
 async def test_reset_beyond_the_end_is_refused(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:
-    """Nobody means to skip events that do not exist yet."""
+    """A position beyond the last event is rejected: it would skip future events."""
     pair = await make_topic()
     (position,) = await append(store, 1)
     with pytest.raises(BadInput, match="position"):
@@ -66,7 +66,7 @@ async def test_reset_beyond_the_end_is_refused(store: EventStore, pool: Pool, ma
 async def test_a_poison_event_can_be_skipped(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """Only the next one, by its position; the publisher goes on and the audit log keeps the error."""
+    """Only the next event can be skipped, by its position; the publisher continues and the audit log has the error."""
     positions = await append(store, 3)
     pair, recorder = await make_topic(), Recorder(poison=positions[1])
     relay = await make_relay(pair, recorder)
@@ -86,10 +86,10 @@ async def test_a_poison_event_can_be_skipped(
     )  # fmt: skip
 
 
-async def test_nobody_moves_past_an_open_transaction(
+async def test_skip_and_reset_stop_at_an_open_transaction(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, opened: asyncpg.Connection
 ) -> None:
-    """Skip and reset refuse what is committed but not settled, and name the holder: the older event would be lost."""
+    """Skip and reset reject unsettled events and name the open transaction: an older event could be lost."""
     pair, recorder = await make_topic(), Recorder()
     transaction = opened.transaction()
     await transaction.start()
@@ -111,8 +111,8 @@ async def test_nobody_moves_past_an_open_transaction(
     assert (await service.skip(pool, pair, position=younger, actor="tests")).type == "Quick"
 
 
-async def test_who_does_not_exist_is_not_found(pool: Pool, make_topic: MakeTopic) -> None:
-    """A wrong name is told, not ignored."""
+async def test_unknown_publishers_are_not_found(pool: Pool, make_topic: MakeTopic) -> None:
+    """Operations on an unknown topic or publisher raise an error."""
     await make_topic()
     for step in (service.pause, service.resume):
         with pytest.raises(ProgressNotFound):
@@ -121,10 +121,8 @@ async def test_who_does_not_exist_is_not_found(pool: Pool, make_topic: MakeTopic
         await topics.delete_topic(pool, "nothing", actor="tests")
 
 
-async def test_new_publishers_begin_now_unless_told_otherwise(
-    store: EventStore, pool: Pool, make_relay: MakeRelay
-) -> None:
-    """From now: what is committed already is history. From the beginning: everything."""
+async def test_new_publishers_begin_now_by_default(store: EventStore, pool: Pool, make_relay: MakeRelay) -> None:
+    """By default a publisher starts after the committed events; with `from_now=False` it gets all of them."""
     before = await append(store, 2)
     await topics.save_topic(pool, Topic(name="t"), publishers=["late"], actor="tests")
     await topics.save_topic(pool, Topic(name="t"), publishers=["early", "late"], from_now=False, actor="tests")
@@ -140,7 +138,7 @@ async def test_new_publishers_begin_now_unless_told_otherwise(
 async def test_a_topic_that_changes_keeps_its_progress(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """What it is about from now on is what is published from now on."""
+    """New conditions apply to the events published from then on."""
     pair, recorder = await make_topic(types=("A",)), Recorder()
     relay = await make_relay(pair, recorder)
     await append(store, 1, "B")
@@ -155,7 +153,7 @@ async def test_a_topic_that_changes_keeps_its_progress(
 
 
 async def test_deleting_a_topic_ends_its_publishers(pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay) -> None:
-    """Its leader finds nothing to lead."""
+    """The relay of a deleted topic stops."""
     pair = await make_topic()
     relay = await make_relay(pair, Recorder())
     await topics.delete_topic(pool, "all", actor="tests")
@@ -164,13 +162,13 @@ async def test_deleting_a_topic_ends_its_publishers(pool: Pool, make_topic: Make
 
 
 @pytest.mark.parametrize("whole_topic", [True, False])
-async def test_who_is_removed_sleeps_no_more(
+async def test_removed_publisher_is_no_longer_notified(
     pool: Pool,
     make_topic: MakeTopic,
     run_outbox: RunOutbox,
     whole_topic: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """Appends do not go on ringing for a leader that will never come."""
+    """Removing a publisher deletes its follower row, so that appends do not notify it."""
     pair = await make_topic()
 
     async def has_sleepers() -> bool:
@@ -186,8 +184,8 @@ async def test_who_is_removed_sleeps_no_more(
     assert await pool.fetchval("SELECT count(*) FROM event_followers") == 0
 
 
-async def test_the_listing_counts_what_waits(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:
-    """Lag in events is of the topic's own events, lag in seconds the age of the oldest."""
+async def test_listing_counts_the_lag(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:
+    """The lag counts only events of the topic; its seconds are the age of the oldest."""
     await make_topic(types=("A",))
     await append(store, 3, "A")
     await append(store, 5, "B")
@@ -202,10 +200,10 @@ async def trouble(pool: Pool) -> tuple[int, str | None, int | None]:
     return line.error_count, line.last_error, line.failed_position
 
 
-async def test_whoever_waits_keeps_why_it_does(
+async def test_paused_publisher_keeps_its_error(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """A pause and a reset while paused forget no error; resumed, and reset at work, it begins afresh."""
+    """Pausing, and a reset while paused, keep the error; resuming, and a reset while active, clear it."""
     (position,) = await append(store, 1)
     pair, recorder = await make_topic(), Recorder(poison=position)
     relay = await make_relay(pair, recorder)
@@ -225,10 +223,10 @@ async def test_whoever_waits_keeps_why_it_does(
     assert await trouble(pool) == (0, None, None)
 
 
-async def test_a_line_says_which_transaction_it_has_come_to(
+async def test_listing_has_the_place_of_the_last_event(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """With the position it is the place of the last event, as an append answers it."""
+    """Transaction id and position of a listing line are the place of the last event, as an append returns it."""
     relay = await make_relay(await make_topic(), Recorder())
     appended = await store.append(Event.of("X"))
     await settled(pool)

@@ -1,4 +1,4 @@
-"""What a leader does when something is wrong: with its publisher, with an event, or with others."""
+"""Failures of publishers, events and other instances, and the reaction of a leader."""
 
 import asyncio
 from dataclasses import replace
@@ -24,10 +24,10 @@ from postroom.outbox.topics import save_topic
 
 
 @pytest.mark.parametrize("is_local", [False, True])
-async def test_a_publisher_s_own_timeout_is_told_as_its_own(
+async def test_publisher_timeout_is_reported_as_its_own(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay, *, is_local: bool
 ) -> None:
-    """Nobody should look for a minute that has not passed."""
+    """The error does not name the relay's timeout if the publisher's own timeout has expired."""
     await append(store, 1)
 
     class Impatient(Recorder):
@@ -43,7 +43,7 @@ async def test_a_publisher_s_own_timeout_is_told_as_its_own(
 
 
 class Rung(Recorder):
-    """Fails, and while it does a notification comes."""
+    """Fails while a notification arrives."""
 
     relay: Relay
 
@@ -53,10 +53,10 @@ class Rung(Recorder):
 
 
 @pytest.mark.parametrize("kind,by_hand,tries", [(Recorder, False, 1), (Rung, False, 1), (Recorder, True, 2)])
-async def test_no_append_cuts_the_pause_after_a_failure(
+async def test_appends_do_not_end_the_back_off(
     store: EventStore, pool: Pool, make_topic: MakeTopic, kind: type[Recorder], *, by_hand: bool, tries: int
 ) -> None:
-    """Whether it comes during the failure or after it: only what a person did makes it look at once."""
+    """Notifications during or after a failure do not end the back-off; a change by an operator does."""
     await append(store, 1)
     pair, failed = await make_topic(), asyncio.Event()
     await lead(pool, pair, "tests")
@@ -73,17 +73,17 @@ async def test_no_append_cuts_the_pause_after_a_failure(
     async with asyncio.timeout(60):
         await failed.wait()
         relay.ring(by_hand=by_hand)
-        for _ in range(20):  # turns of the loop, in which it would begin to look
+        for _ in range(20):  # iterations of the event loop, in which it would start to scan
             await asyncio.sleep(0)
         relay.stop()
         await running
     assert len(publisher.batches) == tries
 
 
-async def test_an_event_that_cannot_be_read_is_published_by_nobody(
+async def test_event_with_nested_tags_is_a_failure(
     store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
 ) -> None:
-    """What was stored by hand with tags in tags is an error at its position here too, and can be skipped."""
+    """An event stored with nested tags is an error at its position, and can be skipped."""
     first, poison = await append(store, 2)
     await pool.execute("UPDATE events SET tags = '{{a=1},{b=2}}' WHERE position = $1", poison)
     pair, recorder = await make_topic(), Recorder()
@@ -97,8 +97,10 @@ async def test_an_event_that_cannot_be_read_is_published_by_nobody(
     assert recorder.positions == [first]
 
 
-async def test_a_leader_that_asks_is_not_silent(pool: Pool, make_topic: MakeTopic, opened: asyncpg.Connection) -> None:
-    """Its heartbeat is old, because the table was locked perhaps, but its session lives: nobody ends it."""
+async def test_leader_with_recent_queries_is_alive(
+    pool: Pool, make_topic: MakeTopic, opened: asyncpg.Connection
+) -> None:
+    """A leader with an old heartbeat but recent queries, as after waiting for a table lock, is not terminated."""
     pair = await make_topic()
     assert await outbox_store.try_lock(opened, **pair._asdict())
     await lead(pool, pair, "tests")
@@ -110,7 +112,7 @@ async def test_a_leader_that_asks_is_not_silent(pool: Pool, make_topic: MakeTopi
 
 
 async def test_a_prepared_transaction_that_stalls_is_named(tmp_path: Path) -> None:
-    """No session holds it, so its name is all that leads to it."""
+    """The listing shows the name of a prepared transaction, which has no session."""
     extra = (("max_prepared_transactions", "1"), ("autovacuum", "off"))
     async with EmbeddedServer(tmp_path / "data", replace(FAST, extra=extra)) as server:
         await migrate(server.url, "postroom")

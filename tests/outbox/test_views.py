@@ -1,4 +1,4 @@
-"""Read models on the same follower: exactly once, rebuilt from zero, waited for."""
+"""Views: each event applied exactly once, rebuilding, waiting."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -43,10 +43,10 @@ async def balance(pool: Pool) -> int | None:
     return found
 
 
-async def test_a_view_holds_what_was_before_and_what_comes(
+async def test_a_view_applies_past_and_future_events(
     pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
 ) -> None:
-    """From the first event on; and one can wait until one's own event is in it."""
+    """A view starts with the first event, and a caller can wait until it has applied a certain event."""
     await append(store, 4, wallet=1)
     async with run_outbox(view):
         await ViewCatalog(pool).catch_up(view)
@@ -56,17 +56,17 @@ async def test_a_view_holds_what_was_before_and_what_comes(
         assert await balance(pool) == 16
 
 
-async def test_waiting_for_an_event_that_is_not_the_view_s_ends_too(
+async def test_waiting_for_an_unmatched_event_ends(
     pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
 ) -> None:
-    """What does not concern the view is held as soon as it is passed."""
+    """An event of another topic counts as applied as soon as the view has passed it."""
     async with run_outbox(view):
         appended = await store.append(Event.of("Noise"))
         await ViewCatalog(pool).wait_for(view, appended.place)
 
 
 async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:
-    """Emptied and filled again, while its leader runs; the result is the same."""
+    """A view is emptied and filled again while its leader runs; the result is the same."""
     await append(store, 5, wallet=1)
     views = ViewCatalog(pool)
     async with run_outbox(view):
@@ -78,7 +78,7 @@ async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: 
 
 
 async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:
-    """What it holds already would be counted again: only a rebuild, which empties it, goes back."""
+    """A reset would apply events twice; only a rebuild, which empties the view, is allowed."""
     await append(store, 3, wallet=1)
     async with run_outbox(view):
         await ViewCatalog(pool).catch_up(view)
@@ -89,23 +89,23 @@ async def test_a_view_is_not_reset(pool: Pool, store: EventStore, view: View, ru
     assert await balance(pool) == 0 + 1 + 2 + 0
 
 
-async def test_waiting_has_an_end(pool: Pool, store: EventStore, view: View) -> None:
-    """Without anybody to keep the view, waiting times out instead of lasting for ever."""
+async def test_waiting_for_a_view_times_out(pool: Pool, store: EventStore, view: View) -> None:
+    """Waiting for a view without a leader ends with a timeout."""
     appended = await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
     with pytest.raises(TimeoutError, match="no worker leads it"):
         await ViewCatalog(pool).wait_for(view, appended.place, timeout=timedelta(milliseconds=50))
 
 
 async def test_a_view_that_was_never_installed_is_not_found(pool: Pool) -> None:
-    """There is nothing to rebuild."""
+    """Rebuilding an unknown view is an error."""
     with pytest.raises(ProgressNotFound):
         await ViewCatalog(pool).rebuild(View("other", add, empty), actor="tests")
 
 
-async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
+async def test_failing_handler_stops_only_its_view(
     pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
 ) -> None:
-    """The database's complaint is a failure like any other; what was written before it in the batch is rolled back."""
+    """A database error in a handler is a failure; the changes of its batch are rolled back."""
     await store.append(Event.of("Deposited", {"n": 1}, wallet=1))
     await store.append(Event.of("Deposited", {"n": "many"}, wallet=1))
 
@@ -124,13 +124,13 @@ async def test_a_handler_that_fails_stops_its_view_and_nothing_else(
 
 @pytest.mark.parametrize("name", ["Balances", "my balances", "b" * 96])
 def test_a_view_s_name_is_checked(name: str) -> None:
-    """Before the database would complain in words of its own."""
+    """An invalid name is rejected in Python, before the database."""
     with pytest.raises(BadInput, match="name"):
         View(name, add, empty)
 
 
-async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> None:
-    """A process installs its views at every start; one that is about other events now says so."""
+async def test_installing_twice_has_no_effect(pool: Pool, view: View) -> None:
+    """Installing at every start is harmless; changed conditions are saved."""
     views = ViewCatalog(pool)
     await views.install(view)
     await views.install(View("balances", add, empty, types=("Withdrawn",)))
@@ -140,7 +140,7 @@ async def test_installing_twice_is_installing_once(pool: Pool, view: View) -> No
 async def test_a_view_that_has_failed_is_rebuilt(
     pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
 ) -> None:
-    """It is kept again, without anybody's resume, and its errors are forgotten; one that is paused stays so."""
+    """A rebuild restarts a failed view without `resume` and clears its errors; a paused view stays paused."""
     await append(store, 3, wallet=1)
     views = ViewCatalog(pool)
     await pool.execute("UPDATE outbox_topic_progress SET status = 'FAILED', error_count = 3, last_error = 'it broke'")
@@ -156,7 +156,7 @@ async def test_a_view_that_has_failed_is_rebuilt(
 
 
 async def test_a_view_s_topic_and_publisher_stay_unless_forced(pool: Pool, view: View) -> None:
-    """Who follows it knows how far the view is; and what it is about is said in its code."""
+    """Topic and publisher of a view are removed only with `force`, and its conditions are set only in code."""
     with pytest.raises(TopicNeeded, match="view balances"):
         await topics.remove_publisher(pool, view.pair, actor="tests")
     with pytest.raises(TopicNeeded, match="view balances"):
@@ -169,10 +169,10 @@ async def test_a_view_s_topic_and_publisher_stay_unless_forced(pool: Pool, view:
     await topics.delete_topic(pool, view.pair.topic, actor="tests")
 
 
-async def test_a_view_that_is_installed_again_counts_nothing_twice(
+async def test_reinstalled_view_counts_nothing_twice(
     pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox
 ) -> None:
-    """It is emptied with the progress that its pair had, however the pair was lost."""
+    """A view whose pair was lost is emptied when it is installed again."""
     await append(store, 4, wallet=1)
     views = ViewCatalog(pool)
     for _ in range(2):
@@ -184,13 +184,13 @@ async def test_a_view_that_is_installed_again_counts_nothing_twice(
     assert await balance(pool) is None
 
 
-def test_a_view_may_be_about_events_with_any_of_some_keys() -> None:
-    """As a topic may."""
+def test_a_view_accepts_any_keys() -> None:
+    """A view accepts `any_keys`, as a topic does."""
     assert View("some", add, empty, any_keys=("wallet", "purse")).topic.any_keys == ("wallet", "purse")
 
 
 @pytest.mark.parametrize("field", ["types", "exact_tags", "required_keys", "any_keys"])
-def test_a_view_takes_lists_and_not_a_text(field: str) -> None:
-    """A text would be taken letter by letter, and the view would stay empty for ever."""
+def test_a_view_rejects_strings_for_lists(field: str) -> None:
+    """A string is rejected: it would be read character by character, and the view would stay empty."""
     with pytest.raises(BadInput, match=f"{field}: must be a list"):
         View("some", add, empty, **{field: "a=1"})  # the mistake under test

@@ -1,4 +1,4 @@
-"""Webhooks from an event to a receiver: signed by the endpoint's secret, known by a stable id, disabled by 410."""
+"""Webhooks from event to receiver: signed with the endpoint's secret, with a constant id, disabled by 410."""
 
 import base64
 import hashlib
@@ -43,7 +43,7 @@ INSTALLATION = "whsec_" + base64.b64encode(bytes(32)).decode()
 
 @dataclass(slots=True)
 class Scene:
-    """A receiver, its endpoint, and the way of an event to it."""
+    """A receiver, its endpoint, and the steps from an event to a request."""
 
     pool: Pool
     store: EventStore
@@ -54,7 +54,7 @@ class Scene:
     make_relay: MakeRelay
 
     async def happen(self, *types: str) -> None:
-        """Append, publish, deliver."""
+        """Append events, publish and deliver them."""
         for type_ in types:
             await self.store.append(Event.of(type_, {"amount": 5}, wallet=1))
         await settled(self.pool)
@@ -95,7 +95,7 @@ def expected_signature(secret: str, request: Request) -> str:
 
 
 async def test_an_event_is_posted_signed_and_shaped(scene: Scene) -> None:
-    """Standard Webhooks: type, timestamp and data; the id is the message's; the endpoint's secret alone signs."""
+    """Standard Webhooks: type, timestamp and data; the message id; a signature of the endpoint's secret only."""
     await scene.happen("Paid", "Ignored")
     (request,) = scene.receiver.requests
     body = msgspec.json.decode(request.body)
@@ -108,7 +108,7 @@ async def test_an_event_is_posted_signed_and_shaped(scene: Scene) -> None:
 
 
 async def test_an_event_is_posted_as_a_cloud_event(scene: Scene) -> None:
-    """Structured mode, known by the same id, signed over the exact bytes; our own headers do not leave."""
+    """Structured mode with the same id, signed over the exact bytes; internal headers are not sent."""
     await service.change(scene.pool, scene.endpoint.id, format="cloudevents", actor="tests")
     await scene.happen("Paid")
     (request,) = scene.receiver.requests
@@ -122,7 +122,7 @@ async def test_an_event_is_posted_as_a_cloud_event(scene: Scene) -> None:
 
 
 async def test_each_endpoint_has_its_own_format(scene: Scene) -> None:
-    """One event, two envelopes; a replay is what the first one was, whatever the endpoint wants now."""
+    """One event is posted in two envelopes; a replay keeps the format of the first delivery."""
     other, _secret = await service.register(
         scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], format="cloudevents", actor="tests"
     )
@@ -139,8 +139,8 @@ async def test_each_endpoint_has_its_own_format(scene: Scene) -> None:
     assert (sorted(types[False]), types[True]) == (["greet", "greet", "two"], ["two", "two"])
 
 
-async def test_events_and_endpoints_multiply(scene: Scene) -> None:
-    """A delivery for each event and endpoint, each signed with its endpoint's own secret."""
+async def test_each_event_goes_to_each_endpoint(scene: Scene) -> None:
+    """Each event and endpoint gives one delivery, signed with the endpoint's secret."""
     _other, secret = await service.register(
         scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], actor="tests"
     )
@@ -151,7 +151,7 @@ async def test_events_and_endpoints_multiply(scene: Scene) -> None:
 
 
 async def test_both_secrets_sign_during_a_rotation(scene: Scene) -> None:
-    """Until the old one ends, a receiver may verify by either; then by the new one only."""
+    """Both secrets sign until the old one expires; then only the new one does."""
     _endpoint, fresh = await service.rotate(scene.pool, BOX, scene.endpoint.id, actor="tests")
     await scene.happen("Paid")
     (request,) = scene.receiver.requests
@@ -163,7 +163,7 @@ async def test_both_secrets_sign_during_a_rotation(scene: Scene) -> None:
 
 
 async def test_410_disables_the_endpoint(scene: Scene) -> None:
-    """It asks to be left alone: no new deliveries, the waiting are refused, and a person can enable it again."""
+    """410 disables the endpoint: no new deliveries, queued ones are refused, and an operator can enable it again."""
     scene.receiver.status = 410
     await scene.happen("Paid")
     endpoint = await service.get_endpoint(scene.pool, scene.endpoint.id)
@@ -177,8 +177,8 @@ async def test_410_disables_the_endpoint(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("is_deleted", [True, False])
-async def test_what_waits_for_a_closed_endpoint_is_refused(scene: Scene, is_deleted: bool) -> None:  # noqa: FBT001 - a case
-    """Disabled or deleted after the delivery was made: nothing is posted, and the ledger says why."""
+async def test_queued_deliveries_of_a_closed_endpoint_are_refused(scene: Scene, is_deleted: bool) -> None:  # noqa: FBT001 - a case
+    """Nothing is posted to an endpoint disabled or deleted after the delivery was queued; the ledger has the reason."""
     await scene.store.append(Event.of("Paid"))
     await settled(scene.pool)
     await (await scene.make_relay(Subscription("money", "webhook"), WebhookPublisher())).run_once()
@@ -195,7 +195,7 @@ async def test_what_waits_for_a_closed_endpoint_is_refused(scene: Scene, is_dele
 
 
 async def test_a_replay_has_the_same_id(scene: Scene) -> None:
-    """Posted again as a new delivery; the receiver can tell that it knows it."""
+    """A replay is a new delivery with the same id, so that the receiver recognises it."""
     await scene.happen("Paid")
     (first,), _cursor = await service.list_deliveries(scene.pool, scene.endpoint.id)
     again = await service.replay(scene.pool, scene.endpoint.id, first.id, actor="tests")
@@ -204,8 +204,8 @@ async def test_a_replay_has_the_same_id(scene: Scene) -> None:
     assert (again != first.id, ids) == (True, ["postroom:0:1"] * 2)
 
 
-async def test_a_replay_goes_to_where_the_endpoint_is_now(scene: Scene) -> None:
-    """The URL was changed because the old one was wrong: nobody wants it posted there again."""
+async def test_a_replay_goes_to_the_current_url(scene: Scene) -> None:
+    """A replay goes to the current URL of the endpoint."""
     await scene.happen("Paid")
     await service.change(scene.pool, scene.endpoint.id, url=scene.receiver.url + "/new", actor="tests")
     await service.replay(scene.pool, scene.endpoint.id, 1, actor="tests")
@@ -216,7 +216,7 @@ async def test_a_replay_goes_to_where_the_endpoint_is_now(scene: Scene) -> None:
 
 @pytest.mark.parametrize("name", ["Content-Type", "Postroom-WebhookEndpoint"])
 def test_only_webhooks_of_an_endpoint_set_its_headers(name: str) -> None:
-    """An application names no endpoint, and sets none of the headers that the outbox sets."""
+    """An application can set neither an endpoint nor the headers that the outbox sets."""
     webhook = DeliveryRequest(
         to=(Address("https://a.example/"),), text="{}", headers={name: "1"}, channel=Channel.WEBHOOK
     )
@@ -230,7 +230,7 @@ def test_only_webhooks_of_an_endpoint_set_its_headers(name: str) -> None:
 
 
 async def test_an_endpoint_s_signature_goes_to_no_other_url(scene: Scene) -> None:
-    """Whatever URL the row names, the delivery goes to the endpoint's own; the recipient of the row has the outcome."""
+    """A delivery goes to the endpoint's URL, whatever URL its row has; the row's recipient gets the result."""
     request = DeliveryRequest(
         to=(Address(f"{scene.receiver.url}/mallory"),),
         text="{}",
@@ -248,7 +248,7 @@ async def test_an_endpoint_s_signature_goes_to_no_other_url(scene: Scene) -> Non
 
 
 async def test_a_claim_reads_its_endpoints_in_one_statement(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many endpoints and deliveries a claim has."""
+    """The number of endpoints and deliveries in the claim does not matter."""
     await service.register(scene.pool, BOX, url=scene.receiver.url + "/two", topics=["money"], actor="tests")
     asked: list[list[int]] = []
     list_signing = endpoints.list_signing
@@ -262,8 +262,8 @@ async def test_a_claim_reads_its_endpoints_in_one_statement(scene: Scene, monkey
     assert (len(scene.receiver.requests), len(asked), len(asked[0])) == (4, 1, 2)
 
 
-async def test_without_its_key_a_secret_signs_nothing_and_the_delivery_waits(scene: Scene) -> None:
-    """The key that seals the secret is not configured in this process: the delivery is deferred, not refused."""
+async def test_delivery_is_deferred_without_the_sealing_key(scene: Scene) -> None:
+    """If the sealing key is not configured in this process, the delivery is deferred, not refused."""
     await scene.pool.execute("UPDATE webhook_endpoints SET secret_key_id = 'another'")
     await scene.happen("Paid")
     delivery = await get_delivery(scene.pool, 1)
@@ -271,7 +271,7 @@ async def test_without_its_key_a_secret_signs_nothing_and_the_delivery_waits(sce
 
 
 async def test_a_secret_copied_from_another_endpoint_signs_nothing(scene: Scene) -> None:
-    """It does not open in its new row: the delivery is deferred, and the attempt says why."""
+    """A copied secret cannot be opened: the delivery is deferred, and the attempt has the reason."""
     other, _ = await service.register(scene.pool, BOX, url="https://example.org/", topics=["money"], actor="tests")
     await service.set_status(scene.pool, other.id, EndpointStatus.DISABLED, actor="tests")
     await scene.pool.execute(
@@ -284,8 +284,8 @@ async def test_a_secret_copied_from_another_endpoint_signs_nothing(scene: Scene)
     assert "copied from another row" in said["reply_text"]
 
 
-async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
-    """An endpoint's deliveries are its own."""
+async def test_replay_of_another_endpoints_delivery_is_refused(scene: Scene) -> None:
+    """An endpoint can replay only its own deliveries."""
     await scene.happen("Paid")
     other, _secret = await service.register(
         scene.pool, BOX, url="https://example.org/", topics=["money"], actor="tests"
@@ -297,7 +297,7 @@ async def test_a_replay_of_another_s_delivery_is_refused(scene: Scene) -> None:
 
 
 async def test_a_webhook_without_an_endpoint_is_signed_by_the_installation(scene: Scene) -> None:
-    """Once, and with an id of its own."""
+    """Such a webhook has one signature and its own id."""
     request = DeliveryRequest(to=(Address(scene.receiver.url),), text="{}", channel=Channel.WEBHOOK)
     async with scene.pool.acquire() as connection:
         await accept(connection, check_request(request))
@@ -307,8 +307,8 @@ async def test_a_webhook_without_an_endpoint_is_signed_by_the_installation(scene
     assert signatures(posted) == [expected_signature(INSTALLATION, posted)]
 
 
-async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
-    """Neither the row nor the audit log nor a delivery holds it; another key cannot open it."""
+async def test_secrets_are_never_stored_in_plain_text(scene: Scene) -> None:
+    """Neither the row nor the audit log nor a delivery contains the secret; another key cannot open it."""
     await scene.happen("Paid")
     for table in ("webhook_endpoints", "audit_log", "delivery_payloads", "deliveries"):
         rows = [str(row) for row in await scene.pool.fetch(f"SELECT t::text FROM {table} AS t")]
@@ -320,7 +320,7 @@ async def test_a_secret_is_nowhere_in_the_clear(scene: Scene) -> None:
 
 
 async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> None:
-    """A URL that is none, no topic, a format or a topic that is not there, no key to seal with."""
+    """An invalid URL, no topic, an unknown format or topic, and a missing sealing key are rejected."""
     await make_topic("money", "log")
     with pytest.raises(BadInput, match="url"):
         await service.register(pool, BOX, url="ftp://example.org", topics=["money"], actor="tests")
@@ -336,8 +336,8 @@ async def test_bad_endpoints_are_refused(pool: Pool, make_topic: MakeTopic) -> N
         )
 
 
-async def test_the_database_keeps_formats_right(scene: Scene) -> None:
-    """An endpoint from before there was a choice has the format it had; what is none cannot be stored."""
+async def test_database_rejects_invalid_formats(scene: Scene) -> None:
+    """Existing endpoints have the default format; an invalid format cannot be stored."""
     columns = "url, topics, secret_key_id, secret"
     row = await scene.pool.fetchrow(
         f"INSERT INTO webhook_endpoints ({columns}) SELECT {columns} FROM webhook_endpoints RETURNING format"
@@ -347,8 +347,8 @@ async def test_the_database_keeps_formats_right(scene: Scene) -> None:
         await scene.pool.execute("UPDATE webhook_endpoints SET format = 'xml'")
 
 
-async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(scene: Scene) -> None:
-    """For a secret that leaked."""
+async def test_rotation_without_overlap_removes_the_old_secret(scene: Scene) -> None:
+    """A rotation with no overlap, for a leaked secret, removes the old one."""
     _endpoint, fresh = await service.rotate(scene.pool, BOX, scene.endpoint.id, overlap=timedelta(), actor="tests")
     await scene.happen("Paid")
     (request,) = scene.receiver.requests
@@ -356,7 +356,7 @@ async def test_a_rotation_without_overlap_ends_the_old_secret_at_once(scene: Sce
 
 
 def test_a_sealed_secret_cannot_be_changed_or_misused() -> None:
-    """One bit, or another purpose, and it does not open."""
+    """A changed bit or another purpose prevents opening."""
     sealed = BOX.seal(b"quiet", purpose="one")
     assert BOX.open(sealed, purpose="one") == b"quiet"
     assert BOX.seal(b"quiet", purpose="one").data != sealed.data
@@ -367,7 +367,7 @@ def test_a_sealed_secret_cannot_be_changed_or_misused() -> None:
 
 
 def test_an_old_key_still_opens() -> None:
-    """After a change of the installation's key both are given; the first seals."""
+    """During a key change both keys open; the first one seals."""
     old, both = SecretBox([b"old" * 11]), SecretBox([b"new" * 11, b"old" * 11])
     assert both.open(old.seal(b"quiet", purpose="x"), purpose="x") == b"quiet"
     assert both.seal(b"quiet", purpose="x").key_id != old.seal(b"quiet", purpose="x").key_id

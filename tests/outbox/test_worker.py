@@ -1,4 +1,4 @@
-"""Instances: who leads, how pairs are shared, and who takes over from the dead."""
+"""Instances: leadership, assignment of pairs, and takeover from dead instances."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ SOAK_S, KILL_EVERY_S = (60, 3) if TIMES > 1 else (0, 0)
 
 @contextlib.asynccontextmanager
 async def outbox_process(url: str, path: Path, *, batch: int = 20) -> AsyncIterator[asyncio.subprocess.Process]:
-    """An instance in a process of its own, ready; gone after the block, whatever happened."""
+    """An instance in a separate process, ready; killed after the block in any case."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -54,7 +54,7 @@ async def outbox_process(url: str, path: Path, *, batch: int = 20) -> AsyncItera
 
 
 async def test_events_reach_a_subscriber(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
-    """From an append to a publisher, woken by a notification."""
+    """An append reaches the publisher through a notification."""
     recorder = Recorder()
     await make_topic()
     async with run_outbox(recorder):
@@ -65,7 +65,7 @@ async def test_events_reach_a_subscriber(store: EventStore, make_topic: MakeTopi
 async def test_a_sleeping_leader_is_woken_by_an_append(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Asleep it would look again only after an hour: what wakes it is the notification, each time."""
+    """With a poll interval of an hour, only the notification of each append can wake the leader."""
     recorder = Recorder()
     await make_topic()
     async with run_outbox(recorder, relay=replace(HURRY, poll=timedelta(hours=1), idle=timedelta(hours=1))):
@@ -79,10 +79,10 @@ async def test_a_sleeping_leader_is_woken_by_an_append(
             await until(lambda count=count: len(recorder.messages) == count)  # type: ignore[misc]
 
 
-async def test_pairs_are_shared_evenly_and_handed_over(
+async def test_pairs_are_divided_evenly_and_handed_over(
     store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """A newcomer gets its half; when it leaves, everything is led again. Each pair has one leader at any time."""
+    """A new instance gets half of the pairs; when it leaves they are taken over. Each pair has one leader at a time."""
     pairs = {await make_topic(f"topic{number}") for number in range(4)}
     first, second = Recorder(), Recorder()
     async with run_outbox(first) as one:
@@ -97,17 +97,15 @@ async def test_pairs_are_shared_evenly_and_handed_over(
 
 
 async def test_an_instance_leads_only_what_it_can_publish(make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
-    """A pair whose publisher nobody has waits; the others do not."""
+    """A pair without an instance for its publisher waits; other pairs are published."""
     mine = await make_topic()
     await make_topic("other", "nobody")
     async with run_outbox(Recorder()) as one:
         await until(lambda: one.led == {mine})
 
 
-async def test_the_row_tells_who_leads_and_that_he_lives(
-    pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
-) -> None:
-    """The heartbeat is refreshed while it leads; afterwards there is no leader."""
+async def test_row_has_the_leader_and_its_heartbeat(pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
+    """The heartbeat is updated while the instance leads; afterwards the row has no leader."""
     await make_topic()
     async with run_outbox(Recorder()) as one:
         await until(lambda: bool(one.led))
@@ -128,7 +126,7 @@ async def test_the_row_tells_who_leads_and_that_he_lives(
 async def test_a_cut_connection_is_survived(
     store: EventStore, room: Room, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """When the server drops every connection, the instance sits down again and publishes on."""
+    """When the server drops every connection, the instance reconnects and continues."""
     recorder = Recorder()
     await make_topic()
     async with run_outbox(recorder):
@@ -146,10 +144,10 @@ async def test_a_cut_connection_is_survived(
         await until(lambda: list(dict.fromkeys(recorder.positions)) == positions)
 
 
-async def test_a_silent_holder_of_the_lock_is_ended(
+async def test_lock_holder_without_heartbeat_is_terminated(
     store: EventStore, room: Room, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Its connection stands but nobody is behind it: the heartbeat is old, so the others end its session."""
+    """A lock holder with an open connection and an old heartbeat is terminated by other instances."""
     pair = await make_topic()
     recorder = Recorder()
     async with Leadership(room.url, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
@@ -160,10 +158,10 @@ async def test_a_silent_holder_of_the_lock_is_ended(
         await until(dead.lost.is_set)
 
 
-async def test_a_failing_publisher_is_paused_by_its_errors_and_resumed_by_a_person(
+async def test_failed_publisher_is_resumed_by_an_operator(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """FAILED after some errors in a row; `resume` is heard at once."""
+    """Consecutive errors lead to FAILED; `resume` takes effect at once."""
     pair, recorder = await make_topic(), Recorder()
     recorder.is_down = True
 
@@ -179,10 +177,10 @@ async def test_a_failing_publisher_is_paused_by_its_errors_and_resumed_by_a_pers
         await until(lambda: recorder.positions == positions)
 
 
-async def test_a_relay_that_dies_is_counted_and_left_alone(
+async def test_crash_of_a_relay_is_a_failure_with_back_off(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
 ) -> None:
-    """Whatever it died of is a failure like any other: in the listing, with pauses, and in the end it waits."""
+    """A crash of a relay counts as a failure, with back-off, and finally FAILED."""
     tries = 0
 
     class Deadly(Recorder):
@@ -191,7 +189,7 @@ async def test_a_relay_that_dies_is_counted_and_left_alone(
             tries += 1
             task = asyncio.current_task()
             assert task is not None
-            task.cancel()  # the relay's own task, from within
+            task.cancel()  # the relay's own task, from inside the publisher
             await asyncio.Event().wait()
 
     pair, healthy = await make_topic(publisher="deadly"), Recorder()
@@ -212,8 +210,8 @@ async def _line(pool: Pool, pair: Subscription) -> ProgressLine:
     return next(line for line in await service.list_progress(pool) if (line.topic, line.publisher) == pair)
 
 
-async def test_a_publisher_of_ten_lines(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
-    """A name, two methods: that is a publisher."""
+async def test_a_minimal_publisher(store: EventStore, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
+    """A name and two methods are enough for a publisher."""
     told: list[str] = []
 
     class Printer:
@@ -232,7 +230,7 @@ async def test_a_publisher_of_ten_lines(store: EventStore, make_topic: MakeTopic
 
 
 async def _leader_pid(pool: Pool) -> int:
-    """Who leads; nobody does for the moment in which one hands over to another."""
+    """The process id of the leader; waits while one instance hands over to another."""
     led: list[str] = []
 
     async def is_led() -> bool:
@@ -245,7 +243,7 @@ async def _leader_pid(pool: Pool) -> int:
 
 
 async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
-    """Append in transactions of different lengths until told to stop; how many events that were."""
+    """Append in transactions of different lengths until `stop` is set; returns the number of events."""
     count = 0
     while not stop.is_set():
         async with store._pool.acquire() as connection, connection.transaction():
@@ -258,7 +256,7 @@ async def _write(store: EventStore, writer: int, stop: asyncio.Event) -> int:
 
 @dataclass(slots=True)
 class Fleet:
-    """Instances in processes of their own, writing to one file; the leader among them is killed again and again."""
+    """Instances in separate processes that write to one file; their leader is killed repeatedly."""
 
     pool: Pool
     url: str
@@ -267,19 +265,19 @@ class Fleet:
     by_pid: dict[int, asyncio.subprocess.Process] = field(default_factory=dict)
     kills: int = 0
     killed_at: float = field(default_factory=monotonic)
-    size: int = 0  # of the file, when the last leader was killed
+    size: int = 0  # size of the file when the last leader was killed
 
     async def reinforce(self, count: int = 1) -> None:
         starting = [self.stack.enter_async_context(outbox_process(self.url, self.path)) for _ in range(count)]
         self.by_pid |= {process.pid: process for process in await asyncio.gather(*starting)}
 
     async def publishes(self, *, for_s: float = 0) -> None:
-        """Wait until something was published since the last kill, and this long after it."""
+        """Wait until something was published since the last kill, and then this long."""
         size, due = self.size, self.killed_at + for_s
         await until(lambda: self.path.stat().st_size > size + 2000 and monotonic() >= due)
 
     async def kill_leader(self) -> None:
-        """Kill the one who leads and has published, so that each kill ends somebody whose lines are in the file."""
+        """Kill the leader after it has published, so that each kill affects a process with lines in the file."""
         victim = 0
 
         async def is_at_work() -> bool:
@@ -296,7 +294,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was written, and what a subscriber saw: id, position and process of each message, as they arrived."""
+    """The written events, and the messages of a subscriber in order: id, position and process of each."""
 
     seconds: float
     kills: int
@@ -314,7 +312,7 @@ class Tally:
 
     @property
     def disorder(self) -> int:
-        """How many first arrivals came after one that should have followed them."""
+        """The number of first arrivals that came after a later event."""
         rank = {position: number for number, position in enumerate(self.expected)}
         ranks = [rank[position] for position in self.firsts]
         return sum(number < highest for number, highest in zip(ranks, accumulate(ranks, max), strict=True))
@@ -330,7 +328,7 @@ class Tally:
 async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Eight writers all the while, three processes, SIGKILLs: all arrive, first arrivals in order, ids are the same."""
+    """With eight writers, three processes and SIGKILLs, every event arrives, in order and with a constant id."""
     await make_topic(publisher="file")
     path, stop = tmp_path / "seen", asyncio.Event()
     path.touch()
@@ -355,16 +353,16 @@ async def test_nothing_is_lost_or_reordered_when_leaders_are_killed(
     seen = [line.split() for line in path.read_text().splitlines()]
     tally = Tally(seconds, fleet.kills, written, [row[0] for row in rows], seen)
     if TIMES > 1:
-        print(f"\n{tally}")  # noqa: T201 - what a soak is run for
+        print(f"\n{tally}")  # noqa: T201 - the result of a soak run
     assert (len(tally.expected), tally.lost, tally.disorder) == (written, 0, 0)
     assert all(message_id == f"postroom:0:{position}" for message_id, position, _pid in seen)
     assert len({pid for _id, _position, pid in seen}) > tally.kills
 
 
-async def test_takeover_waits_for_no_silence(
+async def test_takeover_does_not_wait_for_the_heartbeat_limit(
     store: EventStore, pool: Pool, database_url: str, make_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """A lock goes with its session: the next leads though the last would be taken for dead only after an hour."""
+    """A lock ends with its session: the next instance leads at once, although the heartbeat limit is an hour."""
     await make_topic(publisher="file")
     path = tmp_path / "seen"
     path.touch()
@@ -381,10 +379,10 @@ async def test_takeover_waits_for_no_silence(
 
 
 @pytest.mark.parametrize("count", [1])
-async def test_a_stopped_instance_finishes_its_batch(
+async def test_stopped_instance_finishes_its_batch(
     store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox, count: int
 ) -> None:
-    """Stopping between two batches leaves no message published that the progress does not know of."""
+    """After a stop, the progress includes every published message."""
     recorder = Recorder()
     pair = await make_topic()
     async with run_outbox(recorder):

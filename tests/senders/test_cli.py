@@ -49,7 +49,7 @@ def added(run: Run, *more: str) -> dict[str, object]:
     return found
 
 
-def test_an_operator_s_day(run: Run) -> None:
+def test_operator_manages_a_topic_and_its_publisher(run: Run) -> None:
     """Add, list, show, update, pause, resume, remove; the secret is never shown."""
     account = added(run, "--lane", "bulk", "--warmup")
     assert (account["status"], account["lanes"], account["warmup_current_limit"]) == ("warming_up", ["bulk"], 50)

@@ -1,4 +1,4 @@
-"""A receiver's look at a CloudEvent in JSON: it reads one, or fails on what CloudEvents 1.0 does not allow."""
+"""Read a CloudEvent in JSON as a receiver; fails on anything that CloudEvents 1.0 does not allow."""
 
 import re
 import unicodedata
@@ -17,9 +17,9 @@ def read_cloud_event(body: bytes) -> dict[str, Any]:
     attributes = {name: value for name, value in read.items() if name != "data"}
     for name, value in attributes.items():
         assert re.fullmatch(r"[a-z0-9]{1,20}", name), name
-        assert isinstance(value, str), f"{name} is not a text"
+        assert isinstance(value, str), f"{name} is not a string"
         assert value, f"{name} is empty"
-        assert not any(map(_is_forbidden, value)), f"{name} holds a character that is not allowed"
+        assert not any(map(_is_forbidden, value)), f"{name} contains a character that is not allowed"
     assert attributes.keys() >= set(_REQUIRED)
     assert attributes["specversion"] == "1.0"
     assert urlsplit(attributes["source"]).path.startswith("/")

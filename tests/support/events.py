@@ -1,4 +1,4 @@
-"""How tests of events append, and how they see that somebody waits."""
+"""Helpers that append events and detect lock waits."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -16,7 +16,7 @@ LEVELS = ("read_committed", "repeatable_read", "serializable")
 
 
 async def outcome(append: Awaitable[object]) -> str:
-    """What became of an append: it won, it was refused, or PostgreSQL asks for another try."""
+    """The result of an append: it succeeded, was rejected, or must be retried."""
     try:
         await append
     except (AppendConditionFailed, DuplicateAppend):
@@ -27,26 +27,26 @@ async def outcome(append: Awaitable[object]) -> str:
 
 
 async def until_waiting(observer: Connection, waiting: asyncpg.Connection | None) -> None:
-    """Return when the other connection, or anybody, waits for a lock in this database."""
+    """Wait until this connection, or any, waits for a lock in this database."""
     sql = """
         SELECT 1 FROM pg_locks JOIN pg_database ON database = pg_database.oid
         WHERE datname = current_database() AND NOT granted AND pid = coalesce($1, pid)
     """
     pid = None if waiting is None else waiting.get_server_pid()
     async with asyncio.timeout(60):
-        while await observer.fetchrow(sql, pid) is None:  # the question itself is the pause
+        while await observer.fetchrow(sql, pid) is None:  # the query itself takes time, so no sleep is needed
             continue
 
 
 async def race(
     first: asyncpg.Connection, second: asyncpg.Connection, observer: Connection, level: str, condition: AppendCondition
 ) -> list[str]:
-    """Two transactions, open at once, with one condition each; the first commits while the second is on its way."""
+    """Run two open transactions with one condition each; the first commits while the second appends."""
     event = Event.of("Withdrawn", wallet=1)
     ours, theirs = first.transaction(isolation=level), second.transaction(isolation=level)
     await ours.start()
     await theirs.start()
-    await second.fetchval("SELECT 1")  # takes the snapshot where there is only one
+    await second.fetchval("SELECT 1")  # takes the snapshot at REPEATABLE READ and above
     outcomes = [await outcome(EventSession(first).append(event, condition))]
     append = asyncio.ensure_future(outcome(EventSession(second).append(event, condition)))
     await until_waiting(observer, second)
@@ -64,7 +64,7 @@ async def append_if(
     condition_tags: list[str] | None = None,
     after: int | None = None,
 ) -> dict[str, Any]:
-    """The seed's function, as an application calls it."""
+    """Call `append_events_if` as an application does."""
     row = await connection.fetchrow(
         "SELECT postroom.append_events_if('{X}', ARRAY[$1::text[]::text], ARRAY['{}'::jsonb], $2, $3, $4)::text AS a",
         list(tags),
@@ -81,5 +81,5 @@ WALLET = Query.of(tags=["wallet=1"])
 
 
 def seen_up_to(place: Place) -> Cursor:
-    """The cursor of a follower that has seen everything up to this place, as a progress row keeps it."""
+    """The cursor of a follower at this place, as a progress row stores it."""
     return Cursor(f"{place.transaction_id}:{place.transaction_id}:", own=place)

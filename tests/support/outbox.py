@@ -1,4 +1,4 @@
-"""Publishers that remember, and how tests of the outbox wait for facts."""
+"""Publishers that record messages, and helpers that wait for a condition."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -17,7 +17,7 @@ HURRY = RelayOptions(first_pause=timedelta(milliseconds=5), longest_pause=timede
 
 
 class Recorder:
-    """Remembers what it was given; refuses while told to."""
+    """Records messages; raises an error while configured to."""
 
     is_local = False
 
@@ -42,7 +42,7 @@ class Recorder:
 
 
 async def lead(pool: Pool, pair: Subscription, instance: str) -> None:
-    """Say in the row who leads, as a seat does."""
+    """Write the leader to the row, as an instance does."""
     await pool.execute(
         "UPDATE outbox_topic_progress SET leader_instance = $3, leader_since = now(), leader_heartbeat = now()"
         " WHERE topic = $1 AND publisher = $2",
@@ -53,14 +53,14 @@ async def lead(pool: Pool, pair: Subscription, instance: str) -> None:
 
 
 async def append(store: EventStore, count: int, type_: str = "Deposited", **tags: object) -> list[int]:
-    """Append events one by one, and wait until no transaction holds them back; their positions."""
+    """Append events one by one and wait until they are settled; returns their positions."""
     positions = [(await store.append(Event.of(type_, {"n": n}, **tags))).position for n in range(count)]
     await settled(store._pool)
     return positions
 
 
 async def settled(pool: Pool) -> None:
-    """Other tests share the server, and an open transaction in any database holds back followers in all."""
+    """Wait until events are settled: an open transaction of another test, in any database, holds followers back."""
 
     async def is_settled() -> bool:
         return not await pool.fetchval("SELECT EXISTS (SELECT FROM events WHERE transaction_id >= event_horizon())")
@@ -69,7 +69,7 @@ async def settled(pool: Pool) -> None:
 
 
 async def until(is_so: Callable[[], bool | Awaitable[bool]], *, patience_s: float = PATIENCE_S) -> None:
-    """Return when it is so; the facts are looked at again and again, as fast as the loop turns."""
+    """Poll until the condition holds."""
     async with asyncio.timeout(patience_s):
         while True:
             answer = is_so()

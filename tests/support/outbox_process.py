@@ -1,7 +1,7 @@
-"""An outbox instance in a process of its own: `python -m tests.support.outbox_process <url> <file> <batch>`.
+"""An outbox instance in a separate process: `python -m tests.support.outbox_process <url> <file> <batch>`.
 
-Its publisher `file` appends a line for each message to a file that all instances share: what a subscriber saw, in the
-order it saw it.
+Its publisher `file` appends a line for each message to a file that all instances share: the messages in the order in
+which a subscriber received them.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from postroom.settings import Settings
 
 
 class FilePublisher:
-    """Writes each message by itself and waits for the disk, as for a broker's word: a kill can hit between any two."""
+    """Writes and syncs each message separately, so that a kill can hit between any two."""
 
     is_local = False
 
@@ -39,12 +39,12 @@ class FilePublisher:
 async def main(url: str, path: Path, batch: int) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    # Nobody is taken for dead by its silence here: a lock is free when its session has ended, and only then.
+    # A long heartbeat limit: here only the end of its session frees a lock.
     options = OutboxOptions(
         tick=timedelta(milliseconds=100), silence=timedelta(hours=1), relay=RelayOptions(batch=batch)
     )
     async with open_room(Settings(database_url=url, pool_size=4)) as room:
-        print("ready", flush=True)  # noqa: T201 - the test waits for this word
+        print("ready", flush=True)  # noqa: T201 - the test waits for this line
         await Outbox(room, Publishers.of([FilePublisher(path)]), options).loop(stop).run(stop)
 
 
