@@ -68,7 +68,7 @@ async def test_entries_are_listed_newest_first_page_by_page(browser: Browser) ->
     ],
 )
 async def test_entries_are_filtered(browser: Browser, question: str, found: list[int]) -> None:
-    """By actor, action, subject and time."""
+    """Entries are filtered by actor, action, subject and time."""
     items = (await browser.get(f"/v1/audit?{question}")).json["items"]
     assert [item["id"] for item in items if item["action"].startswith("deliver")] == found
 

@@ -111,7 +111,7 @@ async def test_time_outside_utc_does_not_fail_a_batch(pool: Pool) -> None:
 
 
 async def test_a_time_without_a_zone_is_refused(store: EventStore) -> None:
-    """It could mean different times in small and in large appends."""
+    """A time without a zone could mean different times in small and in large appends."""
     naive = datetime(2030, 1, 31, 9)  # noqa: DTZ001 - the mistake under test
     for events in (Event("X"), [Event("X")] * 20):
         with pytest.raises(BadInput, match="occurred_at: must have a time zone"):

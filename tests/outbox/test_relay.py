@@ -116,7 +116,7 @@ async def test_invalid_event_is_isolated_and_others_are_published(
     assert steps == [PublishStep.FAILED, *[PublishStep.MOVED] * 3, *[PublishStep.FAILED] * 3, PublishStep.HELD]
     (line,) = await service.list_progress(pool)
     assert (line.status, line.error_count, line.failed_position) == (PublisherStatus.FAILED, 3, positions[3])
-    assert line.last_error == "the other side says no"
+    assert line.last_error == "the receiver refused the batch"
     assert recorder.positions == positions[:3]
 
 

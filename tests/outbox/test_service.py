@@ -82,7 +82,7 @@ async def test_a_poison_event_can_be_skipped(
     assert recorder.positions == [positions[0], positions[2]]
     (entry,) = await audited(pool, "outbox.skip")
     assert (entry["actor"], entry["before"]["error"], entry["after"]["position"]) == (
-        "cli:ada", "the other side says no", positions[1],
+        "cli:ada", "the receiver refused the batch", positions[1],
     )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ async def test_paused_publisher_keeps_its_error(
     pair, recorder = await make_topic(), Recorder(poison=position)
     relay = await make_relay(pair, recorder)
     assert await relay.run_once() is PublishStep.FAILED
-    told = (1, "the other side says no", position)
+    told = (1, "the receiver refused the batch", position)
     await service.pause(pool, pair, actor="tests")
     await service.reset(pool, pair, position=0, actor="tests")
     assert await trouble(pool) == told

@@ -30,7 +30,7 @@ class Recorder:
     async def publish(self, batch: Batch) -> None:
         self.batches.append(len(batch.messages))
         if self.is_down or any(message.position == self.poison for message in batch.messages):
-            raise PublishFailed("the other side says no")
+            raise PublishFailed("the receiver refused the batch")
         self.messages += batch.messages
 
     async def close(self) -> None:

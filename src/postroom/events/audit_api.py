@@ -12,7 +12,7 @@ READ = "audit:read"
 
 
 class AuditQuery(PageQuery, frozen=True, kw_only=True):
-    """Which entries: by actor, action or group of actions, subject and time."""
+    """Filter of entries: by actor, action or group of actions, subject and time."""
 
     actor: Text | None = None
     action: Text | None = None

@@ -23,7 +23,7 @@ UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
 NOT_A_LIST = "must be a list of strings, not a string"
 LARGEST = 2**63 - 1
 DEEPEST = 100
-"""Most levels of nested lists and objects; many JSON parsers cannot read deeper ones."""
+"""Most levels of nested lists and objects; not every JSON parser reads deeper ones."""
 _ID = r"\d{1,19}"
 _SNAPSHOT = rf"({_ID}:{_ID}:(?:{_ID}(?:,{_ID})*)?)"
 _CURSOR = re.compile(rf"{_SNAPSHOT}/(?:{_SNAPSHOT}/({_ID})\.({_ID})|/)/(?:({_ID})\.({_ID}))?", re.ASCII)

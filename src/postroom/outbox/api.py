@@ -59,7 +59,7 @@ class TopicBody(TopicFields, frozen=True, kw_only=True):
 
 
 class PublisherBody(Shape, frozen=True, kw_only=True):
-    """Where a publisher that is new to the topic begins."""
+    """The start of a publisher that is new to the topic."""
 
     start: _START = "now"
 

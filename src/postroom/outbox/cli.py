@@ -39,13 +39,13 @@ Force = Annotated[bool, typer.Option("--force", help="Proceed even if endpoints,
 
 
 class Start(StrEnum):
-    """Where new publishers begin."""
+    """The start of new publishers."""
 
     NOW = "now"
     BEGINNING = "beginning"
 
 
-Began = Annotated[Start, typer.Option(help="Where new publishers begin.")]
+Began = Annotated[Start, typer.Option(help="Start of new publishers: with new events, or the first event.")]
 
 
 @outbox.command("list")

@@ -25,7 +25,10 @@ LAG_BOUND = 10_000
 """Most events that a listing scans to count a publisher's lag; more are shown as `10000+`."""
 
 LINGERS, LINGER = 10, timedelta(milliseconds=20)
+"""Short polls before a leader sleeps, because work comes in bursts."""
+
 UNSETTLED_REST = timedelta(milliseconds=250)
+"""Longest poll interval while an open transaction holds events back: their notification has already been sent."""
 
 
 class PublisherStatus(StrEnum):
@@ -190,7 +193,7 @@ class ProgressReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressCheck:
-    """Whether a publisher has reached a place, and the reason if not."""
+    """The result of comparing a publisher's progress with a place, and the reason if it has not reached it."""
 
     is_reached: bool
     status: PublisherStatus

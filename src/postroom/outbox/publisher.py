@@ -29,6 +29,8 @@ from postroom.db.queries import Connection
 from postroom.events.model import SequencedEvent
 
 EPOCH_SHIFT = 48
+"""The epoch is in the upper sixteen bits of an event's transaction id."""
+
 SOURCE = "outbox"
 """The source of deliveries that publishers create."""
 

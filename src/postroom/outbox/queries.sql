@@ -97,7 +97,7 @@ WHERE topic = :topic AND publisher = :publisher
 FOR UPDATE;
 
 -- name: find_reached :maybe
--- Whether a publisher has reached a place, and its status and error.
+-- Compare a publisher's progress with a place; with its status and error.
 SELECT (last_transaction_id, last_position) >= (:transaction_id::bigint::text::xid8, :position::bigint) AS is_reached,
     status, leader_instance, last_error, failed_position
 FROM outbox_topic_progress

@@ -26,6 +26,7 @@ from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
 
 LONGEST_ERROR = 500
+"""Characters of an error that are stored."""
 
 _log = structlog.get_logger()
 
@@ -297,7 +298,7 @@ class Relay:
             async with self._pool.acquire() as connection:
                 await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=False)
         except INTERRUPTIONS as error:
-            _log.info("waking_unsaid", pair=str(self.pair), error=type(error).__name__)
+            _log.info("follower_wakeup_not_saved", pair=str(self.pair), error=type(error).__name__)
 
     async def _wait(self, pause: timedelta) -> None:
         """Wait for a notification, at most for this pause."""

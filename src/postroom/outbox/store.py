@@ -226,7 +226,7 @@ async def set_status(connection: Connection, *, topic: str, publisher: str, stat
 
 
 async def take_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> tuple[bool, int | None]:
-    """Whether the pair still exists, and the follower id of its leaders."""
+    """True if the pair still exists, with the follower id of its leaders."""
     row = await QUERIES["take_lead"].maybe(connection, topic=topic, publisher=publisher, instance=instance)
     return (False, None) if row is None else (True, row["follower_id"])
 

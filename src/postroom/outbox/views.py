@@ -35,6 +35,7 @@ Apply = Callable[[Connection, Sequence[SequencedEvent]], Awaitable[None]]
 Clear = Callable[[Connection], Awaitable[None]]
 
 _SHORTEST, _LONGEST = 0.005, 0.1
+"""Poll intervals in seconds while waiting for a view; they double."""
 
 
 class View:

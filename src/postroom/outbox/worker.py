@@ -135,7 +135,7 @@ class Outbox:
             async with asyncio.timeout(2):  # waiting for a busy pool would delay the heartbeat and lose the locks
                 await relay.fail(f"{type(error).__name__}: {detail}".rstrip(": "))
         except Exception as trouble:  # noqa: BLE001 - no error here may end the other relays
-            _log.error("relay_failure_untold", pair=str(relay.pair), error=type(trouble).__name__)
+            _log.error("relay_failure_not_recorded", pair=str(relay.pair), error=type(trouble).__name__)
         self._resting[relay.pair] = monotonic() + relay.pause_after_failure().total_seconds()
 
     def _is_rested(self, pair: Subscription) -> bool:
@@ -168,7 +168,7 @@ class Outbox:
             async with asyncio.timeout(2):  # waiting for a busy pool would delay the heartbeat and lose the locks
                 lines = await service.list_progress(self._room.pool)
         except INTERRUPTIONS as error:
-            _log.info("outbox_unobserved", error=type(error).__name__)
+            _log.info("outbox_metrics_not_updated", error=type(error).__name__)
             return
         stall = next((line.stall for line in lines if line.stall is not None), None)
         metrics.show_progress(lines, self._leads, stall)

@@ -1,4 +1,4 @@
-"""Mail rules, and the mail that a rule makes of an event. Pure."""
+"""Mail rules, and the mails they create for events. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ def check_rule(rule: NewRule) -> None:
 
 
 def mail_for(rule: MailRule, message: Message) -> DeliveryRequest:
-    """The mail that a rule makes of an event; raises ValueError with the reason if it cannot."""
+    """The mail that a rule creates for an event; raises ValueError with the reason if it cannot."""
     address = find_path(message.data, rule.recipient_path)
     if not isinstance(address, str):
         problem = f"the event at position {message.position} has no address at {rule.recipient_path}"

@@ -26,6 +26,7 @@ from postroom.runtime.nats import connect
 PREFIX = "postroom.events"
 STREAM = "postroom_events"
 PATIENCE = timedelta(seconds=10)
+"""Timeout of one request; well below the publish timeout of a relay, one minute, so that its error names NATS."""
 
 
 class NatsPublisher:

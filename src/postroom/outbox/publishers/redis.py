@@ -17,6 +17,7 @@ from postroom.runtime.redis import open_redis
 PREFIX = "postroom:events"
 LENGTH = 100_000
 PATIENCE = timedelta(seconds=10)
+"""Timeout of one request; well below the publish timeout of a relay, one minute, so that its error names Redis."""
 
 
 class RedisPublisher:

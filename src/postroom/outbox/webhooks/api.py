@@ -71,7 +71,7 @@ class ReplayedShape(msgspec.Struct, frozen=True):
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """The endpoint is forgotten."""
+    """The id of the deleted endpoint."""
 
     id: int
 

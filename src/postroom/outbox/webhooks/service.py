@@ -29,6 +29,7 @@ _log = structlog.get_logger()
 
 OVERLAP = timedelta(hours=24)
 LONGEST_OVERLAP = timedelta(days=30)
+"""An old secret must expire: after a leak it can forge signatures as long as it is valid."""
 
 
 async def register(  # noqa: PLR0913 - one parameter per property of an endpoint
