@@ -35,7 +35,7 @@ def test_help_lists_every_command_without_loading_them() -> None:
     "arguments", [("nonsense",), ("send",), ("deliveries", "show", "many"), ("work", "--processes", "0")]
 )
 def test_wrong_usage_ends_with_2(arguments: tuple[str, ...]) -> None:
-    """What was typed wrongly is told apart from what was refused."""
+    """Usage errors exit with 2, rejected requests with 1."""
     assert postroom(*arguments).returncode == 2
 
 
@@ -65,7 +65,7 @@ def test_an_unreachable_database_is_one_sentence() -> None:
 
 
 def test_send_prints_the_id_and_the_listing_has_it(settings: dict[str, str]) -> None:
-    """What `send` accepted is committed: the next process sees it, in the API's words."""
+    """A mail accepted by `send` is committed: the next process shows it with the API's field names."""
     sent = postroom(*SEND, "--cc", "Bob <bob@example.org>", "--tag", "kind=test", settings=settings)
     assert sent.returncode == 0, sent.stderr
     [item] = answer(postroom("deliveries", "list", "--json", settings=settings))["items"]
@@ -133,7 +133,7 @@ async def test_cancel_is_audited_under_the_name_of_the_user(settings: dict[str, 
 
 
 def test_an_unknown_delivery_is_refused(settings: dict[str, str]) -> None:
-    """What does not exist is a sentence and exit 1; an id beyond the database's numbers is wrong usage."""
+    """An unknown id is one sentence and exit 1; an id beyond the database's numbers is wrong usage."""
     done = postroom("deliveries", "show", "42", settings=settings)
     assert (done.returncode, done.stderr) == (1, "postroom: There is no delivery with the id 42.\n")
     assert postroom("deliveries", "show", str(2**63), settings=settings).returncode == 2

@@ -1,4 +1,4 @@
-"""`postroom doctor`: what is wrong is found, told with advice, and only failures end with 1."""
+"""`postroom doctor` reports each problem with advice and exits with 1 only on failures."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ def test_a_healthy_room_has_no_failure(database_url: str, tmp_path: Path) -> Non
     assert report["healthy"] is True
     for check in ("database", "room", "migrations", "transactions", "claims", "templates", "transport"):
         assert verdicts[check] == "ok", check
-    assert verdicts["clock"] in {"ok", "warn"}  # whoever stands still while asking seems to differ by some seconds
+    assert verdicts["clock"] in {"ok", "warn"}  # a pause of this process during the query looks like a clock difference
     assert verdicts["workers"] == "warn"
     assert all(check["advice"] for check in report["checks"] if check["verdict"] != "ok")
 
@@ -115,12 +115,12 @@ async def test_secrets_that_cannot_be_opened_are_told(room: Room) -> None:
 async def test_publishers_that_do_not_publish_are_told(
     database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody leads it, it fails, it has failed; or all wait for somebody's open transaction."""
+    """A publisher without a leader, failing, failed, or blocked by an open transaction is reported."""
     assert (await _examine(database_url))["outbox"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO outbox_topics (name) VALUES ('money')")
     await room.pool.execute("INSERT INTO outbox_topic_progress (topic, publisher) VALUES ('money', 'redis')")
     alone = (await _examine(database_url))["outbox"]
-    assert (alone.verdict, alone.found) == (Severity.WARN, "money/redis: nobody publishes it")
+    assert (alone.verdict, alone.found) == (Severity.WARN, "money/redis: no process publishes it")
     await room.pool.execute(
         "UPDATE outbox_topic_progress SET leader_instance = 'i', leader_since = now(), leader_heartbeat = now()"
     )
@@ -141,7 +141,7 @@ async def test_publishers_that_do_not_publish_are_told(
 
 
 async def test_malformed_commands_that_wait_are_told(database_url: str, room: Room) -> None:
-    """A producer whose commands nobody can read is a warning until they are mended."""
+    """Malformed commands are a warning until they are resubmitted or dismissed."""
     assert (await _examine(database_url))["malformed commands"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO malformed_commands (source, reason, raw) VALUES ('shop', 'bad_field', 'x')")
     found = (await _examine(database_url))["malformed commands"]
@@ -167,7 +167,7 @@ async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, m
 
 
 async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None:
-    """What a dead worker left, who works, and what should have left long ago."""
+    """Expired claims, running workers and overdue lanes are reported."""
     async with room.pool.acquire() as connection:
         await connection.execute(
             "INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)"
@@ -306,7 +306,7 @@ async def test_a_row_that_keeps_its_month_from_having_a_partition_is_told(databa
     assert (await _examine(database_url))["partitions"].verdict is Severity.OK
     month = await room.pool.fetchval(add, 2)
     kept = (await _examine(database_url))["partitions"]
-    assert (kept.verdict, f"keep back {month} of attempts" in kept.found) == (Severity.WARN, True)
+    assert (kept.verdict, f"block {month} of attempts" in kept.found) == (Severity.WARN, True)
     assert "archive.md" in kept.advice
     await room.pool.execute(MOVED.format(month=month))
     assert (await _examine(database_url))["partitions"].verdict is Severity.OK

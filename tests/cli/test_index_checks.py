@@ -16,7 +16,7 @@ FILL = """
 
 
 async def test_an_index_that_shrank_is_named_with_the_statement_that_rebuilds_it(pool: Pool) -> None:
-    """Of 40,000 entries every tenth is left, spread over all pages; after the REINDEX nothing is found."""
+    """An index that keeps every tenth of 40,000 entries is reported; after the REINDEX it is not."""
     async with pool.acquire() as connection:
         await connection.execute(FILL)
         await connection.execute("SELECT pg_stat_force_next_flush()")

@@ -76,7 +76,7 @@ async def test_a_worker_goes_on_after_its_connections_fell_silent(
 
 
 def test_a_process_that_hangs_ends_after_its_grace_time(settings: dict[str, str]) -> None:
-    """Whatever does not finish, a thread ends the process with exit 1 and says so."""
+    """A thread ends a process that does not stop in time, with a message and exit 1."""
     command = [sys.executable, "-c", HANGING]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         assert process.stdout is not None

@@ -54,7 +54,7 @@ def _until_ready(up: Running) -> str:
 
 
 def _paste(line: str) -> tuple[str, dict[str, str], bytes]:
-    """What a shell makes of a pasted curl line: the address, the headers and the body."""
+    """The address, headers and body of a pasted curl line as the shell parses them."""
     shown = line.strip().replace("curl -sS ", "printf '%s\\0' ", 1)
     words = subprocess.run(["sh", "-c", shown], check=True, capture_output=True, text=True).stdout.split("\0")
     headers = dict(words[i + 1].split(": ", 1) for i, word in enumerate(words) if word == "-H")
@@ -243,7 +243,7 @@ async def test_a_killed_worker_is_replaced_and_sigterm_drains(settings: dict[str
 
 
 def test_workers_end_when_their_parent_is_killed(settings: dict[str, str]) -> None:
-    """Nobody is left behind by SIGKILL: children notice that the parent is gone and finish."""
+    """After SIGKILL of the parent, the children notice and stop."""
     with running("work", "--processes", "2", settings=settings) as work:
         pids = [work.event("process_started")["pid"] for _ in range(2)]
         ends = [os.pidfd_open(pid) for pid in pids]
@@ -279,7 +279,7 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_the_address_people_are_told_can_be_used() -> None:
-    """Listening everywhere is told as loopback, and IPv6 addresses get their brackets."""
+    """A wildcard address is shown as loopback, and IPv6 addresses get brackets."""
     with bind(("0.0.0.0", 0)) as everywhere:
         assert url_of(everywhere).startswith("http://127.0.0.1:")
     assert curl_line("http://127.0.0.1:1", Path("/a b/api-key")).count("'/a b/api-key'") == 1

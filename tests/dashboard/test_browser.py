@@ -15,7 +15,7 @@ from postroom.http.service import list_keys, revoke_key
 LONG = "unbroken" * 40
 RAW = f"Subject: {LONG}\r\nX-Long: {LONG}\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>{LONG}</p>".encode()
 
-# What a person with a screen reader or a keyboard would miss; an empty list is good.
+# Accessibility problems of the page; empty is good.
 COMPLAINTS = """() => [
     ...[document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"]].flat(),
     ...(document.querySelector("main") && document.documentElement.lang ? [] : ["no main or language"]),
@@ -32,7 +32,7 @@ COMPLAINTS = """() => [
 
 @asynccontextmanager
 async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncIterator[Page]:
-    """A page of somebody who has just come in by the door."""
+    """A page of a viewer who has just signed in."""
     async with open_page(chromium, **options) as page:
         await page.goto(office.url)
         await page.get_by_label("API key").fill(office.key)

@@ -11,7 +11,7 @@ from postroom.delivery.model import DeliveryState
 
 
 def test_bars_stand_on_the_ground_and_fit_the_picture() -> None:
-    """Whatever the proportions, no block leaves the picture and none overlaps another."""
+    """For any proportions, no block leaves the picture and no blocks overlap."""
     ended = [EndedCount(NOON, DeliveryState.SENT, 1_000_000), *(EndedCount(NOON, state, 1) for state in DeliveryState)]
     chart = draw_day([*ended[:1], *ended[2:]], first=NOON, hours=1)
     blocks = chart.hours[0].blocks

@@ -47,7 +47,7 @@ def answer_with(html: str, headers: dict[str, str]) -> ASGIApp:
 
 @dataclass(slots=True)
 class Canary:
-    """A server that nobody should ever ask; it remembers who did."""
+    """A server that must get no request; it records them."""
 
     url: str = ""
     heard: list[str] = field(default_factory=list)

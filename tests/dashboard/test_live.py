@@ -12,7 +12,7 @@ from postroom.db.room import Room
 
 
 async def test_the_stream_begins_with_everything_and_ends_with_the_process(room: Room) -> None:
-    """The first event holds every part; when the process stops, the stream ends by itself and holds nobody up."""
+    """The first event holds every part; when the process stops, the stream ends at once."""
     stop = asyncio.Event()
     app = dashboard_app(room, stop=stop)
     guest = await open_guest(room, app=app)

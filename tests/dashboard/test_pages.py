@@ -67,7 +67,7 @@ async def test_behind_the_api_an_unknown_path_stays_a_problem(room: Room) -> Non
 
 
 async def test_the_overview_shows_lanes_days_letters_and_workers(room: Room, guest: Guest) -> None:
-    """What waits, since when, what ended, what was given up and who works, each with its number."""
+    """The overview counts waiting and ended deliveries, dead letters and workers."""
     await a_full_day(room.pool)
     dead = await given_up(room.pool)
     await accepted(room.pool, *[a_mail(lane=Lane.BULK)] * 3)
@@ -90,7 +90,7 @@ async def test_the_overview_shows_lanes_days_letters_and_workers(room: Room, gue
 
 
 async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:
-    """Within their freshness the figures are the same object; afterwards they are read anew."""
+    """Within their freshness the figures are the same object; afterwards they are read again."""
     moment = [0.0]
     reader = FigureReader(room.pool, monotonic=lambda: moment[0])
     first = await reader.read()

@@ -1,4 +1,4 @@
-"""What remains of a stranger's HTML."""
+"""Sanitising of untrusted HTML."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def test_looks_remain() -> None:
 
 
 def test_the_title_of_the_document_is_no_text() -> None:
-    """What a browser shows on its tab does not stand loose above the letter."""
+    """The text of the title element is not shown in the body."""
     assert (
         clean("<html><head><title>Welcome</title></head><body><p>Hello</p></body></html>", {}).strip() == "<p>Hello</p>"
     )

@@ -12,7 +12,7 @@ KEY = ApiKey(7, "ada", "pr_abcdefgh", ("*",), datetime(2030, 6, 1, tzinfo=UTC), 
 
 
 class Seconds:
-    """A clock that moves when it is told to."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -22,7 +22,7 @@ class Seconds:
 
 
 def test_a_sealed_session_opens() -> None:
-    """What was sealed comes back, and belongs to its key only."""
+    """A sealed session can be opened again, and belongs to its key only."""
     sessions = Sessions(SECRET, "postroom")
     session = sessions.open(sessions.seal(sessions.begin(KEY)))
     assert session is not None
@@ -49,7 +49,7 @@ def test_every_changed_character_spoils_the_seal() -> None:
 
 @pytest.mark.parametrize("cookie", [None, "", ".", "a.b", "é.é", "x" * 10_000, "W10.", "." + "A" * 43])
 def test_garbage_opens_nothing(cookie: str | None) -> None:
-    """Whatever a stranger sends as a cookie is no session, and no error."""
+    """An arbitrary cookie value is neither a session nor an error."""
     assert Sessions(SECRET, "postroom").open(cookie) is None
 
 

@@ -73,7 +73,7 @@ async def test_behind_https_the_cookie_is_secure(room: Room) -> None:
 
 
 async def test_a_wrong_key_opens_nothing(guest: Guest) -> None:
-    """Whatever is wrong with it, the answer is the same, and there is no cookie."""
+    """Every invalid key gets the same response without a cookie."""
     for key in ["", "pr_short", "é" * 46, new_key(), "Bearer " + new_key(), "x" * 5000]:
         response = await guest.sign_in(key)
         assert (key, response.status) == (key, 401)

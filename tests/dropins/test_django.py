@@ -69,7 +69,7 @@ def database_settings(url: str) -> dict[str, Any]:
 def in_site(
     program: str, *, databases: dict[str, Any], postroom: dict[str, Any], environment: dict[str, str] | None = None
 ) -> Any:
-    """What a program of the site leaves in `result`, or the error that ended it."""
+    """The `result` of a program of the site, or the error that ended it."""
     configuration = json.dumps({"program": program, "databases": databases, "postroom": postroom})
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SITE],
@@ -140,7 +140,7 @@ async def test_a_message_is_a_delivery(room: Room, database_url: str) -> None:
 
 
 async def test_mail_is_part_of_the_sites_transaction(room: Room, database_url: str) -> None:
-    """What is rolled back was never sent; what is committed is."""
+    """A mail is sent if its transaction commits, and not if it rolls back."""
     program = """
 try:
     with transaction.atomic():
@@ -189,7 +189,7 @@ async def test_a_bad_address_is_an_error_that_names_it(room: Room, database_url:
 
 
 async def test_the_count_is_of_those_that_were_taken(room: Room, database_url: str) -> None:
-    """Mass mail answers how many; a message without recipients is none."""
+    """Mass mail returns the number of accepted messages; one without recipients is not counted."""
     program = """
 mails = [("One", "x", None, ["ada@example.org"]), ("None", "x", None, []), ("Two", "x", None, ["bob@example.org"])]
 result = send_mass_mail(mails)
@@ -397,7 +397,7 @@ REFUSED = {
 async def test_a_refusal_over_http_is_an_error(
     room: Room, options: dict[str, Any], to: list[str], problem: str
 ) -> None:
-    """What the API refuses, and a server that is not there, are errors with a name."""
+    """A rejection by the API and an unreachable server raise named errors."""
     result = await over_http(room, f"result = send_mail('x', 'x', None, {to})", **options)
     assert result.startswith(problem)
 
@@ -448,7 +448,7 @@ result = [send("Ada <ada@example.org>"), send("Ada <ada@example.org>"), send("bo
 
 
 def deaf_at_first(app: ASGIApp) -> ASGIApp:
-    """The application behind a network that loses its first answer: committed, and nobody hears of it."""
+    """The application behind a network that loses its first response after the commit."""
     asked_again = asyncio.Event()
     count = 0
 
@@ -464,7 +464,7 @@ def deaf_at_first(app: ASGIApp) -> ASGIApp:
             return
 
         async def lost(_message: Message) -> None:
-            """Nobody hears."""
+            """The response is lost."""
 
         await app(scope, receive, lost)
         await asked_again.wait()
@@ -506,7 +506,7 @@ MISCONFIGURED = {
 
 @pytest.mark.parametrize("postroom, problem", MISCONFIGURED.values(), ids=MISCONFIGURED.keys())
 def test_wrong_settings_are_named(postroom: dict[str, Any], problem: str) -> None:
-    """A setting that cannot work is told at the first mail, fail_silently or not."""
+    """An invalid setting raises at the first mail, also with fail_silently."""
     sqlite = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
     program = "result = send_mail('x', 'x', None, ['ada@example.org'], fail_silently=True)"
     result = in_site(program, databases=sqlite, postroom=postroom)

@@ -88,7 +88,7 @@ async def count(pool: Pool) -> int:
 
 
 async def test_a_mail_is_a_delivery(shop: Shop) -> None:
-    """What the library sends is committed when it returns, under the key's name."""
+    """A mail sent by the library is committed when the call returns, with the key's name as source."""
     delivery = await shop.sent(
         html="<p>Hello</p>",
         cc=["bob@example.org"],
@@ -142,7 +142,7 @@ async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
 
 @pytest.mark.parametrize("field", ["subject", "text", "html"])
 async def test_content_beside_a_template_is_refused_by_name(shop: Shop, field: str) -> None:
-    """A subject or a body that would be dropped is told."""
+    """A subject or a body that would be dropped is rejected."""
     content: dict[str, Any] = {"subject": None, "text": None, field: "x"}
     with pytest.raises(ValidationError, match=f"{field}: cannot be given together with a template"):
         await shop.send(template={"id": "login-code"}, **content)
@@ -191,7 +191,7 @@ def test_a_time_from_now_is_understood(written: str, later: timedelta) -> None:
 
 @pytest.mark.parametrize("written", ["in 1 fortnight", "in minutes", "in 1.5 hours", "tomorrow", "in -1 min"])
 def test_other_words_are_refused(written: str) -> None:
-    """What is not understood is refused with an example of what is."""
+    """An invalid schedule is rejected with an example of a valid one."""
     with pytest.raises(BadInput, match="scheduled_at: must be a time such as"):
         parse_schedule(written)
 
@@ -261,7 +261,7 @@ async def test_a_mail_can_be_read_back(shop: Shop) -> None:
 
 @pytest.mark.parametrize("email_id", ["999", "49a3999c-0ce1-4ea6-ab68-afcd6dc2e794", "9" * 40])
 async def test_an_unknown_id_is_not_found(shop: Shop, email_id: str) -> None:
-    """A number nobody has, or one of Resend's own ids, is answered in Resend's form."""
+    """An unknown number or one of Resend's own ids gets an error in Resend's format."""
     with pytest.raises(ResendError) as refused:
         await shop.call(resend.Emails.get, email_id)
     assert (refused.value.code, refused.value.error_type) == (404, "not_found")
@@ -297,7 +297,7 @@ async def test_a_waiting_mail_is_rescheduled(shop: Shop) -> None:
     "change", ["state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'x'", "attempt_count = 1"]
 )
 async def test_a_mail_that_ended_or_was_tried_is_not_rescheduled(shop: Shop, change: str) -> None:
-    """What may have reached somebody keeps its schedule."""
+    """A mail that may have been delivered keeps its schedule."""
     sent = await shop.send()
     async with shop.room.pool.acquire() as connection:
         await connection.execute(f"UPDATE deliveries SET {change}")
@@ -334,7 +334,7 @@ async def test_mails_are_listed_page_by_page(shop: Shop) -> None:
 
 
 async def test_a_line_of_the_listing_says_what_a_mail_is(shop: Shop) -> None:
-    """Who, to whom, when and where it stands; bodies are not in it, and neither are webhooks."""
+    """The listing has sender, recipients, time and state, without bodies and without webhooks."""
     later = datetime.now(UTC) + timedelta(days=1)
     sent = await shop.send(cc=["bob@example.org"], reply_to="help@example.org", scheduled_at=later.isoformat())
     async with shop.room.pool.acquire() as connection:
@@ -403,14 +403,14 @@ async def test_a_conflict_refuses_the_whole_batch(shop: Shop) -> None:
 
 
 async def test_a_permissive_batch_takes_what_is_right(shop: Shop) -> None:
-    """A client may ask for the good ones to be taken, and is told of the others by their place."""
+    """A client may have the valid mails accepted; the invalid ones are reported by their position."""
     answer = await shop.call(resend.Batch.send, [{"to": 7}, MAIL], {"batch_validation": "permissive"})
     assert len(answer["data"]) == 1
     assert [error["index"] for error in answer["errors"]] == [0]
 
 
 async def test_what_is_missing_is_named(shop: Shop) -> None:
-    """A mail to nobody is refused with the library's own exception."""
+    """A mail without recipients raises the library's own exception."""
     with pytest.raises(MissingRequiredFieldsError, match="to: is required"):
         await shop.call(resend.Emails.send, {"from": "a@example.org", "subject": "x", "text": "y"})
 
@@ -452,7 +452,7 @@ async def test_without_a_key_nothing_is_read(room: Room) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"[]", b"[" * 100_000, b'"\xff"'])
 async def test_a_body_that_is_no_mail_is_refused(room: Room, content: bytes) -> None:
-    """Whatever the bytes are, the answer is a refusal in Resend's form."""
+    """Any invalid bytes get an error in Resend's format."""
     key, _row = await keys.create_key(room.pool, "shop", scopes=("*",), actor="tests")
     response = await Browser(app_of(room), key).post("/emails", content=content)
     assert response.status == 422
@@ -493,7 +493,7 @@ async def test_every_state_has_one_of_its_words(shop: Shop) -> None:
 
 
 async def test_one_time_codes_stay_hidden(shop: Shop) -> None:
-    """What holds a code is not shown, here as everywhere."""
+    """Content with a one-time code is not shown."""
     delivery = await shop.sent(html="<p>123</p>")
     shown = email_of(replace(delivery, lane=Lane.AUTH), Settings(), now=datetime.now(UTC))
     assert (shown.subject, shown.text, shown.html) == (None, None, None)

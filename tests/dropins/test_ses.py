@@ -110,7 +110,7 @@ def refused(error: pytest.ExceptionInfo[ClientError]) -> tuple[int, str]:
 
 
 async def test_a_simple_mail_is_a_delivery(shop: Shop) -> None:
-    """What the library sends is committed when it returns, under the key's name."""
+    """A mail sent by the library is committed when the call returns, with the key's name as source."""
     file = {"RawContent": b"%PDF", "FileName": "bill.pdf", "ContentId": "<bill>", "ContentType": "application/pdf"}
     delivery = await shop.sent(
         FromEmailAddress="Shop <shop@example.org>",
@@ -163,7 +163,7 @@ async def test_a_raw_mail_is_read(shop: Shop) -> None:
 
 
 async def test_reply_addresses_rule_over_a_raw_mail(shop: Shop) -> None:
-    """What the call names is who is answered; without it, what the message says."""
+    """The call's reply addresses replace those of the message."""
     raw = {"Raw": {"Data": message(To="ada@example.org", **{"Reply-To": "old@example.org"}).as_bytes()}}
     chosen = await shop.sent(Content=raw, ReplyToAddresses=["Help <help@example.org>", "b@example.org"])
     assert addresses(chosen, RecipientKind.REPLY_TO) == ["help@example.org", "b@example.org"]
@@ -191,7 +191,7 @@ async def test_a_client_of_version_1_is_told_which_to_use(shop: Shop) -> None:
         )
     client.close()
     assert refused(error) == (400, "InvalidAction")
-    assert (await Browser(app_of(shop.room)).get("/")).status == 404  # nobody else's front page is taken
+    assert (await Browser(app_of(shop.room)).get("/")).status == 404  # the page at / is unchanged
 
 
 @pytest.mark.parametrize(
@@ -359,8 +359,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         },
         "Headers: x-a is given twice",
     ),
-    "raw to nobody": ({"Content": {"Raw": {"Data": message().as_bytes()}}}, "Destination"),
-    "raw from nobody": ({"Destination": TO, "Content": {"Raw": {"Data": b"Subject: x\r\n\r\nx"}}}, "FromEmailAddress"),
+    "raw without recipient": ({"Content": {"Raw": {"Data": message().as_bytes()}}}, "Destination"),
+    "raw without sender": (
+        {"Destination": TO, "Content": {"Raw": {"Data": b"Subject: x\r\n\r\nx"}}},
+        "FromEmailAddress",
+    ),
     "raw to nonsense": (
         {"Destination": {"ToAddresses": ["nonsense"]}, "Content": {"Raw": {"Data": message().as_bytes()}}},
         "Destination",
@@ -498,7 +501,7 @@ async def test_a_pair_is_shown_by_id_or_name_and_audited(room: Room) -> None:
 
 @pytest.mark.parametrize("wanted", ["nobody", "999", "9" * 30])
 async def test_an_unknown_key_has_no_pair(room: Room, wanted: str) -> None:
-    """Neither a name nor a number that nobody has gives a pair."""
+    """An unknown key name or id gives no credentials."""
     sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
     with pytest.raises(KeyNotFound):
         await show_credentials(sealed, wanted, actor="tests")

@@ -14,7 +14,7 @@ from postroom.http.model import SCOPES, hash_key, looks_like_key, new_key
 
 
 class Monotonic:
-    """A clock that moves when it is told to."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -116,7 +116,7 @@ async def test_a_key_revoked_elsewhere_is_remembered_for_seconds_only(pool: Pool
 
 
 async def test_scopes_are_checked_on_remembered_keys_too(pool: Pool) -> None:
-    """What is remembered is the key, not that it was allowed."""
+    """The cache holds the key, not the result of the scope check."""
     auth = Authenticator(pool)
     key, _key_id = await _made(pool, "inbox:read")
     await auth.authenticate(f"Bearer {key}", "inbox:read")

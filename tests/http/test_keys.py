@@ -38,7 +38,7 @@ async def test_a_key_is_shown_once(browser: Browser, room: Room) -> None:
     ],
 )
 async def test_a_bad_key_is_refused_by_field(browser: Browser, body: object, field: str) -> None:
-    """What is wrong with a key is named, and none is made."""
+    """An invalid field of a new key is named, and no key is created."""
     response = await browser.post("/v1/keys", json=body)
     assert response.status == 400
     assert response.fields[0].startswith(field)
@@ -63,7 +63,7 @@ async def test_a_key_cannot_give_what_it_does_not_have(room: Room) -> None:
 
 
 async def test_revoking_is_audited_and_final(pool: Pool) -> None:
-    """Who revoked is written down; a key is revoked once."""
+    """The audit log records who revoked a key; a key is revoked once."""
     _key, row = await service.create_key(pool, "ci", scopes=["*"], actor="cli:ada")
     await service.revoke_key(pool, row.id, actor="cli:bob")
     with pytest.raises(KeyNotFound):

@@ -45,7 +45,7 @@ async def _document(browser: Browser) -> dict[str, Any]:
 
 
 async def test_every_endpoint_is_described(browser: Browser) -> None:
-    """What is promised is there, and what is served is described."""
+    """Every documented endpoint is served, and every served one is documented."""
     document = await _document(browser)
     described = {path: set(operations) for path, operations in document["paths"].items()}
     assert PATHS.items() <= described.items()

@@ -1,4 +1,4 @@
-"""The served API against its own OpenAPI document, with values nobody would think of."""
+"""The served API against its own OpenAPI document, with generated values."""
 
 import asyncio
 from collections.abc import Callable
@@ -88,7 +88,7 @@ def _can_be_wrong(operation: Operation, mode: GenerationMode) -> bool:
 async def test_answers_are_what_the_document_says(
     room: Room, mode: GenerationMode, wanted: list[Callable[..., Any]]
 ) -> None:
-    """Whatever is sent, every answer's status, type, headers and shape are documented, and none is a 5xx."""
+    """For any request, the response's status, type, headers and shape are documented, and none is a 5xx."""
     app = build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES))
     browser = await open_browser(room, app=app)
     assert browser.key is not None

@@ -1,4 +1,4 @@
-"""What is refused before any handler sees it, and how."""
+"""Requests rejected before they reach a handler."""
 
 import asyncio
 import base64
@@ -34,7 +34,7 @@ def assert_problem(response: Response, status: int) -> dict[str, Any]:
     "path", ["/", "/v1", "/v1/nothing", "/v1/deliveries/", "/v1/deliveries/x", "/v1/deliveries/-1"]
 )
 async def test_an_unknown_path_is_not_found(browser: Browser, path: str) -> None:
-    """Paths nobody serves answer 404 as a problem."""
+    """Unknown paths answer 404 with a problem document."""
     assert_problem(await browser.get(path), 404)
 
 
@@ -110,7 +110,7 @@ async def test_a_large_body_is_refused_before_it_is_read(room: Room, announced: 
 
 
 class Unread:
-    """A request whose body nobody may read."""
+    """A request whose body must not be read."""
 
     def __init__(self) -> None:
         self.status = 0
@@ -242,13 +242,13 @@ async def test_a_bad_query_names_its_parameter(browser: Browser, query: str, fie
     ],
 )
 async def test_a_forged_cursor_is_never_our_fault(browser: Browser, path: str, position: list[Any]) -> None:
-    """Whatever somebody writes into a cursor, the answer is a page or a refusal."""
+    """For any text as cursor, the response is a page or a 4xx."""
     cursor = base64.urlsafe_b64encode(json.dumps(position).encode()).decode().rstrip("=")
     assert (await browser.get(f"{path}?cursor={cursor}")).status in (200, 400)
 
 
 async def test_a_refusal_does_not_repeat_megabytes(browser: Browser) -> None:
-    """What is quoted is shortened, and a long list of errors ends."""
+    """Quoted values are shortened, and long lists of errors are cut."""
     long_name = await browser.post("/v1/deliveries", json={**MAIL, "headers": {"x" * 100_000: "a\n"}})
     assert long_name.status == 400
     many = await browser.post("/v1/deliveries/batch", json=[{**MAIL, "to": "x"}] * 1000)
@@ -369,7 +369,7 @@ async def test_the_application_speaks_lifespan_and_no_websocket(browser: Browser
 
 
 async def test_behind_https_answers_say_so(room: Room, browser: Browser) -> None:
-    """With a public URL of https browsers are told to use nothing else; without, they are not."""
+    """Strict-Transport-Security is sent only with an https public URL."""
     public = Room(Settings(public_url="https://post.example.org"), room.url, room.direct_url, room.pool)
     answer = await Browser(build_app(public)).get("/healthz")
     assert answer.headers["strict-transport-security"] == "max-age=31536000"

@@ -1,4 +1,4 @@
-"""What the tests of intake share: a submission server with a real key."""
+"""Fixtures of the tests of intake: a submission server with a real key."""
 
 import contextlib
 import ssl

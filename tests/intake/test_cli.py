@@ -41,7 +41,7 @@ async def _in_pool(url: str, *raws: bytes) -> list[str]:
 
 
 def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_url: str) -> None:
-    """The whole way of an operator: see it, look inside, mend it, and it is gone from the list."""
+    """An operator lists, inspects and corrects a malformed command, which then leaves the list."""
     asyncio.run(_in_pool(database_url, raw({**PAYLOAD, "to": "ada"})))
     listed = json.loads(run("list", "--json").output)["items"]
     assert [item["reason"] for item in listed] == ["bad_payload"]
@@ -77,7 +77,7 @@ def test_a_field_is_taken_away(run: Run, database_url: str) -> None:
 
 
 def test_junk_is_dismissed(run: Run, database_url: str) -> None:
-    """What is not worth mending stops waiting; it is still shown to those who ask for everything."""
+    """A dismissed command is no longer listed as waiting, but `--all` still lists it."""
     asyncio.run(_in_pool(database_url, b"junk", b"more junk", raw(payload_mode="x")))
     assert run("dismiss", "1", "2").output == "2 dismissed\n"
     assert run("dismiss", "1", "2").output == "0 dismissed\n"

@@ -53,7 +53,7 @@ def test_the_delivery_id_stands_in_for_a_missing_key() -> None:
 
 
 def test_the_payload_may_stand_as_an_object() -> None:
-    """In JSON nobody has to write JSON inside a string."""
+    """A JSON command may give its payload as an object instead of a string."""
     assert accepted(raw(payload_json=PAYLOAD)) == accepted(raw())
 
 

@@ -20,7 +20,7 @@ async def stopped(arguments: list[str], settings: dict[str, str], accepted: asyn
 
 
 async def test_commands_of_redis_become_deliveries_until_sigterm(database_url: str, pool: Pool) -> None:
-    """What stands in the stream is committed and acknowledged; SIGTERM ends it with 0."""
+    """Entries of the stream are committed and acknowledged; SIGTERM ends the process with exit 0."""
     import redis.asyncio
 
     async with valkey() as broker, accepting(database_url) as accepted:

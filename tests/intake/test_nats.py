@@ -61,7 +61,7 @@ async def consume(pool: Pool, source: "NatsSource") -> None:
 
 
 async def pending(source: "NatsSource") -> tuple[int, int]:
-    """What the consumer has not handed out, and what nobody has acknowledged yet."""
+    """The number of undelivered and of unacknowledged messages of the consumer."""
     info = await source._subscription.consumer_info()
     return info.num_pending, info.num_ack_pending
 
@@ -70,7 +70,7 @@ async def pending(source: "NatsSource") -> tuple[int, int]:
 async def test_commands_become_deliveries_and_poison_does_not_block(
     broker: StreamServer, subject: str, pool: Pool
 ) -> None:
-    """The stream is made if there is none; good commands are accepted, the others recorded, all acknowledged."""
+    """A missing stream is created; good commands are accepted, the others recorded, all acknowledged."""
     source = open_source(broker.url, subject)
     assert await source.fetch() == []
     bad = raw({**PAYLOAD, "subject": "Other"}, idempotency_key="a")
@@ -151,7 +151,7 @@ async def _publish_stubbornly(urls: Sequence[str], subject: str, keys: Sequence[
 
 
 async def leader_of(source: "NatsSource", subject: str) -> int:
-    """The number of the node that leads the stream; asked again while nobody answers or nobody leads."""
+    """The number of the node that leads the stream; retried while there is no answer or no leader."""
     import nats.errors
 
     async with asyncio.timeout(PATIENCE_S):

@@ -30,7 +30,7 @@ async def mails(pool: Pool) -> list[Delivery]:
 
 
 async def test_an_administrator_is_told_once(pool: Pool) -> None:
-    """One mail about all of them says how many and where to look; nobody is told twice."""
+    """One mail reports the number of new malformed commands and the command to list them; each is reported once."""
     await service.accept_commands(pool, entries(b"junk", raw(payload_mode="x"), raw()))
     assert await notice(pool).run_once() == 1
     assert await notice(pool).run_once() == 0
@@ -48,14 +48,14 @@ async def test_what_was_mended_before_is_not_told(pool: Pool) -> None:
 
 
 async def test_what_was_dismissed_is_not_told(pool: Pool) -> None:
-    """Whoever dismissed it knows of it."""
+    """A dismissed command is not reported."""
     await service.accept_commands(pool, entries(b"junk"))
     await service.dismiss(pool, [1], actor="tests")
     assert await notice(pool).run_once() == 0
 
 
 async def test_several_processes_tell_once(pool: Pool) -> None:
-    """Whoever comes second finds nothing to tell."""
+    """A concurrent second notice finds no unreported command."""
     await service.accept_commands(pool, entries(b"junk"))
     assert sorted(await asyncio.gather(*(notice(pool).run_once() for _process in range(4)))) == [0, 0, 0, 1]
     assert len(await mails(pool)) == 1

@@ -71,7 +71,7 @@ async def publish(client: Any, stream: str, *keys: str) -> None:
 async def test_commands_become_deliveries_and_are_acknowledged(
     client: Any, broker: StreamServer, stream: str, pool: Pool
 ) -> None:
-    """What waited before the first consumer came is read too; afterwards nothing is pending and nothing is kept."""
+    """Entries from before the first consumer are read too; afterwards no entry is pending or stored."""
     await publish(client, stream, "a", "b", "c")
     source = open_source(broker, stream)
     assert await consume_all(pool, source) == 3
@@ -179,7 +179,7 @@ async def test_lost_memory_cannot_duplicate(client: Any, broker: StreamServer, s
 async def test_another_group_still_finds_what_we_handled(
     client: Any, broker: StreamServer, stream: str, pool: Pool
 ) -> None:
-    """Handled entries are deleted only while nobody else reads the stream."""
+    """Acknowledged entries are deleted only while no other group reads the stream."""
     await publish(client, stream, "a")
     await client.xgroup_create(stream, "audit", id="0")
     source = open_source(broker, stream)
@@ -205,7 +205,7 @@ async def test_a_group_that_came_meanwhile_loses_nothing(
 async def test_a_stream_that_vanished_is_acknowledged_all_the_same(
     client: Any, broker: StreamServer, stream: str, pool: Pool
 ) -> None:
-    """What is committed is done, whether or not the server still knows of it."""
+    """Committed entries count as done even if the server lost them."""
     await publish(client, stream, "a")
     source = open_source(broker, stream)
     held = await source.fetch()
@@ -215,7 +215,7 @@ async def test_a_stream_that_vanished_is_acknowledged_all_the_same(
 
 
 async def test_an_entry_deleted_by_hand_is_let_go(client: Any, broker: StreamServer, stream: str, pool: Pool) -> None:
-    """Somebody deletes an entry that a dead consumer held: it does not stay pending for ever."""
+    """An entry deleted while pending for a dead consumer does not stay pending."""
     await publish(client, stream, "a", "b")
     dead = open_source(broker, stream)
     held = await dead.fetch()

@@ -59,7 +59,7 @@ async def test_an_entry_handed_out_twice_is_recorded_once(pool: Pool) -> None:
 
 
 async def test_another_entry_at_the_same_place_is_recorded(pool: Pool) -> None:
-    """A stream that lost its memory counts anew; other bytes at an old place are another command."""
+    """After a stream lost its data its places repeat; other bytes at an old place are another command."""
     await service.accept_commands(pool, [StreamEntry("test 0", b"one")])
     await service.accept_commands(pool, [StreamEntry("test 0", b"two")])
     assert [row["raw"] for row in await malformed_rows(pool)] == [b"one", b"two"]
@@ -99,7 +99,7 @@ async def test_a_heavy_batch_is_cut_into_pieces(pool: Pool, monkeypatch: pytest.
 
 
 async def test_a_value_beyond_a_limit_of_the_database_is_its_commands_fault(pool: Pool) -> None:
-    """What no repetition can cure is recorded, or the stream would wait for ever."""
+    """A command that fails on every retry is recorded as malformed, so that it does not block the stream."""
     async with pool.acquire() as connection:
         await connection.execute("CREATE INDEX ON delivery_payloads (text_body)")
     long = secrets.token_urlsafe(20_000)  # compresses badly
@@ -144,7 +144,7 @@ async def _one_malformed(pool: Pool, data: bytes) -> int:
 
 
 async def test_a_mended_command_becomes_a_delivery(pool: Pool) -> None:
-    """Resubmitting accepts the mended command, notes what it became, and says who did it."""
+    """Resubmitting accepts the corrected command and records its delivery and the actor."""
     command_id = await _one_malformed(pool, raw({**PAYLOAD, "to": "ada"}))
     accepted = await service.resubmit(pool, command_id, actor="key:ops", changes={"payload_json": PAYLOAD})
     delivery = await delivery_service.get_delivery(pool, accepted.id)
@@ -166,7 +166,7 @@ async def test_a_field_can_be_taken_away(pool: Pool) -> None:
 
 
 async def test_a_command_that_is_still_wrong_stays(pool: Pool) -> None:
-    """A mending that does not help names the fields, and the command waits on."""
+    """An invalid correction names the fields, and the command stays waiting."""
     command_id = await _one_malformed(pool, BROKEN)
     with pytest.raises(BadInput) as caught:
         await service.resubmit(pool, command_id, actor="a", changes={"source": "shop"})

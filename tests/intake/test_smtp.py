@@ -107,7 +107,7 @@ async def test_a_repeated_message_id_is_accepted_once(serve: Serve, pool: Pool) 
 
 
 async def test_the_halves_of_a_split_message_are_both_accepted(serve: Serve, pool: Pool) -> None:
-    """A relay that splits many recipients over transactions repeats the Message-ID; nobody is lost."""
+    """A relay that splits many recipients over transactions repeats the Message-ID; every recipient gets the mail."""
     data = MAIL % b"Message-ID: <7@example.com>\r\n"
     async with serve() as served:
         await with_client(served, lambda c: [submit(c, data, "ada@example.org"), submit(c, data, "bob@example.org")])
@@ -151,7 +151,7 @@ async def test_a_refusal_fits_a_line(serve: Serve) -> None:
 
 
 async def test_a_report_without_a_sender_is_accepted(serve: Serve, pool: Pool) -> None:
-    """`MAIL FROM:<>` is how a mail server that hands us its mail says that nobody waits for an answer."""
+    """`MAIL FROM:<>`, the empty sender of bounce reports, is accepted."""
 
     def report(client: smtplib.SMTP) -> int:
         client.mail("")
@@ -198,7 +198,7 @@ async def test_a_refusal_says_why_and_stores_nothing(serve: Serve, pool: Pool, d
 
 
 async def test_a_body_above_the_limits_of_a_delivery_is_too_large(serve: Serve) -> None:
-    """What fits the server but not a delivery is 552 too."""
+    """A message within the server's limit but above the delivery's is also rejected with 552."""
     message = MAIL % b"" + (b"x" * 998 + b"\r\n") * 5300
     async with serve() as served:
         code, text = await with_client(served, lambda client: submit(client, message))
@@ -296,7 +296,7 @@ async def test_an_empty_message_ends_where_it_ends(serve: Serve, pool: Pool, dat
 
 
 async def test_a_resent_submission_is_another_message(serve: Serve, room: Room) -> None:
-    """The first leaves under the Message-ID that it came with; the second has one of its own, so nobody hides it."""
+    """The first copy keeps its Message-ID; the second gets a new one, so that no mailbox treats it as a duplicate."""
     async with serve() as served:
         await with_client(
             served, lambda client: submit(client, MAIL % b"Message-Id: <7@example.com>\r\nX-Order: 7\r\n")
@@ -315,7 +315,7 @@ async def test_a_resent_submission_is_another_message(serve: Serve, room: Room) 
 
 
 async def test_a_key_does_not_refuse_the_rest_of_a_split_message(serve: Serve, pool: Pool) -> None:
-    """Whoever is sent in another transaction gets the mail too; each transaction is accepted once."""
+    """Recipients of another transaction get the mail too; each transaction is accepted once."""
     data = MAIL.replace(b"To: ada@", b"To: bob@example.org, ada@") % b"Idempotency-Key: k\r\n"
     halves = ("ada@example.org", "bob@example.org")
     async with serve() as served:

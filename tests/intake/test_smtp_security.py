@@ -1,4 +1,4 @@
-"""Submission is for those with a key, and nobody listens in, guesses, or smuggles."""
+"""Submission requires a key and TLS, limits guessing, and prevents SMTP smuggling."""
 
 import asyncio
 import base64
@@ -130,7 +130,7 @@ async def test_a_revoked_key_submits_no_more(serve: Serve, pool: Pool) -> None:
 
 
 async def test_a_bare_newline_does_not_end_a_message(serve: Serve, pool: Pool) -> None:
-    """A dot between bare newlines is content: nobody smuggles a second mail through."""
+    """A dot between bare newlines is content, which prevents SMTP smuggling."""
     smuggled = MAIL % b"" + b"\n.\nMAIL FROM:<evil@example.org>\r\n"
     async with serve() as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -145,7 +145,7 @@ async def test_a_bare_newline_does_not_end_a_message(serve: Serve, pool: Pool) -
 
 
 async def test_authentication_without_a_database_is_454(serve: Serve, room: Room) -> None:
-    """Nobody is told that his key is wrong when nobody could look."""
+    """A key that cannot be checked is a temporary failure, not an invalid key."""
     async with serve() as served:
         await room.pool.close()
         with pytest.raises(smtplib.SMTPAuthenticationError) as caught:
@@ -218,7 +218,7 @@ async def test_a_mail_under_tls_from_the_first_byte(
 async def test_words_sent_before_tls_are_forgotten(
     serve: Serve, authority: trustme.CA, server_tls: ssl.SSLContext
 ) -> None:
-    """What somebody slipped in behind STARTTLS in the clear is not executed inside TLS."""
+    """Plaintext commands injected behind STARTTLS are not executed inside TLS."""
 
     def slip(client: smtplib.SMTP) -> tuple[int, bytes]:
         client.send("STARTTLS\r\nNOOP slipped\r\n")

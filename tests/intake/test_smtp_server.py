@@ -53,7 +53,7 @@ async def test_too_many_connections_are_sent_away(serve: Serve) -> None:
 
 
 async def test_closing_says_goodbye(serve: Serve) -> None:
-    """An idle client is told 421 instead of being cut off."""
+    """An idle client gets 421 before the connection is closed."""
     async with serve() as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         await reader.readline()
@@ -145,7 +145,7 @@ async def test_a_served_room_takes_mail_under_tls(
     [("POSTROOM_SMTPS_ADDR", "POSTROOM_SMTP_TLS_CERT"), ("POSTROOM_BOUNCE_ADDR", "POSTROOM_BOUNCE_DOMAIN")],
 )
 def test_what_cannot_start_listens_nowhere(database_url: str, variable: str, needed: str) -> None:
-    """Another door that lacks a setting keeps submission closed too: nobody may be answered by a process that ends."""
+    """An invalid setting of another listener keeps submission closed too, because the process is about to end."""
     settings = {
         "POSTROOM_DATABASE_URL": database_url,
         "POSTROOM_HTTP_ADDR": "127.0.0.1:0",

@@ -52,7 +52,7 @@ async def test_the_doctor_looks_at_the_schedule(pool: Pool, database_url: str) -
     await scheduler(pool).sweep()
     await pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() + interval '1 day'")
     found = await examined(database_url)
-    assert (found.verdict, "1 people have something that nobody can plan" in found.found) == (Severity.WARN, True)
+    assert (found.verdict, "1 people have an invalid zone or rule" in found.found) == (Severity.WARN, True)
     await pool.execute("DELETE FROM user_occasions")
     await scheduler(pool).audit()
     await pool.execute("UPDATE users SET first_name = 'Augusta'")

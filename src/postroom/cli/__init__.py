@@ -40,17 +40,15 @@ class CommandEntry:
 
 
 COMMANDS = (
-    CommandEntry("up", "postroom.cli.up:up", RUN, "Everything in one process: database, API, workers."),
-    CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Answer the HTTP API."),
-    CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver what waits."),
+    CommandEntry("up", "postroom.cli.up:up", RUN, "Run database, API and workers by one command."),
+    CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Serve the HTTP API."),
+    CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver queued mail."),
     CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
     CommandEntry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
     CommandEntry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
-    CommandEntry(
-        "doctor", "postroom.cli.doctor:doctor", CARE, "Check everything Postroom stands on, and say what to do."
-    ),
-    CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Write the room into a file, and prove it."),
-    CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Bring a backup back as a room."),
+    CommandEntry("doctor", "postroom.cli.doctor:doctor", CARE, "Check the installation and advise on problems."),
+    CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Back up the room to a file and verify it."),
+    CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Restore a backup as a room."),
     CommandEntry("erase", "postroom.erasure.cli:erase", CARE, "Erase a person everywhere, by address."),
     CommandEntry(
         "db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."
@@ -58,34 +56,28 @@ COMMANDS = (
     CommandEntry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
 )
 GROUPS = (
-    CommandEntry("deliveries", "postroom.delivery.cli:deliveries", MAIL, "Look at deliveries, cancel, retry, resend."),
     CommandEntry(
-        "dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Deliveries given up, and back."
+        "deliveries", "postroom.delivery.cli:deliveries", MAIL, "Deliveries: list, show, cancel, retry, resend."
+    ),
+    CommandEntry(
+        "dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Dead letters: list, redrive."
     ),
     CommandEntry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     CommandEntry("inbox", "postroom.inbox.cli:inbox", MAIL, "Mail that was captured instead of sent."),
-    CommandEntry("intake", "postroom.cli.intake:intake", RUN, "Only take commands in, from a Redis or NATS stream."),
-    CommandEntry(
-        "malformed", "postroom.intake.cli:malformed", MAIL, "Commands nobody could read; resubmit or dismiss."
-    ),
-    CommandEntry(
-        "senders", "postroom.senders.cli:senders", MAIL, "Mailboxes that send: quota, pace, health, credentials."
-    ),
+    CommandEntry("intake", "postroom.cli.intake:intake", RUN, "Consume commands from a Redis or NATS stream."),
+    CommandEntry("malformed", "postroom.intake.cli:malformed", MAIL, "Malformed commands: list, resubmit, dismiss."),
+    CommandEntry("senders", "postroom.senders.cli:senders", MAIL, "Sender accounts: quota, pace, health, credentials."),
     CommandEntry(
         "campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."
     ),
     CommandEntry("clicks", "postroom.tracking.cli:clicks", MAIL, "Clicks: by link of a campaign, and by person."),
-    CommandEntry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Addresses that get nothing, and why."),
+    CommandEntry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Suppressed addresses and their reasons."),
     CommandEntry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
-    CommandEntry(
-        "stats", "postroom.stats.cli:stats", FACTS, "What was sent, opened, clicked, bounced, by hour or campaign."
-    ),
+    CommandEntry("stats", "postroom.stats.cli:stats", FACTS, "Statistics of sent, opened, clicked and bounced mail."),
     CommandEntry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
-    CommandEntry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens, for mail or for a pipe."),
+    CommandEntry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens for mail or a pipe."),
     CommandEntry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
-    CommandEntry(
-        "schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "What people will be sent: list, move, cancel."
-    ),
+    CommandEntry("schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "Scheduled events: list, move, cancel."),
     CommandEntry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
     CommandEntry(
         "outbox", "postroom.outbox.cli:outbox", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."
@@ -102,7 +94,7 @@ GROUPS = (
     CommandEntry(
         "audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."
     ),
-    CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: make, list, revoke."),
+    CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: create, list, revoke."),
 )
 
 

@@ -1,4 +1,4 @@
-"""The doctor's questions to the database, one function per check."""
+"""The doctor's checks of the database, one function per check."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -194,7 +194,7 @@ async def _tokens(session: Session, settings: Settings) -> Finding:
     if row["late"] <= TOKENS_LATE + settings.batch_timeout:
         return ok("tokens", "collected")
     many = " or more" if row["waiting"] == TOKENS_COUNTED else ""
-    shown = f"{row['waiting']}{many} wait, for {rough(row['late'])}, and nobody collects them"
+    shown = f"{row['waiting']}{many} wait, for {rough(row['late'])}, and no collector runs"
     if not settings.account_mail:
         return fail("tokens", shown, "POSTROOM_ACCOUNT_MAIL is off: run `postroom tokens collect`, or switch it on")
     return fail("tokens", shown, "start a worker that has POSTROOM_SECRET_KEY, which signs the links in account mail")
@@ -210,8 +210,8 @@ async def _schedule(session: Session) -> Finding:
     if told:
         return warn("schedule", "; ".join(told), "start a worker: it hands over and plans")
     if backlog.unplannable:
-        shown = f"{backlog.unplannable} people have something that nobody can plan"
-        advice = "find them with SELECT id FROM users WHERE is_unplannable, and mend the zone or the rule"
+        shown = f"{backlog.unplannable} people have an invalid zone or rule"
+        advice = "find them with SELECT id FROM users WHERE is_unplannable, and correct the zone or the rule"
         return warn("schedule", shown, advice)
     return ok("schedule", "nothing overdue, everybody planned for")
 
@@ -223,7 +223,7 @@ async def _senders(session: Session, settings: Settings) -> Finding:
             return fail("senders", "no accounts, so no mail can leave", "add one with `postroom senders add`")
         return ok("senders", "no accounts: mail leaves by the transport below")
     if row["stopped"]:
-        return warn("senders", row["stopped"], "mend it, then `postroom senders resume <id>`")
+        return warn("senders", row["stopped"], "fix the account, then run `postroom senders resume <id>`")
     shown = f"{row['sending']} of {row['accounts']} accounts send"
     if not settings.uses_senders:
         advice = "to send through them, set POSTROOM_TRANSPORT to senders, or to smtp with POSTROOM_SMTP_RELAY"
@@ -234,22 +234,24 @@ async def _senders(session: Session, settings: Settings) -> Finding:
 
 
 async def _seals(session: Session, settings: Settings) -> Finding:
-    """After a restore without its key everything looks well, until the first webhook is to be signed."""
+    """Check that secrets can be decrypted: a restore without the key fails only at the first webhook."""
     keyed = with_secret_key(settings, making=False)
     ours = SecretBox.from_key(keyed.secret_key, *keyed.old_secret_keys).key_ids
     rows = await _QUERIES["list_seals"].many(session)
     closed = [f"{row['owner']} with the key {row['key_id']}" for row in rows if row["key_id"] not in ours]
     if closed:
-        advice = "bring POSTROOM_SECRET_KEY back from where the room was, or give the secrets anew"
+        advice = "restore POSTROOM_SECRET_KEY from the original installation, or enter the secrets again"
         return fail("sealed secrets", f"cannot be opened, sealed for {', '.join(closed)}", advice)
     return ok("sealed secrets", "can be opened" if rows else "none")
 
 
 async def _outbox(session: Session) -> Finding:
     rows = await _QUERIES["list_troubled_pairs"].many(session, silence=LEADER_SILENT)
-    shown = "; ".join(f"{row['pair']}: {row['last_error'] or 'nobody publishes it'}" for row in rows)
+    shown = "; ".join(f"{row['pair']}: {row['last_error'] or 'no process publishes it'}" for row in rows)
     if rows and rows[0]["has_failed"]:
-        return fail("outbox", f"given up: {shown}", "mend it, then `postroom outbox resume` or `postroom outbox skip`")
+        return fail(
+            "outbox", f"given up: {shown}", "fix the cause, then run `postroom outbox resume` or `postroom outbox skip`"
+        )
     stall = await find_stall(session)
     if stall is not None and stall.seconds >= TRANSACTION_WARNS.total_seconds():
         return warn("outbox", f"events wait for the open transaction of {stall}", "end it: nothing is published before")
@@ -259,17 +261,17 @@ async def _outbox(session: Session) -> Finding:
 
 
 async def _partitions(session: Session) -> Finding:
-    """A row from the future, or months that nobody made in time: nothing is lost, and nothing else would tell."""
+    """Find rows in the default partition: dates in the future, or months whose partition was not created in time."""
     rows = await _QUERIES["list_months_without_partition"].many(session, bound=OUTSIDE_LOOKED_AT)
     if not rows:
-        return ok("partitions", "no month from this one on is kept from having its own")
+        return ok("partitions", "no rows in the default partition block a monthly partition")
     shown = ", ".join(f"{row['month']} of {row['table_name']}" for row in rows)
     advice = "move them: see `Rows outside their month` in docs/how-to/archive.md"
-    return warn("partitions", f"rows in the default partition keep back {shown}", advice)
+    return warn("partitions", f"rows in the default partition block {shown}", advice)
 
 
 async def _archive(session: Session, settings: Settings) -> Finding:
-    """What is wrong with the archive's files, all of it; the heaviest decides, and its advice is given."""
+    """List all problems of the archive's files; the most severe decides severity and advice."""
     health = await examine_archive(session, ArchiveOptions.of(settings))
     told = [f"{url} does not answer: {reason}" for url, reason in health.unreachable.items()]
     if health.missing:

@@ -1,4 +1,4 @@
-"""`postroom doctor`: check everything Postroom stands on, and say what to do. Changes nothing, starts nothing."""
+"""`postroom doctor`: check the installation and advise on problems. Changes nothing, starts nothing."""
 
 import asyncio
 import sys
@@ -17,7 +17,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, the room, workers, ports, templates and the way out. Exit 1 when something fails."""
+    """Check the database, the room, workers, ports, templates and the transport. Exit 1 if a check fails."""
     from postroom.cli.finding import Severity
 
     findings = run(examine(read_settings()))

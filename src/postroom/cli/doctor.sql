@@ -1,4 +1,4 @@
--- What `postroom doctor` asks the database. Reads only; every statement answers at once whatever the size of the queue.
+-- Statements of `postroom doctor`. They only read, and are fast whatever the size of the queue.
 
 -- name: count_senders :one
 -- Sender accounts: all, those that send, those that wait for a person.
@@ -139,7 +139,7 @@ ORDER BY expires_at
 LIMIT 5;
 
 -- name: list_troubled_pairs :many
--- Publishers that have failed, that are failing, or that nobody leads; the worst first.
+-- Publishers that have failed, are failing, or have no leader; the worst first.
 SELECT topic || '/' || publisher AS pair, status = 'FAILED' AS has_failed, last_error
 FROM outbox_topic_progress
 WHERE status = 'FAILED'

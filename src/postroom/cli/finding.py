@@ -1,4 +1,4 @@
-"""What a check found: a verdict, a sentence, and what to do about it."""
+"""The result of a check: severity, sentence and advice."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad it is. Only `fail` makes `doctor` end with 1."""
+    """The severity of a finding. Only `fail` makes `doctor` exit with 1."""
 
     OK = "ok"
     WARN = "warn"

@@ -1,4 +1,4 @@
-"""What the first `postroom up` makes and later ones find: an administrator's API key in the data directory."""
+"""The administrator's API key, which the first `postroom up` creates in the data directory."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The doctor's questions to this host: ports, files, templates, the way out."""
+"""The doctor's checks of this host: ports, files, templates, the transport."""
 
 import asyncio
 import shutil
@@ -56,7 +56,7 @@ async def port(settings: Settings) -> Finding:
 
 
 async def _is_postroom(host: str, number: int) -> bool:
-    """True if whoever listens answers `/healthz` the way we do."""
+    """True if the listening process answers `/healthz` as Postroom does."""
     request = f"GET /healthz HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -75,7 +75,7 @@ def templates(settings: Settings) -> Finding:
     try:
         catalog = load_catalog(settings)
     except PostroomError as error:
-        return fail("templates", error.message, "mend the file, or check POSTROOM_TEMPLATE_DIR")
+        return fail("templates", error.message, "fix the file, or check POSTROOM_TEMPLATE_DIR")
     mute = [name for name in ACCOUNT_TEMPLATES.values() if not catalog.speaks(name, settings.default_locale)]
     if mute:
         lacking = f"{', '.join(mute)}: nothing in {settings.default_locale}, the language of POSTROOM_DEFAULT_LOCALE"
@@ -154,7 +154,7 @@ async def archive(settings: Settings) -> Finding:
         reason = str(error) or f"{url}: no answer in {CONNECT_TIMEOUT_S:g} s"
         return fail("archive", reason, "check POSTROOM_ARCHIVE_URL, its rights, and that it is mounted")
     folder = Path(url.removeprefix("file://"))
-    is_own = settings.archive_url is None or url.startswith("s3://")  # what nobody named is made when it is needed
+    is_own = settings.archive_url is None or url.startswith("s3://")  # the default folder is created when it is needed
     if not is_own and not await asyncio.to_thread(folder.exists):
         return warn("archive", f"{folder} is not there", "mount what should be there, or make the folder")
     return ok("archive", url)

@@ -41,7 +41,7 @@ def _run(kind: StreamKind, consumers: int) -> None:
 
 
 async def _consume_here(settings: Settings, life: "Lifetime", *, kind: StreamKind, consumers: int) -> None:
-    """Be the consumers; each finishes the batch in hand when it is told to stop."""
+    """Run the consumers; on stop, each finishes its current batch."""
     from postroom.db.failures import record_loop_failure
     from postroom.db.room import open_room
     from postroom.intake.source import open_source

@@ -64,7 +64,7 @@ def exit_after(limit: timedelta) -> None:
 
 
 def _collect_less() -> None:
-    """What was made while starting stays, and mail makes no circles: looking for garbage cost a tenth of all work."""
+    """Freeze the objects of the start and collect rarely: garbage collection cost a tenth of all work."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

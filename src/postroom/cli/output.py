@@ -1,4 +1,4 @@
-"""From what went wrong to what a person reads and a shell sees: one table and one sentence.
+"""Convert errors to one sentence and an exit code, by one table.
 
 With `--json` the sentence is a JSON object with the code and the wrong fields, on standard error as well.
 """
@@ -14,7 +14,7 @@ DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 EXIT_CODES: dict[type[BaseException], int] = {
     PostroomError: REFUSED,
-    BrokenPipeError: REFUSED,  # whoever read our output went away, as `| head` does
+    BrokenPipeError: REFUSED,  # the reader of the output closed the pipe, as `| head` does
     KeyboardInterrupt: INTERRUPTED,
 }
 """An error ends with the code of its nearest class here; wrong usage is typer's to report, with 2."""

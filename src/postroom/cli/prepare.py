@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything listens or works: templates, sender, keys, the way out.
+"""Check templates, sender, keys and the transport before anything listens or works.
 
 A worker would find the same, but later: after a port is open, or in a child that is started again and again.
 """

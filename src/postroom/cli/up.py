@@ -104,7 +104,7 @@ async def _run(
 
 
 def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: str | None) -> str:
-    """What a person needs next, in the order they will need it."""
+    """The text printed after the start: addresses, API key and a first request."""
     database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
     url = doors.url
     lines = [

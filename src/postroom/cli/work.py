@@ -25,9 +25,9 @@ def work(
     migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
-    """Render and deliver what waits, until SIGTERM or Ctrl-C.
+    """Render and deliver queued mail, until SIGTERM or Ctrl-C.
 
-    Stopping finishes what is in flight within POSTROOM_SHUTDOWN_GRACE and gives the rest back.
+    Stopping finishes attempts in flight within POSTROOM_SHUTDOWN_GRACE and releases the rest.
     """
     from postroom.cli.lifetime import MARGIN, live
 
@@ -48,7 +48,7 @@ def work(
 
 
 async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, migrating: bool) -> None:
-    """Be the worker."""
+    """Run the worker in this process."""
     from postroom.app import load_catalog, run_worker
     from postroom.db.room import open_room
     from postroom.runtime.metrics_server import metrics_served

@@ -1,4 +1,4 @@
-"""dashboard: what an operator looks at.
+"""dashboard: web pages for operators.
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox
 OWNS     `ended_sessions`; sessions are signed cookies, figures are read when they are asked for

@@ -59,7 +59,7 @@ async def show_page(request: PageRequest) -> Answer:
 
 
 def _allowed(delivery: Delivery) -> dict[str, bool]:
-    """What may be offered; the statements behind it decide once more."""
+    """The actions to offer; the statements behind them check the state again."""
     is_dead = delivery.state is DeliveryState.DEAD_LETTER
     return {
         "cancel": delivery.state in WAITING,

@@ -1,4 +1,4 @@
-"""What the overview shows."""
+"""The figures of the overview."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

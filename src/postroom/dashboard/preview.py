@@ -1,9 +1,8 @@
-"""A stranger's HTML, made harmless: cleaned, and shown as a document of its own that can do nothing.
+"""Safe previews of untrusted HTML: sanitised, and shown as a separate sandboxed document.
 
-Three walls, each enough by itself: the cleaner keeps only harmless elements, attributes and properties; the document's
-own policy forbids scripts, forms and the network, so that no picture tells its sender that somebody looked; and the
-frame around it is a sandbox with nothing switched on. It is a document with an address rather than a `srcdoc`, because
-a `srcdoc` inherits the page's policy, under which no inline style of a mail would show.
+Three independent barriers: the sanitiser keeps only harmless elements, attributes and properties; the document's policy
+forbids scripts, forms and the network, so that no tracking pixel is loaded; and the frame is a sandbox without any
+permission. The document has its own URL: a `srcdoc` inherits the page's policy, which blocks inline styles.
 """
 
 import re

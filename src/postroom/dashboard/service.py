@@ -1,4 +1,4 @@
-"""What the dashboard reads, and for how long it believes it.
+"""The reads of the dashboard, and how long they are cached.
 
 Every viewer of the overview sees the same figures: they are read once for all, at most every `FRESH_S` seconds, and the
 count of a whole day at most every `DAY_FRESH_S`.
@@ -21,7 +21,7 @@ COUNTED = 10_000
 """Waiting deliveries are counted up to this many per lane."""
 
 DAY_COUNTED = 100_000
-"""Of a day's ended deliveries, the newest that are counted."""
+"""Limit of ended deliveries counted per day; the newest are counted."""
 
 HOURS = 24
 FRESH_S = 1.5
@@ -50,7 +50,7 @@ def first_hour(now: datetime) -> datetime:
 
 
 class FigureReader:
-    """Reads the overview's figures, once for everybody who asks at the same time."""
+    """Reads the overview's figures, once for all concurrent viewers."""
 
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic

@@ -1,4 +1,4 @@
-"""Who is looking: a signed cookie that names an API key.
+"""Sessions: a signed cookie that names an API key.
 
 The cookie holds the id of an API key, when it was made, an expiry, a nonce and the last use, signed with HMAC-SHA256
 under a key that is derived from the installation's secret and the room. It holds nothing of the API key. A session ends
@@ -31,7 +31,7 @@ class DashboardSession:
     """An open session."""
 
     key_id: int
-    key_made: int  # microseconds: in a room made anew, the same id is another key
+    key_made: int  # microseconds: in a recreated room, the same id is another key
     expires: int
     nonce: str
     seen: int
@@ -84,7 +84,7 @@ class Sessions:
         return session.expires > now and session.seen + IDLE_S > now
 
     def form_token(self, session: DashboardSession) -> str:
-        """What every form of this session carries, and nobody else can know."""
+        """The anti-forgery token of this session's forms."""
         return _text(hmac.digest(self._form_key, session.nonce.encode(), "sha256"))
 
     def is_form_token(self, session: DashboardSession, token: str) -> bool:

@@ -35,7 +35,7 @@ async def read_body(call: Call) -> bytes:
 
 
 def once(field: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Pairs by their names. Of two with one name a mail could carry only one, so that is `BadInput`."""
+    """Pairs by their names. A repeated name is `BadInput`, because a mail can carry only one of them."""
     found: dict[str, str] = {}
     for name, value in pairs:
         if name.lower() in (each.lower() for each in found):
@@ -45,7 +45,7 @@ def once(field: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def decode(raw: bytes, kind: type[Kind]) -> Kind:
-    """JSON as a shape; what is wrong with it is `BadInput`."""
+    """Decode JSON into a shape; invalid data is `BadInput`."""
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:

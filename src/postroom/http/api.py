@@ -1,4 +1,4 @@
-"""API keys over HTTP: list, create, revoke. The key itself is in the answer to its creation and nowhere else."""
+"""API keys over HTTP: list, create, revoke. Only the response to the creation contains the key itself."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ _LISTING = Endpoint(
 
 
 def endpoints(auth: Authenticator) -> list[Endpoint]:
-    """The endpoints; the authenticator is told of revocations, so that they hold here at once."""
+    """The endpoints; a revocation also clears the authenticator's cache, so that it takes effect here at once."""
 
     async def create_key(call: Call) -> Answer:
         owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
@@ -66,7 +66,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
             method="POST",
             path="/v1/keys",
             handler=create_key,
-            summary=f"Make an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.",
+            summary=f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.",
             scope=MANAGE,
             tag="keys",
             body=NewKey,
@@ -76,7 +76,7 @@ def endpoints(auth: Authenticator) -> list[Endpoint]:
             method="DELETE",
             path="/v1/keys/{key_id:int}",
             handler=revoke_key,
-            summary="Revoke an API key for good, if it has no scope that yours lacks.",
+            summary="Revoke an API key permanently; your key must have all its scopes.",
             scope=MANAGE,
             tag="keys",
             answers={200: ApiKey},

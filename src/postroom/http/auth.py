@@ -1,9 +1,9 @@
-"""Who is asking: `Authorization: Bearer pr_…`, looked up by hash, remembered for a moment.
+"""Authentication by `Authorization: Bearer pr_…`: looked up by hash and cached briefly.
 
-A key found in the database is remembered for `CACHE_S` seconds; this is how long a key revoked in another process can
-still be used here. What is unknown is not remembered: a key works from the moment it is made, and what does not look
-like a key costs no question. An address that presented `WRONG_KEYS` wrong keys within a minute is refused without a
-question (429), except with a key that was valid before: one client cannot lock out another behind the same address.
+A key found in the database is cached for `CACHE_S` seconds; for this time a key revoked in another process can still be
+used here. Unknown keys are not cached: a new key works at once, and text that cannot be a key causes no query. An
+address with `WRONG_KEYS` invalid keys within a minute is rejected without a query (429), except with a key that was
+valid before: one client cannot lock out another behind the same address.
 """
 
 import hmac
@@ -32,7 +32,7 @@ class Authenticator:
         self._wrong = WrongKeyCounter(most=WRONG_KEYS, monotonic=monotonic)
 
     async def authenticate(self, authorization: str | None, scope: str, *, client: str = "") -> ApiKey:
-        """The key that asks. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it may not do this.
+        """The key of the request. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it lacks the scope.
 
         Wrong keys count against the address of `client`; too many of them raise `WrongKeysTooOften`.
         """

@@ -20,12 +20,12 @@ _SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))
 
 @keys.command()
 def create(
-    name: Annotated[str, typer.Argument(help="Who will use it; becomes the source of its deliveries.")],
+    name: Annotated[str, typer.Argument(help="Name of the key; becomes the source of its deliveries.")],
     *,
-    scope: Annotated[list[str], typer.Option(help=f"What it may do; repeatable: {_SCOPES}.")],
+    scope: Annotated[list[str], typer.Option(help=f"Scope of the key; repeatable: {_SCOPES}.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make an API key and print it, this once."""
+    """Create an API key and print it once."""
     from postroom.http import service
 
     key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor()))
@@ -37,7 +37,7 @@ def create(
 
 @keys.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
-    """List API keys, newest first. The keys themselves are kept nowhere."""
+    """List API keys, newest first, without the keys themselves, which are not stored."""
     from postroom.http import service
 
     found = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
@@ -46,7 +46,7 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 
 @keys.command()
 def revoke(key_ids: Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of keys.")]) -> None:
-    """End keys for good; running servers forget them within seconds."""
+    """Revoke keys permanently; running servers reject them within seconds."""
     from postroom.http import service
 
     async def command(room: "Room") -> None:

@@ -1,6 +1,6 @@
 """From bytes off the network to checked values. Everything that arrives here is hostile.
 
-Whatever is wrong becomes `BadInput` with the field's path as the caller wrote it: `to[1]`, `attachments[0].content`,
+Invalid data becomes `BadInput` with the field's path as the caller wrote it: `to[1]`, `attachments[0].content`,
 `limit`. Types are strict: `"1"` is not a number in a body, an unknown field is refused, a query parameter stands once
 unless it is a list.
 """

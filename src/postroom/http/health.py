@@ -1,4 +1,4 @@
-"""For machines that watch: alive, ready, measured. Public, and without a word about the inside."""
+"""Endpoints for monitoring: liveness, readiness, metrics. Public, without internal details."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -38,13 +38,13 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What was checked, and found right."""
+    """The checks that passed."""
 
     status: str
     database: str
     migrations: str
     templates: int
-    tokens_stalled_seconds: float  # for so long somebody's open transaction has held back account mail
+    tokens_stalled_seconds: float  # seconds for which an open transaction has blocked account mail
 
 
 async def healthz(_call: Call) -> Answer:

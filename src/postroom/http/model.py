@@ -63,12 +63,12 @@ class ApiKey:
 
 
 def new_key() -> str:
-    """A key with 256 bits of chance. It is shown once and stored nowhere."""
+    """A new key with 256 random bits. It is shown once and not stored."""
     return KEY_PREFIX + secrets.token_urlsafe(32)
 
 
 def hash_key(key: str) -> bytes:
-    """What is stored of a key. It is random and long, so one round of SHA-256 cannot be guessed back."""
+    """The stored hash of a key. It is random and long, so one round of SHA-256 cannot be guessed back."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -77,5 +77,5 @@ def shown_part(key: str) -> str:
 
 
 def looks_like_key(text: str) -> bool:
-    """False for what cannot be a key, so that garbage costs no question to the database."""
+    """False for text that cannot be a key, so that garbage causes no query."""
     return len(text) == _KEY_LENGTH and text.startswith(KEY_PREFIX) and text.isascii()

@@ -1,8 +1,8 @@
-"""From what went wrong to what the caller is told: one table, and the form of RFC 9457.
+"""Convert errors to problem documents (RFC 9457) by one table.
 
     {"type": "urn:postroom:problem:<code>", "title", "status", "detail", "code", "errors": [{"field", "message"}]}
 
-What is not in the table is our fault: 500, without a word about its cause. The cause goes to the log.
+An error that is not in the table is a bug: 500 without its cause, which goes to the log.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class ProblemField(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request was not honoured (RFC 9457). `code` is stable and meant for programs."""
+    """The reason why a request was rejected (RFC 9457). `code` is stable and meant for programs."""
 
     type: str
     title: str
@@ -92,7 +92,7 @@ def _of_database(error: BaseException) -> Answer | None:
 
 
 def our_fault() -> Answer:
-    """What the caller is told about a bug: that it is ours."""
+    """The response to a bug."""
     return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "Something went wrong here. The request can be tried again.")
 
 
@@ -129,6 +129,6 @@ def _known(error: PostroomError) -> Answer | None:
     headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
     if isinstance(error, EventsBusy | WrongKeysTooOften):
         headers = {"retry-after": "10" if isinstance(error, EventsBusy) else "60"}
-    # An address of the database or the like is for the log; whoever asks learns only that it is not ready.
+    # Details such as the database address go to the log; the response only says that it is not ready.
     detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
     return problem(status, detail, code=error.code, errors=errors, headers=headers)

@@ -29,11 +29,11 @@ ORDER BY id DESC
 LIMIT :page_limit;
 
 -- name: lock_keys :exec
--- Let nobody else create keys until this transaction ends: two processes that start at once make one admin key.
+-- Lock the table against other writers until this transaction ends: two processes that start at once create one admin key.
 LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: revoke_key :maybe
--- End a key for good.
+-- Revoke a key permanently.
 UPDATE api_keys
 SET revoked_at = now()
 WHERE id = :key_id AND revoked_at IS NULL

@@ -108,7 +108,7 @@ class Routes:
             route.methods[endpoint.method] = endpoint
 
     def find(self, path: str, method: str) -> tuple[Route, dict[str, Any]]:
-        """The route of a path and the values in it; `UNMATCHED` if there is none."""
+        """The route of a path and the values in it; `UNMATCHED` if no route matches."""
         exact = self._exact.get(path)
         if exact is not None:
             # Clients of SES post to `/`; without the dashboard there is nothing else at this path.

@@ -1,4 +1,4 @@
-"""What can be done with API keys. A key itself leaves once, from the call that creates it."""
+"""The service of API keys. Only the call that creates a key returns it."""
 
 import re
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ async def create_key(pool: Pool, name: str, *, scopes: Sequence[str], actor: str
 
 
 async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKey]:
-    """The key named `admin` with every scope; made and returned if there is none, otherwise only its row."""
+    """The key named `admin` with every scope: created and returned if missing, otherwise only its row."""
     async with pool.acquire() as connection, connection.transaction():
         await store.lock_keys(connection)
         existing = await store.find_key_by_name(connection, name=ADMIN)
@@ -45,9 +45,9 @@ async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -
 
 
 async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None = None) -> ApiKey:
-    """End a key; other processes forget it within `auth.CACHE_S` seconds.
+    """Revoke a key; other processes reject it within `auth.CACHE_S` seconds.
 
-    A key ends only what it could make: `ScopeMissing` names a scope that the other key has and `by` has not.
+    A key can only revoke keys within its own scopes: `ScopeMissing` names a scope that `by` lacks.
     """
     async with pool.acquire() as connection, connection.transaction():
         key = await store.revoke_key(connection, key_id=key_id)

@@ -1,4 +1,4 @@
-"""The seam that Django calls."""
+"""The e-mail backend that Django calls."""
 
 import os
 import secrets
@@ -22,14 +22,14 @@ _KNOWN = frozenset({"DATABASE", "KEY", "ROOM", "SOURCE", "TIMEOUT", "URL"})
 
 
 class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no types of its own
-    """Hands mail to Postroom. With `fail_silently`, what cannot be handed over is left out of the count."""
+    """Hands mail to Postroom. With `fail_silently`, rejected messages are only left out of the count."""
 
     def __init__(self, fail_silently: bool = False, **_ignored: Any) -> None:  # noqa: FBT001, FBT002 - Django's own
         super().__init__(fail_silently=fail_silently)
         self._door = _door(getattr(settings, "POSTROOM", {}))
 
     def send_messages(self, email_messages: Sequence[Any]) -> int:
-        """Accept each message; the number of those that were."""
+        """Accept each message; return the number of accepted ones."""
         return sum(self._send(message) for message in email_messages or ())
 
     def _send(self, message: Any) -> bool:
@@ -46,7 +46,7 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no type
 
 
 def _door(chosen: Mapping[str, Any]) -> DatabaseIntake | HttpIntake:
-    """The way in that the settings choose: by HTTP if they name a URL, otherwise the site's own database."""
+    """The intake chosen by the settings: HTTP if they have a URL, otherwise the site's own database."""
     if unknown := sorted(set(chosen) - _KNOWN):
         raise ImproperlyConfigured(f"POSTROOM has unknown settings: {', '.join(unknown)}.")
     if "URL" not in chosen:

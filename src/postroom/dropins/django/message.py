@@ -1,4 +1,4 @@
-"""What a Django message means as a delivery."""
+"""Convert a Django message to deliveries."""
 
 import base64
 import mimetypes
@@ -19,7 +19,7 @@ Keyed = tuple[DeliveryBody, str | None]
 """A delivery and its idempotency key."""
 
 _SET_BY_US = ("date", "sender")
-"""Headers a site may write and Postroom writes itself; what the site says there is left out."""
+"""Headers that Postroom writes itself; values from the site are dropped."""
 
 _CALENDAR = "text/calendar"
 
@@ -27,7 +27,7 @@ _CALENDAR = "text/calendar"
 def deliveries_of(message: Any) -> Iterator[Keyed]:
     """The deliveries of an `EmailMessage`, each with its idempotency key; none if it has no recipients.
 
-    Blind copies that are all there is each get a delivery of their own: put together, they would see each other.
+    If there are only blind copies, each gets a separate delivery: in one delivery, they would see each other.
     """
     marks = read_marks(tuple((name, str(value)) for name, value in message.extra_headers.items()))
     to, cc, bcc = _recipients(message)
@@ -36,7 +36,7 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
         shared["custom_data"] = {"campaign": marks.campaign}
     key = key_of(marks, _given(message, "message-id"), [_email(written) for written in (*to, *cc, *bcc)])
     if to or cc:
-        # A delivery has somebody in To; who stands in Cc is as visible.
+        # A delivery needs a To; Cc recipients are equally visible.
         yield DeliveryBody(to=to or cc, cc=cc if to else [], bcc=bcc, **shared), key
         return
     for index, address in enumerate(bcc):
@@ -45,7 +45,7 @@ def deliveries_of(message: Any) -> Iterator[Keyed]:
 
 
 def _recipients(message: Any) -> tuple[list[Any], list[Any], list[Any]]:
-    """Who stands where. A `To` or `Cc` among the headers says who is shown, as in Django; the others are blind."""
+    """The recipients by field. A `To` or `Cc` header decides who is shown, as in Django; the others are blind."""
     to, cc, bcc = list(message.to), list(message.cc), list(message.bcc)
     shown = {"to": _given(message, "to"), "cc": _given(message, "cc")}
     if shown == {"to": None, "cc": None}:
@@ -71,7 +71,7 @@ def _mailbox(name: str | None, email: str) -> str:
 
 
 def _email(written: Any) -> str:
-    """The address alone; what is none is refused later, by name."""
+    """The bare address; an invalid one is rejected later, by name."""
     return parseaddr(str(written))[1] or str(written)
 
 
@@ -81,7 +81,7 @@ def _given(message: Any, wanted: str) -> str | None:
 
 
 def _headers(message: Any) -> dict[str, Any]:
-    """Who writes, who is answered, and the headers that go along."""
+    """The author, the reply addresses and the headers to keep."""
     given = {name: str(value) for name, value in message.extra_headers.items() if not is_mark(name)}
     for name in ("to", "cc", *_SET_BY_US):
         _take(given, name)
@@ -155,7 +155,7 @@ def _from_part(part: Message, index: int) -> AttachmentBody:
     """A MIME part that the site built itself, an image with a Content-ID for example."""
     content_id = str(part.get("Content-ID", "")).strip().strip("<>")
     kind = media_type_of(part)
-    # Of several parts the headers are needed to tell them apart; of a message, those that wrap it are not its own.
+    # A multipart needs its headers for the boundary; an attached message does not need those of the part around it.
     content = part.as_bytes() if part.get_content_maintype() == "multipart" else content_of(part)
     return AttachmentBody(
         filename=part.get_filename() or _name(kind, index),

@@ -1,8 +1,8 @@
 """Acceptance over HTTP, for sites whose database is not Postroom's. Django waits, so this waits too.
 
-An answer that never came may have been a yes. So every mail travels with a key: its own, or one made of its content and
-of the attempt it belongs to, which lasts until the mail is taken. Whoever sends the same message again after an error
-is given the first delivery; whoever sends it again after a success gets a second one.
+A lost response may have been a success. So every mail has an idempotency key: its own, or one derived from its content
+and the attempt, which stays the same until the mail is accepted. Sending the same message again after an error returns
+the first delivery; sending it again after a success creates a second one.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class HttpIntake:
 
 
 def _refusal(status: int, content: bytes) -> PostroomError:
-    """The error a problem document stands for."""
+    """The error described by a problem document."""
     try:
         problem = msgspec.json.decode(content, type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -1,9 +1,9 @@
 """dropins.resend: the HTTP API of Resend, so that its client libraries work here by another base URL.
 
 NAME     POST /emails, GET /emails, POST /emails/batch, GET /emails/{id}, PATCH /emails/{id}, POST /emails/{id}/cancel
-FILES    shapes   what its clients send, and the delivery that is meant
+FILES    shapes   requests of its clients, and their conversion to deliveries
          store, service, model  the listing, which needs more of each mail than ours shows
-         answers  what they are told: ids, states in its words, errors in its form
+         answers  responses: ids, states in Resend's words, errors in its format
          api      the endpoints
 SIGN-IN  `Authorization: Bearer pr_…`, an API key of ours: `deliveries:write` to send, `deliveries:read` to look,
          `deliveries:operate` to cancel and reschedule

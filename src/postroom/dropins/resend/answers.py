@@ -1,4 +1,4 @@
-"""What clients of Resend are told: a delivery in its words, and refusals in its form.
+"""Responses to clients of Resend: deliveries in its words, errors in its format.
 
 {"statusCode": 422, "name": "validation_error", "message": "to[0]: …"}
 """
@@ -31,7 +31,7 @@ _EVENTS = {
 
 _NO_KEY = (401, "missing_api_key", "There is no API key in the Authorization header.")
 _INVALID_KEY = (403, "invalid_api_key", "The API key is not valid.")
-_NO_DATABASE = (503, "application_error", "The database does not answer. The request can be tried again.")
+_NO_DATABASE = (503, "application_error", "The database is not reachable. Retry the request.")
 _NAMES: dict[type, tuple[int, str]] = {
     ScopeMissing: (401, "restricted_api_key"),
     IdempotencyConflict: (409, "invalid_idempotent_request"),
@@ -48,7 +48,7 @@ _STATUSES = {
 
 
 class ResendError(msgspec.Struct, frozen=True, rename="camel"):
-    """Why a request was not honoured."""
+    """The reason why a request was rejected."""
 
     status_code: int
     name: str
@@ -140,7 +140,7 @@ def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
 
 
 def email_of(delivery: Delivery, settings: Settings, *, now: datetime) -> Email:
-    """A delivery in Resend's words. What holds a one-time code stays hidden, as everywhere."""
+    """A delivery in Resend's words. Content with a one-time code stays hidden."""
     is_hidden = delivery.lane is Lane.AUTH
     event = last_event(delivery, now=now)
     return Email(

@@ -171,7 +171,7 @@ def _cursor(field: str, written: str | None) -> int | None:
 
 
 async def _find(call: Call) -> Delivery:
-    """The mail that the path names; a webhook has an id too, and is none."""
+    """The mail named by the path; the id of a webhook delivery is not found."""
     written: str = call.path["email_id"]
     if not (written.isascii() and _ID.fullmatch(written)):
         raise DeliveryNotFound

@@ -1,4 +1,4 @@
-"""A mail in a listing, as far as clients of Resend are told."""
+"""A mail in a listing for clients of Resend."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What Resend's clients need beyond deliveries: mails in pages, and the time that a repeated mail was first given."""
+"""Reads for Resend's clients beyond the delivery service: pages of mails, and the scheduled time of a repeated mail."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from postroom.dropins.resend.model import ListedEmail
 async def list_emails(
     pool: Pool, *, limit: int, after: int | None = None, before: int | None = None
 ) -> tuple[list[ListedEmail], bool]:
-    """Newest first: what follows `after` in the list, or stands just before `before`; and whether there is more."""
+    """List mails newest first, behind `after` or just before `before`; also return whether there are more."""
     async with pool.acquire() as connection:
         found = await store.list_emails(connection, older_than=after, newer_than=before, page_limit=limit + 1)
     has_more = len(found) > limit

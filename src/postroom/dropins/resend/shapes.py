@@ -1,4 +1,4 @@
-"""What clients of Resend send, and the delivery that is meant."""
+"""Requests of Resend's clients, and their conversion to deliveries."""
 
 import base64
 import mimetypes
@@ -91,7 +91,7 @@ class ResendUpdate(Shape, frozen=True, kw_only=True):
 
 
 class EmailsQuery(Shape, frozen=True, kw_only=True):
-    """Which page of the listing; read as text, so that what is wrong can be said in Resend's form."""
+    """The page of the listing; read as text, so that errors can be written in Resend's format."""
 
     limit: str = "20"
     after: str | None = None
@@ -99,7 +99,7 @@ class EmailsQuery(Shape, frozen=True, kw_only=True):
 
 
 def delivery_body(email: ResendEmail) -> DeliveryBody:
-    """The delivery that is meant; `BadInput` names what we cannot do."""
+    """Convert to a delivery; `BadInput` names unsupported fields."""
     chosen = email.template
     return DeliveryBody(
         to=email.to,

@@ -3,15 +3,15 @@
 NAME     POST /v2/email/outbound-emails; every other call of version 2 is refused in AWS's words
 FILES    credentials  the pair of keys that belongs to an API key of ours: derived, stored nowhere
          store, service  the API keys behind the pairs
-         sign_in      whose signature it is
-         shapes       what clients send, and the deliveries that are meant
-         answers      what they are told
+         sign_in      check of the signature
+         shapes       requests of clients, and their conversion to deliveries
+         answers      responses
          api, cli     the endpoint; `postroom keys ses-credentials`
 SIGN-IN  Signature Version 4 for the service `ses`, in any region; the API key needs `deliveries:write`
 PROMISES a 200 means committed; `MessageId` is the delivery's id. A client's own repetitions of one call
          (`amz-sdk-invocation-id`) and an `Idempotency-Key` that the signature covers are taken once. Without either
          the signature itself is the key. A signature is valid for five minutes.
 IGNORES  ConfigurationSetName, TenantName, EndpointId, the addresses for feedback and the ARNs of identities: Postroom
-         has its own ways for what they choose. What would change a mail is refused by name.
+         has its own ways for what they choose. Unsupported fields that would change a mail are rejected by name.
 RAW      a message's own From says who writes it; `FromEmailAddress` is used only if it has none.
 """

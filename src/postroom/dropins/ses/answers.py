@@ -1,4 +1,4 @@
-"""What clients of SES are told: an id, or an error by AWS's names, which its libraries turn into exceptions."""
+"""Responses to clients of SES: an id, or an error with AWS's name, which its libraries turn into exceptions."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from postroom.runtime.endpoint import Answer, ProtocolError
 XML = "text/xml"
 
 _UNKNOWN = (403, "UnrecognizedClientException", "The security token included in the request is invalid.")
-_NO_DATABASE = (503, "ServiceUnavailable", "The database does not answer. The request can be tried again.")
+_NO_DATABASE = (503, "ServiceUnavailable", "The database is not reachable. Retry the request.")
 _NAMES: dict[type, tuple[int, str]] = {
     BadInput: (400, "BadRequestException"),
     IdempotencyConflict: (409, "ConflictException"),
@@ -20,7 +20,7 @@ _NAMES: dict[type, tuple[int, str]] = {
 }
 
 
-_OTHER = "Postroom speaks SendEmail only, POST /v2/email/outbound-emails."
+_OTHER = "Postroom supports SendEmail only, POST /v2/email/outbound-emails."
 _VERSION_1 = b"""<ErrorResponse xmlns="http://ses.amazonaws.com/doc/2010-12-01/"><Error><Type>Sender</Type>\
 <Code>InvalidAction</Code><Message>Postroom speaks version 2 of SES only: use its client, boto3.client('sesv2'), \
 which posts to /v2/email/outbound-emails.</Message></Error><RequestId>none</RequestId></ErrorResponse>"""
@@ -33,7 +33,7 @@ class Taken(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class SesError(msgspec.Struct, frozen=True):
-    """Why a request was not honoured; the name of the error is in a header."""
+    """The reason why a request was rejected; the name of the error is in a header."""
 
     message: str
 

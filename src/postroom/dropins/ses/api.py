@@ -18,7 +18,7 @@ _KEY = re.compile(r"[!-~]{1,240}")
 
 
 class AnyQuery(msgspec.Struct, frozen=True):
-    """Whatever another call asks: it is not read."""
+    """The query of an unsupported call; not read."""
 
 
 async def refuse_other_call(_call: Call) -> Answer:
@@ -80,7 +80,7 @@ def _refusing(method: str) -> Endpoint:
         method=method,
         path="/v2/email/{call:path}",
         handler=refuse_other_call,
-        summary="Tell clients of Amazon SES that this call is not spoken.",
+        summary="Reject calls of Amazon SES that Postroom does not support.",
         scope=None,
         tag="ses",
         query=AnyQuery,

@@ -1,7 +1,7 @@
 -- API keys, as clients of SES name them.
 
 -- name: find_key :maybe
--- The key with this id or, if there is none, the newest with this name; never a revoked one.
+-- The valid key with this id, otherwise the newest valid key with this name.
 SELECT id, created_at, name, scopes
 FROM api_keys
 WHERE (id = :key_id::bigint OR name = :name) AND revoked_at IS NULL

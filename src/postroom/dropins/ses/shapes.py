@@ -1,4 +1,4 @@
-"""What clients of SES send, and the deliveries that are meant."""
+"""Requests of SES's clients, and their conversion to deliveries."""
 
 import binascii
 import mimetypes
@@ -105,7 +105,7 @@ class SesContent(_Aws, frozen=True, kw_only=True):
 
 
 class Destination(_Aws, frozen=True, kw_only=True):
-    """Who receives it."""
+    """The recipients."""
 
     to_addresses: list[str] = msgspec.field(default_factory=list)
     cc_addresses: list[str] = msgspec.field(default_factory=list)
@@ -168,7 +168,7 @@ def _requests(
 
 
 def _recipients(to: Destination) -> list[dict[str, Any]]:
-    """Who stands where; blind copies that are all there is get a mail each, so that they do not see each other."""
+    """The recipients by field; without To and Cc, each blind copy is a separate mail, so that none sees another."""
     if to.to_addresses:
         return [{"to": to.to_addresses, "cc": to.cc_addresses, "bcc": to.bcc_addresses}]
     if to.cc_addresses or not to.bcc_addresses:
@@ -206,7 +206,7 @@ def _tags(email: SendEmail) -> dict[str, str]:
 
 
 def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparent: str | None) -> list[CheckedRequest]:
-    """A whole message: its headers say what the destination does not, and its From is who writes."""
+    """A whole message: its headers complete the destination, and its From is the author."""
     try:
         message = binascii.a2b_base64(raw.data)
     except ValueError:
@@ -244,7 +244,7 @@ def _envelope(email: SendEmail, message: bytes) -> SubmittedEnvelope:
         given = _named(headers, "to", "cc", "bcc")
     sender = [email.from_email_address] if email.from_email_address else _named(headers, "from")
     if not given:
-        raise BadInput.of("Destination", "names nobody, and neither does the message")
+        raise BadInput.of("Destination", "has no recipient, and neither has the message")
     if not sender:
         raise BadInput.of("FromEmailAddress", "is required: the message has no From")
     written = _address("FromEmailAddress", sender[0])

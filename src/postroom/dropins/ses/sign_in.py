@@ -1,7 +1,7 @@
-"""Whose signature it is: from the headers to the API key, and from the body to certainty.
+"""Check the signature of a request: find the API key by the headers, then verify the body.
 
-The key is found before the body is read, so that whoever has none cannot make us hold one; the signature is judged
-afterwards, because it covers the body.
+The key is looked up before the body is read, so that clients without a key cannot make the process hold a body. The
+signature is verified afterwards, because it covers the body.
 """
 
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ class KeyUnknown(Exception):  # noqa: N818 - a condition, like the leaves of err
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """Who claims to have signed."""
+    """The key that the request claims to be signed with."""
 
     key: SesKey
     claim: Authorization
     secret_access_key: str
 
     def signed(self, call: Call, name: str) -> str | None:
-        """A header of the request, if the signature covers it: anybody on the way can add or change the others."""
+        """A header of the request if the signature covers it; proxies could add or change the others."""
         return call.headers.get(name) if name in self.claim.signed_headers else None
 
     def verify(self, call: Call, body: bytes) -> None:
-        """Raises `SignatureRefused` if it was somebody else, and `ScopeMissing` if he may not send."""
+        """Raises `SignatureRefused` if the signature is invalid, and `ScopeMissing` if the key may not send."""
         verify(
             self.claim,
             call.method,
@@ -49,7 +49,7 @@ class SigningKey:
 
 
 async def find_signer(call: Call) -> SigningKey:
-    """Raises `SignatureRefused` without a signature, `KeyUnknown` if nobody has this key."""
+    """Raises `SignatureRefused` without a signature, `KeyUnknown` for an unknown key."""
     claim = parse_authorization(call.headers.get("authorization"))
     if claim.service != SERVICE:
         raise SignatureRefused("mismatch", f"The request must be signed for the service {SERVICE}.")
