@@ -1,4 +1,4 @@
-"""Acceptance: committed or not at all, once per key, in anybody's transaction."""
+"""Acceptance: atomic, once per idempotency key, in any caller's transaction."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ WEEK = timedelta(days=7)
 
 @asynccontextmanager
 async def connections(room: Room, count: int) -> AsyncIterator[list[Session]]:
-    """That many connections of their own."""
+    """Open this many connections."""
     async with AsyncExitStack() as stack:
         opened = await asyncio.gather(*(connect(room.url, room.name) for _ in range(count)))
         for connection in opened:
@@ -103,13 +103,13 @@ async def test_everything_that_was_asked_for_is_stored(pool: Pool) -> None:
     ids=["transactional", "auth", "bulk"],
 )
 async def test_a_lane_brings_its_ladder(pool: Pool, request_: DeliveryRequest, ladder: str) -> None:
-    """Without a ladder of its own a request gets its lane's."""
+    """A request without a ladder gets the ladder of its lane."""
     [delivery] = await accepted(pool, request_)
     assert (await service.get_delivery(pool, delivery)).ladder == ladder
 
 
 async def test_bad_input_stores_nothing(pool: Pool) -> None:
-    """One bad request refuses its whole batch and names the request and the field."""
+    """One invalid request rejects its whole batch and names the request and the field."""
     async with pool.acquire() as connection:
         with pytest.raises(BadInput) as caught:
             await service.accept_batch(connection, check_batch([a_mail(), a_mail(subject="two\r\nlines")]))
@@ -118,7 +118,7 @@ async def test_bad_input_stores_nothing(pool: Pool) -> None:
 
 
 async def test_an_empty_batch_is_nothing(pool: Pool) -> None:
-    """No requests, no answers, no statement."""
+    """An empty batch returns no answers and runs no statement."""
     async with pool.acquire() as connection:
         assert await service.accept_batch(connection, []) == []
 
@@ -139,7 +139,7 @@ async def test_thirty_two_clients_with_one_key_make_one_delivery(room: Room) -> 
 
 
 async def test_the_second_waits_for_the_first_to_commit(room: Room) -> None:
-    """While a transaction with the key is open the second has no answer; after a rollback the key is free for it."""
+    """A request waits for an open transaction with its key; after a rollback it gets the key."""
     async with connections(room, 2) as (first, second):
         transaction = first.transaction()
         await transaction.start()
@@ -154,7 +154,7 @@ async def test_the_second_waits_for_the_first_to_commit(room: Room) -> None:
 
 
 async def test_a_key_with_another_body_is_a_conflict(pool: Pool) -> None:
-    """The same key for something else is refused and stores nothing."""
+    """The same key with another body is rejected and stores nothing."""
     await accepted(pool, a_mail(idempotency_key="k"))
     async with pool.acquire() as connection:
         with pytest.raises(IdempotencyConflict):
@@ -197,7 +197,7 @@ async def test_text_that_moves_to_html_is_a_conflict(pool: Pool) -> None:
 
 
 async def test_a_trace_is_not_part_of_the_request(pool: Pool) -> None:
-    """A retry carries a new trace and is the same request all the same."""
+    """A retry with a new trace is the same request."""
     [first] = await accepted(pool, a_mail(idempotency_key="k", traceparent="00-a-b-01"))
     [second] = await accepted(pool, a_mail(idempotency_key="k", traceparent="00-c-d-01"))
     assert first == second
@@ -211,7 +211,7 @@ async def test_the_order_of_variables_does_not_matter(pool: Pool) -> None:
 
 
 async def test_a_replay_answers_the_state_of_now(pool: Pool) -> None:
-    """The first answer's id again, with the state the delivery has reached meanwhile."""
+    """A replay returns the first id with the present state of the delivery."""
     [delivery] = await accepted(pool, a_mail(idempotency_key="k"))
     await service.cancel(pool, delivery, actor="cli:ada")
     async with pool.acquire() as connection:
@@ -220,7 +220,7 @@ async def test_a_replay_answers_the_state_of_now(pool: Pool) -> None:
 
 
 async def test_an_expired_key_can_be_used_again(pool: Pool) -> None:
-    """After its time a key makes a new delivery; the old one keeps its row."""
+    """An expired key creates a new delivery; the old one keeps its row."""
     [old] = await accepted(pool, a_mail(idempotency_key="k"), now=NOON)
     [same] = await accepted(pool, a_mail(idempotency_key="k"), now=NOON + WEEK - timedelta(seconds=1))
     [new] = await accepted(pool, a_mail(idempotency_key="k", text="Other."), now=NOON + WEEK)
@@ -230,7 +230,7 @@ async def test_an_expired_key_can_be_used_again(pool: Pool) -> None:
 
 
 async def test_many_clients_take_an_expired_key_once(room: Room) -> None:
-    """Eight who find the same expired key make one new delivery between them."""
+    """Eight requests with the same expired key create one delivery."""
     await accepted(room.pool, a_mail(idempotency_key="k"), now=NOON)
     later = NOON + WEEK
     async with connections(room, 8) as clients:
@@ -242,7 +242,7 @@ async def test_many_clients_take_an_expired_key_once(room: Room) -> None:
 
 
 async def test_keys_belong_to_their_source(pool: Pool) -> None:
-    """Two sources may use the same key without knowing of each other."""
+    """Two sources may use the same key independently."""
     ids = await accepted(
         pool, a_mail(idempotency_key="k", source="shop"), a_mail(idempotency_key="k", source="forum", text="Other.")
     )
@@ -250,7 +250,7 @@ async def test_keys_belong_to_their_source(pool: Pool) -> None:
 
 
 async def test_duplicates_inside_a_batch_are_recognised(pool: Pool) -> None:
-    """First accepted, then replayed, then in conflict: the order of the batch decides."""
+    """The order of the batch decides: accepted, then replayed, then conflict."""
     async with pool.acquire() as connection:
         answers = await service.accept_batch(
             connection,
@@ -278,7 +278,7 @@ async def test_batches_in_opposite_order_do_not_lock_each_other_up(room: Room) -
 
 
 async def test_ids_follow_the_order_of_the_batch(pool: Pool) -> None:
-    """What was asked for first is the older delivery."""
+    """Ids increase in the order of the requests."""
     ids = await accepted(pool, *(a_mail(idempotency_key=f"k{n}") for n in (3, 1, 2)), a_mail())
     assert ids == sorted(ids)
 
@@ -287,7 +287,7 @@ async def test_ids_follow_the_order_of_the_batch(pool: Pool) -> None:
 
 
 async def test_what_is_rolled_back_was_never_accepted(pool: Pool) -> None:
-    """The delivery shares the fate of the caller's transaction."""
+    """A rollback of the caller's transaction removes the delivery."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
@@ -296,8 +296,8 @@ async def test_what_is_rolled_back_was_never_accepted(pool: Pool) -> None:
     assert await count(pool) == 0
 
 
-async def test_nobody_sees_a_delivery_before_the_commit(room: Room) -> None:
-    """Accepted in an open transaction, it cannot be claimed by others."""
+async def test_delivery_is_invisible_before_the_commit(room: Room) -> None:
+    """Other connections cannot claim a delivery before its commit."""
     async with connections(room, 1) as (mine,):
         async with mine.transaction():
             await service.accept(mine, a_checked_mail())
@@ -306,7 +306,7 @@ async def test_nobody_sees_a_delivery_before_the_commit(room: Room) -> None:
 
 
 async def test_a_foreign_connection_names_the_room(room: Room) -> None:
-    """On an application's own connection, with its search path and its codecs, `room` is all that is needed."""
+    """An application's own connection, with its search path and codecs, only needs `room`."""
     foreign = await asyncpg.connect(room.url, server_settings={"search_path": "pg_temp, public"})
     try:
         await foreign.set_type_codec("jsonb", encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
@@ -339,14 +339,14 @@ async def test_a_foreign_connection_names_the_room(room: Room) -> None:
     ],
 )
 async def test_suppression_holds_for_its_lanes(pool: Pool, scope: str, lane: Lane, state: DeliveryState) -> None:
-    """Who unsubscribed gets no bulk mail and all codes; who bounced gets nothing."""
+    """An unsubscribed address gets codes but no bulk mail; a bounced address gets nothing."""
     await suppress(pool, "ada@example.org", scope=scope)
     [delivery] = await accepted(pool, a_mail("Ada@Example.org", lane=lane))
     assert await state_of(pool, delivery) is state
 
 
 async def test_suppression_is_per_recipient(pool: Pool) -> None:
-    """One suppressed address leaves the others as they are."""
+    """One suppressed address does not affect the others."""
     await suppress(pool, "b@example.org")
     [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org")))
     assert await state_of(pool, delivery) is DeliveryState.QUEUED
@@ -354,7 +354,7 @@ async def test_suppression_is_per_recipient(pool: Pool) -> None:
 
 
 async def test_a_suppression_ends_with_its_time(pool: Pool) -> None:
-    """A soft bounce closes an address for a while only."""
+    """A soft bounce suppresses an address for a limited time."""
     await suppress(pool, "ada@example.org", until=NOON)
     [before] = await accepted(pool, now=NOON - timedelta(seconds=1))
     [after] = await accepted(pool, now=NOON)
@@ -363,14 +363,14 @@ async def test_a_suppression_ends_with_its_time(pool: Pool) -> None:
 
 
 async def test_a_suppressed_reply_to_does_not_matter(pool: Pool) -> None:
-    """Reply-To receives nothing, so a list has nothing to say about it."""
+    """Suppression ignores Reply-To, which receives nothing."""
     await suppress(pool, "desk@example.org")
     [delivery] = await accepted(pool, a_mail(reply_to=addresses("desk@example.org")))
     assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 async def test_a_suppressed_delivery_says_why(pool: Pool) -> None:
-    """It ends at once, with its reason, and is never claimed."""
+    """A suppressed delivery ends at once with a reason and is never claimed."""
     await suppress(pool, "ada@example.org")
     [delivery] = await accepted(pool, now=NOON)
     found = await service.get_delivery(pool, delivery)

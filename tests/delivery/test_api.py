@@ -1,4 +1,4 @@
-"""Deliveries over HTTP: following and operating them."""
+"""HTTP endpoints of deliveries: list and operate."""
 
 from typing import Any
 
@@ -83,7 +83,7 @@ async def test_a_delivery_is_shown_whole(browser: Browser) -> None:
 
 
 async def test_codes_and_variables_stay_inside(browser: Browser) -> None:
-    """A one-time code comes out of no answer, nor do the variables of any template."""
+    """No response contains a one-time code or the variables of a template."""
     made = await browser.post("/v1/login-codes", json={"email": "ann@example.org", "code": "SESAME-7"})
     plain = await _accept(browser, template="welcome", subject=None, text=None, variables={**WELCOME, "name": "Hush-8"})
     coded = await _accept(browser, lane="auth", text="Your code is SESAME-7", subject="SESAME-7")
@@ -98,14 +98,14 @@ async def test_codes_and_variables_stay_inside(browser: Browser) -> None:
 
 @pytest.mark.parametrize("path", ["", "/attempts"])
 async def test_an_unknown_delivery_is_not_found(browser: Browser, path: str) -> None:
-    """404 says what is missing."""
+    """The 404 names the missing delivery."""
     response = await browser.get(f"/v1/deliveries/99{path}")
     assert response.status == 404
     assert response.json["code"] == "delivery_not_found"
 
 
 async def test_attempts_are_listed_first_to_last(browser: Browser, room: Room) -> None:
-    """Each attempt with what the other side said."""
+    """Each attempt is listed with the reply."""
     delivery_id = await _accept(browser)
     assert (await browser.get(f"/v1/deliveries/{delivery_id}/attempts")).json["items"] == []
     for number, code in ((1, 451), (2, 250)):
@@ -144,7 +144,7 @@ async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room)
 
 
 async def test_pages_are_stable_while_mail_arrives(browser: Browser) -> None:
-    """A cursor goes on below where it was, whatever is accepted meanwhile: nothing is skipped or shown twice."""
+    """Mail accepted meanwhile does not move the pages: no item is skipped or repeated."""
     ids = [await _accept(browser) for _ in range(5)]
     seen: list[int] = []
     query = "limit=2"
@@ -157,7 +157,7 @@ async def test_pages_are_stable_while_mail_arrives(browser: Browser) -> None:
 
 
 async def test_cancel_ends_what_waits_and_is_audited(browser: Browser, room: Room) -> None:
-    """A waiting delivery is cancelled once; the audit log says by which key."""
+    """A waiting delivery is cancelled once; the audit log names the key."""
     delivery_id = await _accept(browser)
     done = await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
     assert (done.status, done.json) == (200, {"id": delivery_id, "status": "cancelled"})
@@ -169,7 +169,7 @@ async def test_cancel_ends_what_waits_and_is_audited(browser: Browser, room: Roo
 
 
 async def test_retry_makes_a_waiting_delivery_due(browser: Browser) -> None:
-    """What was to be sent later is due now."""
+    """Retry makes a delivery scheduled for later due now."""
     delivery_id = await _accept(browser, send_at="2090-01-01T00:00:00Z")
     done = await browser.post(f"/v1/deliveries/{delivery_id}/retry")
     assert (done.status, done.json["status"]) == (200, "queued")
@@ -178,7 +178,7 @@ async def test_retry_makes_a_waiting_delivery_due(browser: Browser) -> None:
 
 
 async def test_resend_makes_a_new_delivery(browser: Browser) -> None:
-    """The clone has its own id and no key; the original stays as it is."""
+    """The copy has its own id and no key; the original is unchanged."""
     delivery_id = await _accept(browser)
     early = await browser.post(f"/v1/deliveries/{delivery_id}/resend")
     assert (early.status, early.json["code"]) == (409, "wrong_state")
@@ -191,13 +191,13 @@ async def test_resend_makes_a_new_delivery(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "resend"])
-async def test_nothing_can_be_done_to_nothing(browser: Browser, verb: str) -> None:
-    """Operating an unknown delivery is 404."""
+async def test_operating_an_unknown_delivery_is_404(browser: Browser, verb: str) -> None:
+    """Operations on an unknown delivery return 404."""
     assert (await browser.post(f"/v1/deliveries/99/{verb}")).status == 404
 
 
 async def test_dead_letters_are_listed_and_redriven(browser: Browser, room: Room) -> None:
-    """A dry run counts and changes nothing; a redrive brings back what the filter means, and only that."""
+    """A dry run counts and changes nothing; a redrive returns only the selected dead letters."""
     aged, worn = await _accept(browser), await _accept(browser)
     await _give_up(room, aged, "max_age")
     await _give_up(room, worn, "attempts_exhausted")
@@ -230,7 +230,7 @@ async def test_dead_letters_are_listed_in_pages(browser: Browser, room: Room) ->
 
 
 async def test_an_ambiguous_dead_letter_can_be_settled(browser: Browser, room: Room) -> None:
-    """An operator who knows that it arrived says so; other dead letters cannot be settled."""
+    """An operator can settle an ambiguous dead letter, and no other."""
     ambiguous, aged = await _accept(browser), await _accept(browser)
     await _give_up(room, ambiguous, "ambiguous")
     await _give_up(room, aged, "max_age")
@@ -252,14 +252,14 @@ async def test_an_ambiguous_dead_letter_can_be_settled(browser: Browser, room: R
     ],
 )
 async def test_a_bad_redrive_names_its_field(browser: Browser, body: object, field: str) -> None:
-    """Redriving is strict: a typing mistake must not bring back everything."""
+    """An unknown field is rejected: a typing error must not redrive everything."""
     response = await browser.post("/v1/dead-letters/redrive", json=body)
     assert response.status == 400
     assert [name.removesuffix("[...]") for name in response.fields] in ([field], [field.partition("[")[0]])
 
 
 async def test_deliveries_are_found_by_their_campaign(browser: Browser, room: Room) -> None:
-    """By the id of one of ours, which each item shows, or by the name that custom data give."""
+    """A campaign is found by its id, which each item shows, or by its name in the custom data."""
     first, named = await _accept(browser), await _accept(browser, custom_data={"campaign": "spring", "order": 7})
     await room.pool.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = $1", first)
     assert await _ids(browser, "campaign_id=7") == [first]
@@ -282,13 +282,13 @@ async def test_deliveries_are_found_by_their_campaign(browser: Browser, room: Ro
     ],
 )
 async def test_a_campaign_that_cannot_be_is_refused_by_name(browser: Browser, query: str, field: str) -> None:
-    """An id that is none, and a campaign that is named twice."""
+    """An invalid campaign id and a campaign given twice are rejected."""
     refused = await browser.get(f"/v1/deliveries?{query}")
     assert (refused.status, refused.fields) == (400, [field])
 
 
 async def test_a_resend_says_that_the_content_is_gone(browser: Browser, room: Room) -> None:
-    """409 names the setting that took it, and not the state, which would allow it."""
+    """The 409 names the retention setting and not the state, which would allow a resend."""
     delivery_id = await _accept(browser)
     await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
     await room.pool.execute("DELETE FROM delivery_payloads")

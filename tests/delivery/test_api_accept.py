@@ -1,4 +1,4 @@
-"""Accepting over HTTP: what is taken, what is recognised, what is refused and leaves nothing behind."""
+"""Acceptance over HTTP: accepted, replayed and rejected requests."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ async def _count(room: Room) -> int:
 
 
 async def test_accepting_answers_202_after_the_commit(browser: Browser, room: Room) -> None:
-    """The answer names the delivery, and the delivery is there; its source is the key's name."""
+    """The response names the committed delivery; its source is the key's name."""
     response = await browser.post("/v1/deliveries", json=MAIL, headers={"traceparent": TRACE})
     assert response.status == 202
     assert response.json == {"id": response.json["id"], "status": "queued", "replayed": False}
@@ -38,7 +38,7 @@ async def test_accepting_answers_202_after_the_commit(browser: Browser, room: Ro
 
 
 async def test_a_broken_trace_is_left_out(browser: Browser, room: Room) -> None:
-    """A malformed traceparent is not stored and not an error."""
+    """An invalid traceparent is neither stored nor an error."""
     response = await browser.post("/v1/deliveries", json=MAIL, headers={"traceparent": "nonsense"})
     assert response.status == 202
     assert await room.pool.fetchval("SELECT traceparent FROM deliveries") is None
@@ -67,7 +67,7 @@ async def test_many_at_once_with_one_key_make_one_delivery(browser: Browser, roo
 
 
 async def test_two_processes_at_once_with_one_key_make_one_delivery(room: Room) -> None:
-    """The promise is the database's: it holds between applications that share nothing else."""
+    """The database enforces idempotency between processes that share nothing else."""
     one = await open_browser(room, name="shop")
     two = Browser(build_app(room), one.key)
     headers = {"idempotency-key": "k"}
@@ -78,7 +78,7 @@ async def test_two_processes_at_once_with_one_key_make_one_delivery(room: Room) 
 
 
 async def test_a_conflict_does_not_disturb_its_neighbours(browser: Browser, room: Room) -> None:
-    """Of requests that are accepted together, only the one in conflict is refused."""
+    """A conflict rejects only its own request among those accepted together."""
     await browser.post("/v1/deliveries", json=MAIL, headers={"idempotency-key": "taken"})
     keys = ["a", "taken", "b", "c"]
     bodies = [{**MAIL, "subject": f"Number {key}"} for key in keys]
@@ -92,7 +92,7 @@ async def test_a_conflict_does_not_disturb_its_neighbours(browser: Browser, room
 
 @pytest.mark.parametrize("batch", [False, True])
 async def test_a_delivery_has_limits_of_its_own(browser: Browser, batch: bool) -> None:  # noqa: FBT001 - a case
-    """Alone and in a batch; shown by the delivery and by the listing."""
+    """Retry limits are accepted alone and in a batch, and shown by the delivery and the listing."""
     body = {**MAIL, "max_retries": 2, "give_up_after": 3600}
     made = await browser.post("/v1/deliveries/batch" if batch else "/v1/deliveries", json=[body] if batch else body)
     assert made.status == 202, made.body
@@ -105,14 +105,14 @@ async def test_a_delivery_has_limits_of_its_own(browser: Browser, batch: bool) -
     "field, value", [("max_retries", -1), ("max_retries", 101), ("give_up_after", 0), ("give_up_after", 2_592_001)]
 )
 async def test_limits_have_limits(browser: Browser, field: str, value: int) -> None:
-    """Named, and nothing is stored."""
+    """Retry limits out of range are rejected by name, and nothing is stored."""
     refused = await browser.post("/v1/deliveries", json={**MAIL, field: value})
     assert refused.status in (400, 422)
     assert refused.fields == [field]
 
 
 async def test_everything_a_delivery_may_hold_is_accepted(browser: Browser) -> None:
-    """The whole documented body is taken."""
+    """The whole documented body is accepted."""
     body = {
         "to": ["Ann <ann@example.org>", "bob@example.org"],
         "cc": [],
@@ -203,7 +203,7 @@ async def test_everything_a_delivery_may_hold_is_accepted(browser: Browser) -> N
 async def test_bad_input_names_the_field_and_stores_nothing(
     browser: Browser, room: Room, changes: dict[str, Any], field: str
 ) -> None:
-    """Whatever is wrong is 400 with the field's name, and no row is made."""
+    """Invalid input is 400 with the field's name, and no row is stored."""
     response = await browser.post("/v1/deliveries", json={**MAIL, **changes})
     assert response.status == 400
     assert response.headers["content-type"] == "application/problem+json"
@@ -212,7 +212,7 @@ async def test_bad_input_names_the_field_and_stores_nothing(
 
 
 async def test_attachments_are_limited_together(browser: Browser, room: Room) -> None:
-    """More than 25 MB of attachments is refused by name."""
+    """More than 25 MB of attachments is rejected by name."""
     content = base64.b64encode(b"x" * (13 * 2**20)).decode()
     files = [{"filename": f"{n}.bin", "content_type": "a/b", "content": content} for n in range(2)]
     response = await browser.post("/v1/deliveries", json={**MAIL, "attachments": files})
@@ -238,7 +238,7 @@ async def test_attachments_are_limited_together(browser: Browser, room: Room) ->
     ],
 )
 async def test_what_is_not_json_or_cannot_be_stored_is_refused(browser: Browser, room: Room, raw: bytes) -> None:
-    """Broken, endless and unstorable documents are the caller's fault, never ours."""
+    """Invalid, endless and unstorable documents return 400, never 500."""
     response = await browser.post("/v1/deliveries", content=raw, headers={"content-type": "application/json"})
     assert response.status == 400
     assert response.fields
@@ -266,7 +266,7 @@ async def test_a_batch_is_accepted_in_one_go(browser: Browser, room: Room, wrapp
 
 
 async def test_one_bad_delivery_refuses_its_batch(browser: Browser, room: Room) -> None:
-    """All wrong fields of all items are named, and nothing is stored."""
+    """All invalid fields of all items are named, and nothing is stored."""
     mails = [MAIL, {**MAIL, "to": ["x"]}, {**MAIL, "subject": ""}]
     listed = await browser.post("/v1/deliveries/batch", json=mails)
     assert (listed.status, listed.fields) == (400, ["[1].to[0]", "[2].subject"])
@@ -278,7 +278,7 @@ async def test_one_bad_delivery_refuses_its_batch(browser: Browser, room: Room) 
 
 
 async def test_a_batch_has_a_size_and_its_key_a_length(browser: Browser, room: Room) -> None:
-    """A thousand are taken, one more is not; none is an empty answer; a key must leave room for the place."""
+    """A batch has at most 1000 items and may be empty; its key leaves room for the position."""
     assert (await browser.post("/v1/deliveries/batch", json=[MAIL] * 1001)).status == 400
     assert (await browser.post("/v1/deliveries/batch", json=[])).json == {"items": []}
     long_key = {"idempotency-key": "k" * 251}
@@ -289,8 +289,8 @@ async def test_a_batch_has_a_size_and_its_key_a_length(browser: Browser, room: R
     assert len(taken.json["items"]) == 1000
 
 
-async def test_a_login_code_takes_its_own_lane_and_dies_with_the_code(browser: Browser, room: Room) -> None:
-    """Lane auth, template login-code, an expiry, and idempotency like everything else."""
+async def test_login_code_uses_lane_auth_and_expires(browser: Browser, room: Room) -> None:
+    """A login code uses lane auth, template login-code, an expiry and idempotency."""
     body = {"email": "ann@example.org", "code": "123456", "locale": "fr-FR", "expires_in": 120}
     headers = {"idempotency-key": "login-1"}
     before = datetime.now(UTC)
@@ -326,7 +326,7 @@ async def test_a_login_code_takes_its_own_lane_and_dies_with_the_code(browser: B
 async def test_a_bad_login_code_names_its_field(
     browser: Browser, room: Room, changes: dict[str, Any], field: str
 ) -> None:
-    """Fields are named as the caller wrote them, and nothing is stored."""
+    """Invalid fields are named as in the request, and nothing is stored."""
     body = {"email": "ann@example.org", "code": "123456", **changes}
     response = await browser.post("/v1/login-codes", json=body)
     assert (response.status, response.fields) == (400, [field])
@@ -346,7 +346,7 @@ FIELDS = [*DeliveryBody.__struct_encode_fields__, "idempotency_key"]
 async def test_whatever_is_posted_is_stored_or_refused_by_name(
     browser: Browser, room: Room, changes: dict[str, Any]
 ) -> None:
-    """Any JSON at all: 202 and one more row, or 400 naming a field and not a row more; never our fault."""
+    """Any JSON returns 202 with one row, or 400 with a field and no row; never 500."""
     before = await _count(room)
     response = await browser.post("/v1/deliveries", json={**MAIL, **changes})
     grown = await _count(room) - before

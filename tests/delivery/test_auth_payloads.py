@@ -55,7 +55,7 @@ async def work(pool: Pool, answer: Reply) -> None:
 async def test_an_attempt_that_ends_a_code_deletes_it(
     pool: Pool, lane: Lane, answer: Reply, state: DeliveryState, *, is_kept: bool
 ) -> None:
-    """Sent or failed, at once; what is tried again, and every other lane, keeps its content."""
+    """Content is deleted when the delivery is sent or fails; deferred mail and other lanes keep it."""
     delivery_id = await a_code(pool, lane)
     await work(pool, answer)
     assert await state_of(pool, delivery_id) is state
@@ -63,7 +63,7 @@ async def test_an_attempt_that_ends_a_code_deletes_it(
 
 
 async def test_a_suppressed_code_is_not_kept(pool: Pool) -> None:
-    """Suppressed when it was accepted, or when it was to be sent."""
+    """Content is deleted on suppression at acceptance or before an attempt."""
     early = await a_code(pool)
     await suppress(pool, "ada@example.org")
     late = await a_code(pool)
@@ -74,7 +74,7 @@ async def test_a_suppressed_code_is_not_kept(pool: Pool) -> None:
 
 
 async def test_a_cancelled_code_is_not_kept(pool: Pool) -> None:
-    """By an operator, or by a plain UPDATE."""
+    """Content is deleted when an operator or a plain UPDATE cancels the delivery."""
     by_hand, by_sql = await a_code(pool), await a_code(pool)
     await service.cancel(pool, by_hand, actor="tests")
     await pool.execute(
@@ -87,7 +87,7 @@ async def test_a_cancelled_code_is_not_kept(pool: Pool) -> None:
 
 
 async def test_a_dead_letter_keeps_its_code_until_it_is_settled(pool: Pool) -> None:
-    """An operator may still bring it back; settled, it is sent and its content goes."""
+    """A dead letter keeps its content for a redrive; settling it deletes the content."""
     delivery_id = await a_code(pool)
     await pool.execute(
         "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
@@ -104,7 +104,7 @@ async def test_a_dead_letter_keeps_its_code_until_it_is_settled(pool: Pool) -> N
 
 
 async def test_a_resend_says_that_the_content_was_deleted(pool: Pool) -> None:
-    """And why: such mail is kept only until it ends."""
+    """The error explains that such content is kept only until the delivery ends."""
     delivery_id = await a_code(pool)
     await work(pool, DELIVERED)
     with pytest.raises(BodyGone, match=r"has been deleted.*in the lane auth only until the delivery ends"):
@@ -112,6 +112,6 @@ async def test_a_resend_says_that_the_content_was_deleted(pool: Pool) -> None:
 
 
 async def test_other_lanes_call_no_function(pool: Pool) -> None:
-    """The condition stands in the trigger."""
+    """The trigger's condition excludes other lanes."""
     shown = await pool.fetchval("SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'empty_auth_payload'")
     assert "WHEN (((new.lane = 'auth'::" in shown

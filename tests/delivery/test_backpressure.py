@@ -24,14 +24,14 @@ OPTIONS = WorkerOptions(batch=8, chunk=CHUNK, lease=timedelta(hours=1), until_em
 
 @asynccontextmanager
 async def locked_ledger(pool: Pool) -> AsyncIterator[None]:
-    """Nobody can write attempts, as while a lock on that table is waited for."""
+    """Lock the table of attempts against writes."""
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("LOCK TABLE attempts IN ACCESS EXCLUSIVE MODE")
         yield
 
 
 async def test_a_worker_stops_sending_when_two_chunks_are_not_written(pool: Pool) -> None:
-    """Forty mails and a ledger that takes nothing: two chunks leave. When it takes results again, the rest follow."""
+    """With a blocked ledger two chunks of forty mails leave; the rest follow when it is free."""
     ids = await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(40)))
     transport = Recording()
     worker = a_worker(pool, transport, options=OPTIONS)
@@ -48,7 +48,7 @@ async def test_a_worker_stops_sending_when_two_chunks_are_not_written(pool: Pool
 
 
 async def test_a_kill_beside_a_blocked_ledger_repeats_at_most_two_chunks(room: Room) -> None:
-    """The worker is killed while it cannot write: no more than two chunks arrive twice, and the ledger says so."""
+    """A worker killed while it cannot write repeats at most two chunks, and the ledger records it."""
     await accepted(room.pool, *(a_mail(f"p{n}@example.org", lane=Lane.TRANSACTIONAL) for n in range(40)))
     async with smtp_server() as server:
         async with locked_ledger(room.pool), worker_process(Orders(room.url, server.port, chunk=CHUNK)) as process:

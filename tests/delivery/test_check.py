@@ -1,4 +1,4 @@
-"""What may be accepted: every rule names its field, and whatever passes is stored as it came."""
+"""Validation of requests: each rule names its field, and accepted values are stored unchanged."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -88,7 +88,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("field, change", BAD, ids=lambda value: value if isinstance(value, str) else repr(value)[:40])
 def test_a_broken_rule_names_its_field(field: str, change: dict[str, Any]) -> None:
-    """Wrong in one place, told of that place."""
+    """An invalid value is reported with its field."""
     with pytest.raises(BadInput) as caught:
         check_batch([a_mail(**change)])
     assert field in [error.field for error in caught.value.errors]
@@ -98,20 +98,20 @@ def test_a_broken_rule_names_its_field(field: str, change: dict[str, Any]) -> No
     "field, change", SHARED, ids=lambda value: value if isinstance(value, str) else repr(value)[:40]
 )
 async def test_python_refuses_what_sql_refuses(field: str, change: dict[str, Any]) -> None:
-    """Each case of the shared table, by `postroom.send`, before anything is asked of the database."""
+    """`postroom.send` rejects each case of the shared table before it uses the database."""
     with pytest.raises(BadInput) as caught:
         await send(NOT_ASKED, **{**GOOD, **change})
     assert field in [error.field for error in caught.value.errors]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Nobody has to come back for the second one."""
+def test_all_invalid_fields_are_reported_at_once() -> None:
+    """All invalid fields are reported together."""
     found = [field for field, _ in problems(a_mail(subject=None, text=None, source="", to=()))]
     assert found == ["to", "subject", "text", "source"]
 
 
 def test_a_good_request_has_no_problems() -> None:
-    """The rules do not get in the way of ordinary mail."""
+    """Ordinary mail passes all rules."""
     request = a_mail(
         html="<p>Hi</p>",
         headers={"X-A": "1", "List-Unsubscribe": "<mailto:u@example.org>"},
@@ -186,7 +186,7 @@ async def session(pool: Pool) -> AsyncIterator[Session]:
 
 
 async def accept_and_forget(session: Session, request: DeliveryRequest) -> None:
-    """Accept, compare, and undo: either everything is stored as it came, or a field is named."""
+    """Accept, compare and roll back: the request is stored unchanged, or a field is named."""
     transaction = session.transaction()
     await transaction.start()
     try:
@@ -206,7 +206,7 @@ async def accept_and_forget(session: Session, request: DeliveryRequest) -> None:
 
 
 async def test_anything_is_either_refused_by_name_or_stored_as_it_came(session: Session) -> None:
-    """Whatever a caller brings there are two answers: a named field, or exactly that in the database."""
+    """Any request is rejected with a named field or stored unchanged."""
     loop = asyncio.get_running_loop()
 
     @settings(max_examples=300, derandomize=True, suppress_health_check=list(HealthCheck))

@@ -1,4 +1,4 @@
-"""A request is checked once per acceptance, by whichever way it comes in."""
+"""A request is checked once per acceptance, on every way in."""
 
 from collections import Counter
 from email.message import EmailMessage

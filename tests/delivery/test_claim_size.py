@@ -50,7 +50,7 @@ async def test_a_mail_larger_than_the_limit_is_claimed_alone(pool: Pool) -> None
 
 
 class Counting(Recording):
-    """A transport that knows how many messages it had at once."""
+    """A transport that records how many messages it had at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Counting(Recording):
 
 
 async def test_content_in_memory_is_bounded(pool: Pool) -> None:
-    """Twenty mails of a megabyte and a limit of four: never more than four are on their way."""
+    """With a limit of four megabytes, at most four mails of one megabyte are in flight."""
     ids = await fill(pool, 20)
     transport = Counting()
     await a_worker(pool, transport, options=WorkerOptions(byte_limit=4 * MB, until_empty=True)).run()
@@ -75,7 +75,7 @@ async def test_content_in_memory_is_bounded(pool: Pool) -> None:
 
 
 async def test_a_lease_counts_from_when_the_claim_is_written(pool: Pool) -> None:
-    """The rows took long to find: the claim still holds for a whole lease."""
+    """A claim whose rows took long to find is valid for a whole lease."""
     await accepted(pool)
     lease = timedelta(minutes=1)
     async with pool.acquire() as connection, connection.transaction():
@@ -87,7 +87,7 @@ async def test_a_lease_counts_from_when_the_claim_is_written(pool: Pool) -> None
 
 
 class Suppressing(Recording):
-    """A transport during whose first message somebody asks for no more mail."""
+    """A transport that suppresses an address during its first message."""
 
     def __init__(self, pool: Pool, address: str) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class Suppressing(Recording):
 
 
 async def test_a_suppression_counts_until_a_chunk_starts(pool: Pool) -> None:
-    """Three mails are claimed together; the last address is closed while the first mail is sent."""
+    """An address suppressed while an earlier mail of the claim is sent gets nothing."""
     ids = await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(3)))
     transport, steps = Suppressing(pool, "p2@example.org"), Steps()
     await a_worker(pool, transport, signal=steps, options=WorkerOptions(chunk=1, until_empty=True)).run()
@@ -111,7 +111,7 @@ async def test_a_suppression_counts_until_a_chunk_starts(pool: Pool) -> None:
 
 
 async def test_a_claim_is_cut_by_count_and_by_size(pool: Pool) -> None:
-    """Six mails of a megabyte: two at a time by count, one at a time by size, all at once without a limit."""
+    """A claim of six mails is cut by count, by size, or not at all."""
     await fill(pool, 6)
     async with pool.acquire() as connection:
         claimed = await store.claim_due(

@@ -1,4 +1,4 @@
-"""Accepting together: what one request does, no other feels."""
+"""Group commit of acceptances: one request does not affect another."""
 
 import asyncio
 
@@ -19,7 +19,7 @@ def _request(subject: str = "Hello", key: str | None = None) -> CheckedRequest:
 
 
 async def test_requests_that_wait_together_share_a_statement(room: Room) -> None:
-    """A crowd is accepted in a few transactions, and everyone gets the id of their own delivery."""
+    """Concurrent requests share few transactions, and each gets its own id."""
     combiner = AcceptCombiner(room.pool)
     subjects = [f"Number {n}" for n in range(100)]
     accepted = await asyncio.gather(*(combiner.accept(_request(subject)) for subject in subjects))
@@ -53,7 +53,7 @@ async def test_a_conflict_is_raised_for_one_and_listed_for_a_batch(room: Room) -
 
 
 async def test_every_acceptance_is_counted(room: Room) -> None:
-    """Prometheus sees accepted, replayed and conflict apart."""
+    """Metrics count accepted, replayed and conflict separately."""
 
     def counts() -> list[float]:
         return [ACCEPTED.labels("transactional", acceptance.value)._value.get() for acceptance in Acceptance]
@@ -67,7 +67,7 @@ async def test_every_acceptance_is_counted(room: Room) -> None:
 
 
 async def test_a_batch_that_grew_is_a_conflict_under_its_key(room: Room) -> None:
-    """Together under one key they are all known or all new; without one key each stands for itself."""
+    """Requests that share a key are all known or all new; others are independent."""
     combiner = AcceptCombiner(room.pool)
     two = [_request("a", key="k/0"), _request("b", key="k/1")]
     three = [*two, _request("c", key="k/2")]

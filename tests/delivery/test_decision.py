@@ -1,4 +1,4 @@
-"""From a reply to what is written: the delivery's end, each recipient's, and columns that PostgreSQL can hold."""
+"""Decisions: the result of a reply for the delivery and each recipient, as columns that PostgreSQL can store."""
 
 from datetime import timedelta
 
@@ -60,7 +60,7 @@ def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt
 
 
 def test_the_reason_is_in_the_words_that_decided() -> None:
-    """A mail put off for one recipient says what was said to that one, not the yes to the others."""
+    """A mail deferred for one recipient has that recipient's reply, not the success of the others."""
     late = RecipientReply("b@example.org", 451, "4.3.0", "try again later")
     reply = Reply(Stage.FINAL, 250, "2.0.0", "queued", recipients=(late,))
     result = decided(an_outgoing(a_recipient(), a_recipient("b@example.org", position=1)), reply)
@@ -85,32 +85,32 @@ def decided(outgoing: Outgoing, reply: Reply) -> AttemptResult:
     ],
 )
 def test_a_reply_decides(reply: Reply, outcome: str, state: str, reason: str | None) -> None:
-    """The attempt's outcome, the delivery's state, and why."""
+    """A reply decides the attempt's outcome, the delivery's state and the reason."""
     result = decided(an_outgoing(), reply)
     assert (result.outcome, result.state, result.reason) == (outcome, state, reason)
 
 
-def test_bulk_is_held_when_nobody_knows() -> None:
-    """The lane's policy makes an unknown end a dead letter."""
+def test_ambiguous_bulk_mail_is_held() -> None:
+    """An ambiguous mail becomes a dead letter in a lane that holds them."""
     result = decided(an_outgoing(lane=Lane.BULK), NO_ANSWER)
     assert (result.outcome, result.state, result.dead_letter_reason) == ("ambiguous", "dead_letter", "ambiguous")
 
 
 def test_old_age_is_a_dead_letter() -> None:
-    """Beyond its patience a deferred delivery is given up."""
+    """A deferred delivery beyond its age limit is given up."""
     result = decided(replace(an_outgoing(attempt_no=9), age=timedelta(days=4)), BUSY)
     assert (result.state, result.dead_letter_reason) == ("dead_letter", "max_age")
 
 
 def test_the_budget_counts_from_the_last_redrive() -> None:
-    """Attempts before it are no longer held against a delivery."""
+    """Attempts before a redrive do not count."""
     spent = replace(an_outgoing(attempt_no=6), ladder="auth")
     assert decided(spent, BUSY).dead_letter_reason == "attempts_exhausted"
     assert decided(replace(spent, attempt_base=5), BUSY).retry_in == timedelta(seconds=5)
 
 
 def test_a_refusal_after_a_success_does_not_fail_the_delivery() -> None:
-    """The attempt failed; the delivery, which reached somebody earlier, is sent."""
+    """The attempt fails; the delivery, with one recipient delivered earlier, is sent."""
     outgoing = an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", position=1))
     result = decided(outgoing, REFUSED)
     assert (result.outcome, result.state) == ("failed", "sent")
@@ -118,19 +118,19 @@ def test_a_refusal_after_a_success_does_not_fail_the_delivery() -> None:
 
 
 def test_a_recipient_that_was_served_is_not_touched() -> None:
-    """Only those who were still waiting are told anything."""
+    """Only open recipients are changed."""
     outgoing = an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", position=1))
     assert [each.address for each in decided(outgoing, DELIVERED).recipients] == ["b@example.org"]
 
 
-def test_reply_to_is_never_told() -> None:
-    """It receives nothing, so nothing becomes of it."""
+def test_reply_to_has_no_outcome() -> None:
+    """Reply-To has no outcome, because it receives nothing."""
     outgoing = an_outgoing(a_recipient(), a_recipient(kind="reply_to"))
     assert [each.kind.value for each in decided(outgoing, DELIVERED).recipients] == ["to"]
 
 
 def test_words_about_a_recipient_are_kept_short() -> None:
-    """Half a thousand characters of a server's prose are enough."""
+    """The reply about a recipient is truncated to 500 characters."""
     reply = Reply(
         Stage.RECIPIENT, 550, "5.1.1", "x" * 9000, recipients=(RecipientReply("a@example.org", 550, None, "y" * 9000),)
     )
@@ -140,18 +140,18 @@ def test_words_about_a_recipient_are_kept_short() -> None:
 
 
 def test_a_silence_is_described() -> None:
-    """Where there were no words, the stage stands in the detail."""
+    """Without a reply the detail names the stage."""
     assert decided(an_outgoing(), Reply(Stage.CONNECT)).detail == "no answer at connect"
 
 
 def test_what_expired_is_cancelled() -> None:
-    """Nothing is tried, and the reason says why."""
+    """An expired delivery is cancelled with a reason, without an attempt."""
     result = expired(an_outgoing())
     assert (result.outcome, result.state, result.reason) == ("cancelled", "cancelled", "expired")
 
 
 def test_what_is_suppressed_was_not_sent() -> None:
-    """All suppressed: suppressed. One served earlier: the delivery is sent, this attempt is not."""
+    """With all suppressed the delivery is suppressed; with one delivered earlier it is sent."""
     nobody = suppressed(an_outgoing(a_recipient(outcome="suppressed")))
     somebody = suppressed(an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", "suppressed")))
     assert (nobody.outcome, nobody.state, nobody.reason) == ("suppressed", "suppressed", "recipient_suppressed")
@@ -159,13 +159,13 @@ def test_what_is_suppressed_was_not_sent() -> None:
 
 
 def test_what_cannot_be_written_fails() -> None:
-    """The problem is told to people."""
+    """The detail contains the problem."""
     result = unwritable(an_outgoing(), "half a character")
     assert (result.state, result.reason, result.detail) == ("failed", "compose_failed", "half a character")
 
 
 def test_columns_are_equally_long() -> None:
-    """One value per result, one row per recipient there is something to say about, in the same order."""
+    """Columns have one value per result, and one row per changed recipient, in the same order."""
     results = [decided(an_outgoing(), reply) for reply in (DELIVERED, REFUSED, BUSY)]
     columns = complete_columns(results)
     lengths = {name: len(values) for name, values in columns.items()}
@@ -176,7 +176,7 @@ def test_columns_are_equally_long() -> None:
 
 
 def test_columns_hold_nothing_that_text_cannot_hold() -> None:
-    """NUL and half characters from the other side are replaced, wherever they stand."""
+    """NUL and lone surrogates in replies are replaced."""
     spoken = (RecipientReply("a@example.org", 550, None, "no\x00"),)
     columns = complete_columns(
         [decided(an_outgoing(), Reply(Stage.RECIPIENT, 550, None, "no\x00\udc80", recipients=spoken))]
@@ -198,7 +198,7 @@ def throttled(
 
 @pytest.mark.parametrize("earlier", [(), (1,), (1, 1)])
 def test_a_throttled_account_costs_its_mail_nothing(earlier: tuple[int, ...]) -> None:
-    """Due at once for any other account, and the attempt does not count."""
+    """The mail is due at once for another account, and the attempt does not count."""
     result = throttled(*earlier)
     assert (result.state, result.retry_in, result.is_forgiven) == ("waiting", timedelta(), True)
     assert not result.blames_mail
@@ -206,20 +206,20 @@ def test_a_throttled_account_costs_its_mail_nothing(earlier: tuple[int, ...]) ->
 
 @pytest.mark.parametrize("earlier", [(1, 1, 1), (2,), (1, 2), (1, 2, 1)])
 def test_a_mail_that_throttles_again_is_at_fault(earlier: tuple[int, ...]) -> None:
-    """A second account got the same reply, or the same account too often: the ladder applies, no account is blamed."""
+    """After the same reply from a second account, or too often, the ladder applies and no account is blamed."""
     result = throttled(*earlier)
     assert (result.is_forgiven, result.blames_mail, result.is_throttled) == (False, True, True)
     assert result.retry_in == timedelta(days=1)
 
 
 def test_a_reply_before_the_mail_was_mentioned_never_blames_it() -> None:
-    """421 as a greeting is about the account, however many accounts hear it; the mail is still forgiven only thrice."""
+    """A 421 greeting is about the account; the mail is still forgiven only three times."""
     assert throttled(2, about_account=True).is_forgiven
     used_up = throttled(2, 3, 4, about_account=True)
     assert (used_up.is_forgiven, used_up.blames_mail) == (False, False)
 
 
 def test_nothing_is_forgiven_beyond_the_age_limit() -> None:
-    """A mail of four days and a second is given up, throttled or not."""
+    """A mail beyond its age limit is given up, throttled or not."""
     result = throttled(age=timedelta(days=4))
     assert (result.state, result.dead_letter_reason, result.is_forgiven) == ("dead_letter", "max_age", False)

@@ -1,4 +1,4 @@
-"""Facts: every step of a delivery is appended to the event store by the statement that takes it."""
+"""Facts: each transition of a delivery is appended to the event store by the statement that makes it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ async def accepted(pool: Pool, *, now: datetime | None = None, **fields: object)
 
 
 async def delivered(pool: Pool, transport: Transport, hands: Hands, *, attempts: int) -> None:
-    """Let a worker try this often, ten minutes after each other."""
+    """Let a worker make this many attempts, ten minutes apart."""
     worker = a_worker(pool, transport, clock=hands)
     for _ in range(attempts):
         assert await worker.run_once(Lane.AUTH) == 1
@@ -65,7 +65,7 @@ async def test_acceptance_is_a_fact(pool: Pool) -> None:
     ],
 )
 async def test_what_becomes_of_a_delivery_is_a_fact(pool: Pool, answers: list[Reply], expected: list[str]) -> None:
-    """Each attempt leaves one fact: sent, deferred, failed or given up; with its number, and why."""
+    """Each attempt appends one fact with its number and reason: sent, deferred, failed or given up."""
     hands = Hands()
     delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
     await delivered(pool, Recording(*answers), hands, attempts=len(answers))
@@ -79,7 +79,7 @@ async def test_what_becomes_of_a_delivery_is_a_fact(pool: Pool, answers: list[Re
 
 
 async def test_a_redriven_dead_letter_is_a_fact(pool: Pool) -> None:
-    """Given up, brought back by a person, sent: the story is whole."""
+    """Giving up, redriving and sending each append a fact."""
     hands = Hands()
     delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
     await delivered(pool, Recording(BUSY), hands, attempts=6)
@@ -89,7 +89,7 @@ async def test_a_redriven_dead_letter_is_a_fact(pool: Pool) -> None:
 
 
 async def test_suppression_is_a_fact_whenever_it_happens(pool: Pool) -> None:
-    """At acceptance already, before an attempt, and by a way out that sends nothing."""
+    """Suppression at acceptance, before an attempt and by the stub transport is recorded."""
     hands = Hands()
     by_transport = await accepted(pool, now=hands(), lane=Lane.AUTH)
     await delivered(pool, StubTransport(), hands, attempts=1)
@@ -102,7 +102,7 @@ async def test_suppression_is_a_fact_whenever_it_happens(pool: Pool) -> None:
 
 
 async def test_a_rolled_back_acceptance_is_no_fact(pool: Pool) -> None:
-    """What did not happen was not appended."""
+    """A rollback appends nothing."""
     async with pool.acquire() as connection:
         attempt = connection.transaction()
         await attempt.start()
@@ -112,7 +112,7 @@ async def test_a_rolled_back_acceptance_is_no_fact(pool: Pool) -> None:
 
 
 async def test_a_statement_by_hand_leaves_the_same_trace(pool: Pool) -> None:
-    """An operator who cancels in psql is recorded as well as one who uses the service."""
+    """A cancellation in psql is recorded like one through the service."""
     delivery_id = await accepted(pool)
     await pool.execute(
         "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'by hand'"
@@ -130,7 +130,7 @@ async def test_a_batch_is_one_append(pool: Pool) -> None:
 
 
 async def test_machinery_is_no_fact(pool: Pool) -> None:
-    """Claiming and giving back say nothing about the mail itself."""
+    """Claiming and releasing append no fact."""
     delivery_id = await accepted(pool)
     async with pool.acquire() as connection:
         claimed = await store.claim_due(
@@ -147,7 +147,7 @@ async def test_machinery_is_no_fact(pool: Pool) -> None:
 
 @pytest.mark.parametrize("types", [(), ("DeliveryCancelled",), FACTS])
 async def test_only_chosen_facts_are_recorded(pool: Pool, types: Sequence[str]) -> None:
-    """The choice is the room's, and takes effect with the next statement."""
+    """The selection belongs to the room and takes effect with the next statement."""
     async with pool.acquire() as connection:
         await service.choose_facts(connection, types)
     delivery_id = await accepted(pool)
@@ -157,7 +157,7 @@ async def test_only_chosen_facts_are_recorded(pool: Pool, types: Sequence[str]) 
 
 
 async def test_expiry_and_concurrent_writers(pool: Pool) -> None:
-    """Facts of concurrent statements all arrive, and maintenance is recorded like anybody else."""
+    """Facts of concurrent statements and of maintenance are all recorded."""
     ids = await asyncio.gather(*(accepted(pool) for _ in range(20)))
     await pool.execute("UPDATE deliveries SET expires_at = now() - interval '1 minute'")
     await Maintenance(pool).expire()

@@ -1,4 +1,4 @@
-"""The ledger: results are written together, once, in the right hands, and never silently lost."""
+"""The ledger: results are written in batches, once, under a valid claim, and never lost silently."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -61,7 +61,7 @@ async def test_results_that_come_together_are_written_together(pool: Pool) -> No
 
 
 async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> None:
-    """Not before: what is still in flight needs its lease."""
+    """A claim stays open while an attempt is in flight and needs its lease."""
     await accepted(pool, a_mail(), a_mail())
     first, second = await claimed(pool)
     async with completing(pool) as ledger:
@@ -75,7 +75,7 @@ async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> 
 
 
 async def test_giving_back_closes_the_claim_too(pool: Pool) -> None:
-    """Half written, half given back: the claim is over, and the rest is due as if untouched."""
+    """A claim half written and half released is closed, and the rest is due unchanged."""
     await accepted(pool, a_mail(), a_mail())
     first, second = await claimed(pool)
     async with completing(pool) as ledger:
@@ -110,7 +110,7 @@ def with_outcome(outgoing: Outgoing, outcome: RecipientOutcome, state: str) -> A
 
 @pytest.mark.parametrize("order", [1, -1], ids=["old first", "new first"])
 async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, order: int) -> None:
-    """Who lost a claim and claimed again brings two results: only the claim that holds counts."""
+    """Only the result with the valid claim counts if one delivery has two."""
     hands = Hands()
     await accepted(pool, now=hands())
     [old] = await claimed(pool, now=hands())
@@ -132,7 +132,7 @@ async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, o
 
 
 async def test_results_wait_for_a_database_that_is_away(pool: Pool) -> None:
-    """While the row is locked away and the statement cancelled, the result is kept and written afterwards."""
+    """A result is kept while its row is locked and its statement cancelled, and written afterwards."""
     await accepted(pool)
     [outgoing] = await claimed(pool)
     async with pool.acquire() as blocker, completing(pool) as ledger:
@@ -214,7 +214,7 @@ async def test_a_result_that_the_database_rejects_does_not_take_the_others_with_
 
 
 async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -> None:
-    """A result with a state that does not exist raises; nothing of its batch is written."""
+    """An unknown state raises, and nothing of its batch is written."""
     await accepted(pool)
     batch = await claimed(pool)
     async with pool.acquire() as connection:
@@ -224,7 +224,7 @@ async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -
 
 
 async def test_a_lane_of_its_own(pool: Pool) -> None:
-    """Lanes are completed by the same ledger and keep their ledger's lane."""
+    """The ledger writes all lanes and records the lane of each result."""
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
     await a_worker(pool, Recording()).run_once(Lane.BULK)
     async with pool.acquire() as connection:

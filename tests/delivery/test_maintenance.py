@@ -44,7 +44,7 @@ MAIL = RETENTION[:2]  # without the workers
 
 
 async def abandoned(pool: Pool, lane: Lane, hands: Hands, *, count: int, started: int) -> list[DeliveryId]:
-    """Deliveries claimed by a worker that started some of them and died."""
+    """Deliveries claimed by a worker that started some of them and crashed."""
     ids = await accepted(pool, *(a_mail(lane=lane) for _ in range(count)), now=hands())
     batch = await claimed(pool, lane, now=hands())
     async with pool.acquire() as connection:
@@ -57,7 +57,7 @@ async def abandoned(pool: Pool, lane: Lane, hands: Hands, *, count: int, started
 
 @pytest.mark.parametrize("lane", [Lane.AUTH, Lane.TRANSACTIONAL])
 async def test_what_a_dead_worker_left_is_due_again(pool: Pool, lane: Lane) -> None:
-    """Started: tried again, with an ambiguous attempt in the ledger. Not started: as if nothing had been."""
+    """Started deliveries are retried with an ambiguous attempt in the ledger; the others are unchanged."""
     hands = Hands()
     started, untouched = await abandoned(pool, lane, hands, count=2, started=1)
     assert await Maintenance(pool, clock=hands).recover() == 2
@@ -72,7 +72,7 @@ async def test_what_a_dead_worker_left_is_due_again(pool: Pool, lane: Lane) -> N
 
 
 async def test_bulk_that_was_started_is_held(pool: Pool) -> None:
-    """It may have arrived: a person decides. What was not started goes on."""
+    """Started bulk mail may have arrived and is held; the rest is released."""
     hands = Hands()
     started, untouched = await abandoned(pool, Lane.BULK, hands, count=2, started=1)
     await Maintenance(pool, clock=hands).recover()
@@ -85,7 +85,7 @@ async def test_bulk_that_was_started_is_held(pool: Pool) -> None:
 
 
 async def test_a_rendered_delivery_comes_back_rendered(pool: Pool) -> None:
-    """Recovery does not throw away what was rendered."""
+    """Recovery keeps rendered content."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(template="welcome"), now=hands())
     async with pool.acquire() as connection, connection.transaction():
@@ -100,7 +100,7 @@ async def test_a_rendered_delivery_comes_back_rendered(pool: Pool) -> None:
 
 
 async def test_a_living_claim_is_left_alone(pool: Pool) -> None:
-    """Before its lease has run out nobody touches a claim."""
+    """A claim with a valid lease is not recovered."""
     await accepted(pool, now=NOON)
     [outgoing] = await claimed(pool, now=NOON)
     assert await Maintenance(pool, clock=Hands(NOON + LEASE - timedelta(microseconds=1))).recover() == 0
@@ -108,7 +108,7 @@ async def test_a_living_claim_is_left_alone(pool: Pool) -> None:
 
 
 async def cut_off(pool: Pool, hands: Hands) -> tuple[Maintenance, Outgoing]:
-    """Maintenance after an outage in which the lease of a registered worker ran out; it had started its delivery."""
+    """Maintenance after an outage in which the lease of a registered worker expired with a started delivery."""
     await accepted(pool, now=hands())
     async with pool.acquire() as connection:
         worker_id = await store.register_worker(connection, pid=1, host="test")
@@ -127,7 +127,7 @@ async def cut_off(pool: Pool, hands: Hands) -> tuple[Maintenance, Outgoing]:
 
 
 async def test_after_an_outage_a_worker_writes_the_results_it_knows(pool: Pool) -> None:
-    """Recovery leaves its claim alone, its next renewal revives the lease, and the result is no longer in doubt."""
+    """Recovery skips the claim, the next renewal restores the lease, and the result is written."""
     hands = Hands()
     maintenance, outgoing = await cut_off(pool, hands)
     assert await maintenance.recover() == 0
@@ -150,7 +150,7 @@ async def test_a_worker_that_does_not_return_is_recovered_one_lease_after_the_ou
 
 
 async def test_a_claim_that_its_worker_does_not_renew_is_recovered_at_once(pool: Pool) -> None:
-    """The worker was seen after the lease had run out and did not renew it: it does not know of the claim."""
+    """A worker seen after the expiry that did not renew the claim does not know of it."""
     hands = Hands()
     maintenance, _outgoing = await cut_off(pool, hands)
     async with pool.acquire() as connection:
@@ -160,7 +160,7 @@ async def test_a_claim_that_its_worker_does_not_renew_is_recovered_at_once(pool:
 
 
 async def test_a_server_that_has_just_started_counts_as_an_outage(pool: Pool) -> None:
-    """A maintenance process that did not see the outage asks PostgreSQL how long it runs."""
+    """Maintenance reads the start time of PostgreSQL to detect an outage it did not see."""
     hands = Hands()
     _maintenance, _outgoing = await cut_off(pool, hands)
     since_2020 = MaintenanceOptions(lease=hands() - datetime(2020, 1, 1, tzinfo=UTC))
@@ -169,7 +169,7 @@ async def test_a_server_that_has_just_started_counts_as_an_outage(pool: Pool) ->
 
 
 async def test_partitions_do_not_wait_for_a_long_report(pool: Pool) -> None:
-    """A report reads the ledger: making next month's partition is put off, so that results are not held up by it."""
+    """A report that reads the ledger postpones new partitions, so that results are not blocked."""
     async with pool.acquire() as reader, reader.transaction():
         await reader.fetchval("SELECT count(*) FROM attempts")
         maintenance = Maintenance(pool, clock=Hands(datetime(2033, 1, 1, tzinfo=UTC)))
@@ -179,7 +179,7 @@ async def test_partitions_do_not_wait_for_a_long_report(pool: Pool) -> None:
 
 
 async def test_many_may_recover_at_once(pool: Pool) -> None:
-    """Eight processes recover the same claims: each delivery is recovered once."""
+    """Eight concurrent processes recover each delivery once."""
     hands = Hands()
     for _ in range(5):
         await accepted(pool, *(a_mail() for _ in range(20)), now=hands())
@@ -190,7 +190,7 @@ async def test_many_may_recover_at_once(pool: Pool) -> None:
 
 
 async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
-    """First the content goes, then the delivery; attempts stay in the ledger."""
+    """Content is deleted before the delivery; attempts stay in the ledger."""
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -210,7 +210,7 @@ async def test_retention_takes_bodies_before_deliveries(pool: Pool) -> None:
 
 
 async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool) -> None:
-    """However short the retention: its body goes, a replay is still one, and when the key ends, it goes too."""
+    """A delivery with a valid key loses its body but stays for replays until the key expires."""
     hands, ttl = Hands(), timedelta(days=30)
     request = a_mail(idempotency_key="order-7")
     async with pool.acquire() as connection:
@@ -228,7 +228,7 @@ async def test_a_key_that_still_holds_keeps_its_delivery(pool: Pool) -> None:
 
 
 async def test_retention_spares_what_waits(pool: Pool) -> None:
-    """However old: what has not ended is not deleted."""
+    """Deliveries that have not ended are not deleted, whatever their age."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(send_at=NOON + 900 * DAY), now=hands())
     hands.forward(days=800)
@@ -237,7 +237,7 @@ async def test_retention_spares_what_waits(pool: Pool) -> None:
 
 
 async def test_retention_goes_on_until_all_is_gone(pool: Pool) -> None:
-    """Bounded steps, as many as needed."""
+    """Retention repeats bounded steps until no row is left."""
     hands = Hands()
     await accepted(pool, *(a_mail() for _ in range(10)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -247,7 +247,7 @@ async def test_retention_goes_on_until_all_is_gone(pool: Pool) -> None:
 
 
 async def test_retention_pauses_after_each_step_and_ends_when_stopped(pool: Pool) -> None:
-    """After a full step it pauses in proportion, which leaves time for mail; a stop does not wait for that."""
+    """A full step is followed by a proportional pause, which a stop ends."""
     hands = Hands()
     await accepted(pool, *(a_mail() for _ in range(3)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -259,7 +259,7 @@ async def test_retention_pauses_after_each_step_and_ends_when_stopped(pool: Pool
 
 
 async def test_retention_goes_on_with_other_tables_after_an_error(pool: Pool) -> None:
-    """One statement that fails keeps no other rows alive; its error is raised in the end."""
+    """An error in one statement does not stop the others and is raised at the end."""
     hands = Hands()
     await accepted(pool, now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -274,7 +274,7 @@ async def test_retention_goes_on_with_other_tables_after_an_error(pool: Pool) ->
 
 
 async def test_partitions_are_made_ahead_and_once(pool: Pool) -> None:
-    """A month and the next two; a second call, or eight at once, make nothing more."""
+    """Partitions are created for this month and the next two; concurrent calls create nothing more."""
     maintenance = Maintenance(pool, clock=Hands(datetime(2031, 11, 30, 23, 59, tzinfo=UTC)))
     made = await asyncio.gather(*(maintenance.make_partitions() for _ in range(8)))
     assert sum(made) == 3
@@ -295,7 +295,7 @@ async def give_up(pool: Pool, hands: Hands, count: int) -> None:
 
 
 async def test_the_administrator_is_notified_once(pool: Pool) -> None:
-    """One mail for all dead letters since the last notice; none when there is nothing new."""
+    """One mail reports all dead letters since the last notice; without new ones no mail is sent."""
     hands = Hands()
     await give_up(pool, hands, 2)
     assert sorted(await asyncio.gather(*(notifier(pool, hands).run_once() for _process in range(4)))) == [0, 0, 0, 1]
@@ -306,7 +306,7 @@ async def test_the_administrator_is_notified_once(pool: Pool) -> None:
 
 
 async def test_the_administrator_gets_one_notice_per_interval(pool: Pool) -> None:
-    """What is given up within five minutes of a notice waits for the next one."""
+    """Dead letters within five minutes of a notice are reported by the next one."""
     hands = Hands()
     await give_up(pool, hands, 1)
     assert await notifier(pool, hands).run_once() == 1
@@ -320,7 +320,7 @@ async def test_the_administrator_gets_one_notice_per_interval(pool: Pool) -> Non
 
 
 async def test_workers_that_died_asleep_are_forgotten(pool: Pool) -> None:
-    """A worker not seen for five minutes is no longer notified by every acceptance."""
+    """A worker not seen for five minutes is no longer notified."""
     async with pool.acquire() as connection:
         await connection.execute(
             "INSERT INTO workers (pid, host, seen_at, asleep)"

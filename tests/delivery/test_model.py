@@ -1,16 +1,16 @@
-"""The model's promises that need no database."""
+"""The delivery model, without a database."""
 
 from postroom.delivery.model import Acceptance, Accepted, DeliveryId, DeliveryRequest, DeliveryState, Lane
 from postroom.delivery.retry import LADDERS
 
 
 def test_lanes_are_named_in_the_order_in_which_they_wait() -> None:
-    """Auth waits for nobody, bulk for all."""
+    """Lanes are ordered by priority: auth, transactional, bulk."""
     assert [lane.value for lane in Lane] == ["auth", "transactional", "bulk"]
 
 
 def test_only_a_recognised_request_is_a_replay() -> None:
-    """Neither the first acceptance nor a conflict is."""
+    """Neither a first acceptance nor a conflict is a replay."""
     answers = [Accepted(DeliveryId(1), DeliveryState.QUEUED, acceptance) for acceptance in Acceptance]
     assert [answer.replayed for answer in answers] == [False, True, False]
 

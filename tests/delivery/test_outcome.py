@@ -1,4 +1,4 @@
-"""What a reply means: the table in `outcome`, row by row, for one recipient and for several."""
+"""Outcomes of replies, for one recipient and for several."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def envelope(*recipients: str) -> Envelope:
     ],
 )
 def test_a_reply_to_the_whole_means(stage: Stage, code: int | None, enhanced: str | None, verdict: Disposition) -> None:
-    """Stage and code decide; each recipient shares the verdict and the words."""
+    """Stage and code decide; each recipient shares the verdict and the text."""
     outcome = classify(Reply(stage, code, enhanced, "words"), envelope(A))
     assert outcome.verdict is verdict
     [recipient] = outcome.recipients
@@ -46,7 +46,7 @@ def test_a_reply_to_the_whole_means(stage: Stage, code: int | None, enhanced: st
 
 
 def test_what_is_said_about_a_recipient_decides_for_it_alone() -> None:
-    """One refused and one deferred beside one who was welcome."""
+    """A reply about one recipient does not change the others."""
     reply = Reply(
         Stage.FINAL,
         250,
@@ -68,13 +68,13 @@ def test_what_is_said_about_a_recipient_decides_for_it_alone() -> None:
 
 
 def test_a_welcome_recipient_shares_the_end() -> None:
-    """An address that was fine is refused with the content that followed."""
+    """An accepted recipient is rejected with the content."""
     outcome = classify(Reply(Stage.FINAL, 554, "5.7.1", recipients=(RecipientReply(A, 250),)), envelope(A))
     assert outcome.recipients[0].verdict is Disposition.REFUSED
 
 
 def test_a_recipient_refused_before_an_unknown_end_stays_refused() -> None:
-    """Only those who were welcome are unknown."""
+    """Only accepted recipients become ambiguous."""
     reply = Reply(Stage.FINAL, recipients=(RecipientReply(A, 250), RecipientReply(B, 550)))
     outcome = classify(reply, envelope(A, B))
     assert [each.verdict for each in outcome.recipients] == [Disposition.UNKNOWN, Disposition.REFUSED]
@@ -92,13 +92,13 @@ def test_a_recipient_refused_before_an_unknown_end_stays_refused() -> None:
     ],
 )
 def test_the_whole_is_open_while_one_is_open(codes: tuple[int, int], verdict: Disposition) -> None:
-    """What is still open decides, then one success; only unanimous refusal refuses the whole."""
+    """An open recipient decides, then one success; only a unanimous rejection rejects the whole."""
     spoken = tuple(RecipientReply(address, code) for address, code in zip((A, B), codes, strict=True))
     assert classify(Reply(Stage.FINAL, 250, recipients=spoken), envelope(A, B)).verdict is verdict
 
 
 def test_the_stub_suppresses() -> None:
-    """A transport that suppresses decides for everybody."""
+    """A transport that suppresses decides for all recipients."""
     outcome = classify(Reply(Stage.CONNECT, suppress=True), envelope(A, B))
     assert {each.verdict for each in outcome.recipients} == {Disposition.SUPPRESSED}
 
@@ -109,5 +109,5 @@ def test_without_recipients_the_reply_is_the_verdict() -> None:
 
 
 def test_the_hint_is_carried_on() -> None:
-    """When to come back is a fact of the reply."""
+    """The outcome has the retry hint of the reply."""
     assert classify(Reply(Stage.FINAL, 451, retry_after_s=30), envelope(A)).retry_after_s == 30

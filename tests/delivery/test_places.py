@@ -1,4 +1,4 @@
-"""Servers that do not answer hold up nobody else's mail, and mail that waits for a connection has not begun."""
+"""Unresponsive servers delay no other mail, and mail that waits for a connection has not started."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def sent(pool: Pool, count: int) -> None:
 
 @asynccontextmanager
 async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
-    """A worker with a mailbox whose server goes silent after the content, and one whose server works."""
+    """A worker with one mailbox whose server stops answering after the content, and one that works."""
     holds = [Hold(), Hold()]
     async with smtp_server(Script(says={".": [*holds]})) as silent, smtp_server() as good:
         for name, server in (("silent", silent), ("good", good)):
@@ -61,7 +61,7 @@ async def two_mailboxes(pool: Pool) -> AsyncIterator[tuple[list[Hold], Server]]:
 
 
 async def test_a_silent_mailbox_delays_only_the_mail_it_holds(pool: Pool) -> None:
-    """Forty mails, two on connections of a server that never answers: the other mailbox carries all the others."""
+    """With two mails at an unresponsive server, the other mailbox sends the remaining thirty-eight."""
     await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(40)))
     async with two_mailboxes(pool) as (_holds, good):
         let_pass(STALL_S + LOOK_S)
@@ -73,7 +73,7 @@ async def test_a_silent_mailbox_delays_only_the_mail_it_holds(pool: Pool) -> Non
 
 
 async def test_silence_is_an_error_of_the_account(pool: Pool) -> None:
-    """A server has two messages and says nothing for a minute: the account's health says so, and pauses it."""
+    """A server that has two messages and does not answer for a minute pauses its account."""
     await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(4)))
     async with two_mailboxes(pool):
         await sent(pool, 2)  # a mail that is still with the good server would be silence too once time is moved
@@ -87,7 +87,7 @@ async def test_silence_is_an_error_of_the_account(pool: Pool) -> None:
 
 
 async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
-    """After its server has answered, a stalled mailbox carries mail as before."""
+    """A stalled mailbox is used again after its server answers."""
     await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(20)))
     async with two_mailboxes(pool) as (holds, _good):
         let_pass(STALL_S + LOOK_S)
@@ -100,7 +100,7 @@ async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
 
 
 async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
-    """Two wait for one place; the first is cancelled as it becomes free: the second gets it."""
+    """A slot granted to a cancelled waiter goes to the next one."""
     gate = TransportSlots(1, may_stall=False)
     assert await gate.enter()
     first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())

@@ -1,4 +1,4 @@
-"""A row that cannot be read fails by itself: the other rows of its batch are worked on as if it were not there."""
+"""A row that cannot be read fails alone: the other rows of its batch are processed."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 async def poison(pool: Pool, delivery_id: DeliveryId, column: str, value: str) -> None:
-    """Write a value that acceptance refuses, as an operator in psql could."""
+    """Write a value that acceptance rejects, as an operator in psql could."""
     async with pool.acquire() as connection:
         await connection.execute(
             f"UPDATE delivery_payloads SET {column} = $2::text::jsonb WHERE delivery_id = $1", delivery_id, value
@@ -119,8 +119,8 @@ async def test_unreadable_greeting_fails_alone(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 2
 
 
-async def test_unreadable_occasion_is_planned_by_nobody_and_stops_nobody(pool: Pool) -> None:
-    """The sweep plans the other people."""
+async def test_unreadable_occasion_is_skipped_alone(pool: Pool) -> None:
+    """The sweep skips an unreadable occasion and plans the others."""
     await pool.execute(
         """
         WITH person AS (
@@ -151,7 +151,7 @@ async def test_account_with_an_unusable_address_stops_no_other_account(pool: Poo
 
 @pytest.mark.parametrize("moment", ["infinity", "-infinity", "10000-01-01Z"])
 async def test_no_delivery_has_a_time_that_python_cannot_read(pool: Pool, moment: str) -> None:
-    """The driver would fail for the whole answer, so the table refuses such a row from everybody."""
+    """The table rejects such a row, because the driver would fail for the whole result."""
     [delivery] = await accepted(pool)
     for column in ("next_attempt_at", "expires_at", "created_at"):
         with pytest.raises(asyncpg.CheckViolationError):

@@ -1,4 +1,4 @@
-"""When to try again: ladders, hints, jitter, patience."""
+"""Retry schedules: ladders, hints, jitter, limits."""
 
 from datetime import timedelta
 
@@ -39,26 +39,26 @@ def step(
     ],
 )
 def test_waits_are_those_of_the_ladder(ladder: str, seconds: list[int]) -> None:
-    """After the n-th attempt the n-th wait."""
+    """The n-th wait follows the n-th attempt."""
     waits = [step(ladder=ladder, attempts=n) for n in range(1, len(seconds) + 1)]
     assert waits == [RetryIn(timedelta(seconds=each)) for each in seconds]
 
 
 @pytest.mark.parametrize("ladder, steps", [("auth", 5), ("greeting", 3), ("webhook", 9)])
 def test_a_ladder_without_a_further_step_gives_up(ladder: str, steps: int) -> None:
-    """The budget is the number of waits, and one attempt more."""
+    """A ladder allows one attempt more than it has waits."""
     assert isinstance(step(ladder=ladder, attempts=steps), RetryIn)
     assert step(ladder=ladder, attempts=steps + 1) == GiveUp("attempts_exhausted")
 
 
 def test_patience_ends_with_age() -> None:
-    """A wait that would end beyond the maximal age is not begun."""
+    """A wait that would exceed the age limit is not started."""
     assert step(attempts=9, age=3 * DAY) == RetryIn(DAY)
     assert step(attempts=9, age=3 * DAY + timedelta(seconds=1)) == GiveUp("max_age")
 
 
 def test_an_unknown_ladder_is_the_generic_one() -> None:
-    """A delivery written by a later version is retried all the same."""
+    """A delivery of a later version is retried with the generic ladder."""
     assert step(ladder="of the future") == step(ladder="generic")
 
 
@@ -67,7 +67,7 @@ def test_an_unknown_ladder_is_the_generic_one() -> None:
     [(30, timedelta(minutes=1)), (600, timedelta(minutes=10)), (10 * 86400, LONGEST_HINT), (1e300, LONGEST_HINT)],
 )
 def test_a_longer_hint_takes_the_place_of_the_wait(hint: float, wait: timedelta) -> None:
-    """Never sooner than asked, never sooner than the ladder, never beyond a day."""
+    """A hint is followed if it is longer than the ladder's wait, up to a day."""
     assert step(hint=hint) == RetryIn(wait)
 
 
@@ -80,7 +80,7 @@ def test_a_hint_is_never_shortened_by_chance() -> None:
 
 @given(jitter=st.floats(-1, 1), attempts=st.integers(1, 5), ladder=st.sampled_from(sorted(LADDERS)))
 def test_chance_moves_a_wait_by_a_quarter_at_most(jitter: float, attempts: int, ladder: str) -> None:
-    """What failed together does not return together, and nobody waits much longer than said."""
+    """Jitter separates retries and changes a wait by at most a quarter."""
     taken = step(ladder=ladder, attempts=attempts, jitter=jitter)
     plain = LADDERS[ladder].wait_after(attempts)
     if plain is None:
@@ -91,7 +91,7 @@ def test_chance_moves_a_wait_by_a_quarter_at_most(jitter: float, attempts: int, 
 
 
 def test_an_unknown_end_is_held_where_the_lane_says_so() -> None:
-    """Held: a dead letter at once. Not held: the ladder."""
+    """An ambiguous mail is a dead letter in lanes that hold it, and retried in others."""
     assert step(verdict=Disposition.UNKNOWN, hold=True) == GiveUp("ambiguous")
     assert isinstance(step(verdict=Disposition.UNKNOWN), RetryIn)
     assert isinstance(step(verdict=Disposition.DEFERRED, hold=True), RetryIn)

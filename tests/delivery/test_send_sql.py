@@ -1,4 +1,4 @@
-"""`SELECT postroom.send(…)`: acceptance from any language, inside the caller's transaction, every mistake named."""
+"""`SELECT postroom.send(…)`: acceptance from any language, inside the caller's transaction."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ HELLO = {"p_to": ["ada@example.org"], "p_subject": "Hello", "p_text": "Hello, Ad
 
 @pytest.fixture
 async def foreign(room: Room) -> AsyncIterator[Session]:
-    """An application's own connection, which knows nothing of the room."""
+    """An application's own connection, without settings for the room."""
     connection = await asyncpg.connect(room.url, server_settings={"search_path": "public"})
     yield connection
     await connection.close()
@@ -32,7 +32,7 @@ async def foreign(room: Room) -> AsyncIterator[Session]:
 
 @pytest.fixture(scope="module")
 async def strict(server: TestServer) -> AsyncIterator[Session]:
-    """The same for all bad input: what is refused stores nothing, so one database serves the whole table."""
+    """A shared connection for invalid input: rejected calls store nothing, so one database serves the whole table."""
     async with cloned_database(server) as url:
         connection = await asyncpg.connect(url, server_settings={"search_path": "public"})
         yield connection
@@ -40,7 +40,7 @@ async def strict(server: TestServer) -> AsyncIterator[Session]:
 
 
 async def send(connection: Session, **arguments: Any) -> int:
-    """Call it as an application does: every argument by its name."""
+    """Call `send` with named arguments."""
     named = ", ".join(f"{name} => ${place}" for place, name in enumerate(arguments, start=1))
     return int(await connection.fetchval(f"SELECT postroom.send({named})", *arguments.values()))
 
@@ -51,7 +51,7 @@ async def count(pool: Pool) -> int:
 
 
 async def test_a_committed_call_is_a_delivery(pool: Pool, foreign: Session) -> None:
-    """The answer is the id of a queued delivery."""
+    """The result is the id of a queued delivery."""
     delivery = await send(foreign, **HELLO)
     found = await service.get_delivery(pool, delivery)
     assert (found.state, found.source, found.lane, found.ladder) == (
@@ -63,7 +63,7 @@ async def test_a_committed_call_is_a_delivery(pool: Pool, foreign: Session) -> N
 
 
 async def test_a_rolled_back_call_is_nothing(pool: Pool, foreign: Session) -> None:
-    """The delivery goes with the caller's transaction."""
+    """A rollback removes the delivery."""
     transaction = foreign.transaction()
     await transaction.start()
     await send(foreign, **HELLO)
@@ -175,7 +175,7 @@ async def test_bad_input_names_its_field_and_stores_nothing(
 
 
 async def test_sql_accepts_what_python_accepts(foreign: Session) -> None:
-    """At the edge of every rule."""
+    """SQL accepts the limit cases of every rule."""
     for change in ALLOWED:
         await send(foreign, **as_sql({**GOOD, **change}))
 
@@ -192,7 +192,7 @@ async def test_time_beyond_pythons_years_is_refused(strict: Session, field: str,
 
 
 async def test_sql_reads_addresses_as_python_does(strict: Session) -> None:
-    """The same mailbox and name; of addresses that are not ASCII, a refusal that says what to do."""
+    """SQL and Python parse the same mailbox and name; SQL rejects non-ASCII addresses with advice."""
     for written, email, name in ACCEPTED:
         call = strict.fetchval("SELECT postroom.parse_address('to[0]', $1)", written)
         if written.rpartition("<")[2].isascii():
@@ -216,7 +216,7 @@ async def test_sql_and_python_forbid_the_same_headers(foreign: Session) -> None:
 
 
 async def test_suppression_holds_here_too(pool: Pool, foreign: Session) -> None:
-    """A suppressed address gets nothing, whichever way it was asked for."""
+    """A suppressed address gets nothing through SQL either."""
     await foreign.execute(
         "INSERT INTO postroom.suppressions (address, scope, reason) VALUES ('ada@example.org', 'bulk', 'unsubscribe')"
     )

@@ -1,4 +1,4 @@
-"""What operators can do, who did it, and what they can see."""
+"""Operations of operators, their audit entries, and listings."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ ADA = "cli:ada"
 
 
 async def audited(pool: Pool) -> list[tuple[str, str, str]]:
-    """Who did what to what, oldest first."""
+    """The audit entries, oldest first."""
     async with pool.acquire() as connection:
         entries = await list_audit(connection, subject=None, page_limit=100)
     return [(entry.actor, entry.action, entry.subject) for entry in reversed(entries)]
@@ -50,7 +50,7 @@ async def given_up(pool: Pool, count: int = 1, **fields: Any) -> list[DeliveryId
 
 
 async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
-    """It ends, says by whom, and is never sent."""
+    """A cancelled delivery names its actor and is never sent."""
     [delivery] = await accepted(pool)
     await service.cancel(pool, delivery, actor=ADA)
     found = await service.get_delivery(pool, delivery)
@@ -60,7 +60,7 @@ async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
 
 
 async def test_what_is_under_way_cannot_be_cancelled(pool: Pool) -> None:
-    """Refused with its state; no audit entry for what did not happen."""
+    """A delivery being sent is rejected with its state; no audit entry is written."""
     [delivery] = await accepted(pool)
     await claimed(pool)
     with pytest.raises(WrongState, match="sending cannot be cancelled"):
@@ -69,7 +69,7 @@ async def test_what_is_under_way_cannot_be_cancelled(pool: Pool) -> None:
 
 
 async def test_a_retry_brings_the_next_attempt_forward(pool: Pool) -> None:
-    """Due at once instead of at its time."""
+    """A retry makes the next attempt due at once."""
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     await a_worker(pool, Recording(BUSY), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -80,7 +80,7 @@ async def test_a_retry_brings_the_next_attempt_forward(pool: Pool) -> None:
 
 
 async def test_what_was_sent_cannot_be_retried(pool: Pool) -> None:
-    """A retry is not a resend."""
+    """A sent delivery can be resent but not retried."""
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
     with pytest.raises(WrongState, match="sent cannot be retried"):
@@ -88,7 +88,7 @@ async def test_what_was_sent_cannot_be_retried(pool: Pool) -> None:
 
 
 async def test_a_resend_is_a_new_delivery(pool: Pool) -> None:
-    """The clone has the content and the recipients, no key, and knows its original, which stays as it was."""
+    """The copy has content and recipients, no key, and refers to the original, which is unchanged."""
     [original] = await accepted(pool, a_mail("a@example.org", cc=addresses("b@example.org"), idempotency_key="k"))
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
     before = await service.get_delivery(pool, original)
@@ -102,7 +102,7 @@ async def test_a_resend_is_a_new_delivery(pool: Pool) -> None:
 
 
 async def test_a_resend_is_never_taken_for_a_replay(pool: Pool) -> None:
-    """After a resend the key still answers the original."""
+    """After a resend the key still refers to the original."""
     [original] = await accepted(pool, a_mail(idempotency_key="k"))
     await service.cancel(pool, original, actor=ADA)
     await service.resend(pool, original, actor=ADA)
@@ -110,7 +110,7 @@ async def test_a_resend_is_never_taken_for_a_replay(pool: Pool) -> None:
 
 
 async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
-    """There would be two."""
+    """A waiting delivery cannot be resent, because both would be sent."""
     [delivery] = await accepted(pool)
     with pytest.raises(WrongState, match="queued cannot be resent"):
         await service.resend(pool, delivery, actor=ADA)
@@ -118,7 +118,7 @@ async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
 
 @pytest.mark.parametrize("action", [service.cancel, service.retry, service.resend])
 async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None:
-    """Zero rows is an error that says which."""
+    """An unknown id raises an error that names it."""
     with pytest.raises(DeliveryNotFound, match="no delivery with the id 404"):
         await action(pool, 404, actor=ADA)
     with pytest.raises(DeliveryNotFound):
@@ -126,7 +126,7 @@ async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None
 
 
 async def test_a_resend_expires_with_its_original(pool: Pool) -> None:
-    """An offer that is still open is sent again with the same end; one that is not is refused."""
+    """A resend keeps the expiry of the original; an expired one is rejected."""
     hands = Hands()
     [offer] = await accepted(pool, a_mail(expires_at=NOON + timedelta(minutes=10)), now=hands())
     await a_worker(pool, Recording(), clock=hands).run_once(Lane.TRANSACTIONAL)
@@ -140,7 +140,7 @@ async def test_a_resend_expires_with_its_original(pool: Pool) -> None:
 
 
 async def test_a_settled_letter_is_sent(pool: Pool) -> None:
-    """An operator knows that it arrived: it is sent, its recipients are served, and it is not sent again."""
+    """A settled delivery is sent, its recipients are delivered, and it is not sent again."""
     [delivery] = await given_up(pool)
     await service.settle(pool, delivery, actor=ADA)
     found = await service.get_delivery(pool, delivery)
@@ -151,7 +151,7 @@ async def test_a_settled_letter_is_sent(pool: Pool) -> None:
 
 
 async def test_only_an_ambiguous_letter_can_be_settled(pool: Pool) -> None:
-    """What was certainly not sent cannot be declared sent."""
+    """A delivery that was certainly not sent cannot be settled."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(ladder="greeting"), now=hands())
     worker = a_worker(pool, Recording(BUSY), clock=hands)
@@ -177,7 +177,7 @@ async def test_only_an_ambiguous_letter_can_be_settled(pool: Pool) -> None:
     ],
 )
 async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: DeadLetterFilter, count: int) -> None:
-    """The dry run counts what the redrive then brings back, and changes nothing."""
+    """A dry run counts the dead letters of the redrive and changes nothing."""
     await given_up(pool, 2)
     await given_up(pool, source="shop")
     assert (await service.redrive(pool, chosen, actor=ADA, dry_run=True)).count == count
@@ -197,7 +197,7 @@ async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
 
 
 async def test_a_redriven_letter_is_due_at_once(pool: Pool) -> None:
-    """It is sent by the next worker; the audit says how many were brought back."""
+    """The next worker sends it; the audit entry has the count."""
     ids = await given_up(pool, 3)
     await service.redrive(pool, DeadLetterFilter(), actor=ADA)
     transport = Recording()
@@ -215,7 +215,7 @@ async def test_a_redrive_goes_on_until_all_are_back(pool: Pool, monkeypatch: pyt
 
 
 async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
-    """Should the content be gone, a redrive leaves the letter alone, and a retry is refused."""
+    """A redrive skips a dead letter without content, and a retry is rejected."""
     [delivery] = await given_up(pool)
     await pool.execute("DELETE FROM delivery_payloads")
     assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True)).count == 0
@@ -228,7 +228,7 @@ async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
 
 
 async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> None:
-    """Retention of finished mail spares dead letters for a month: somebody may still bring them back."""
+    """Retention keeps dead letters for a month, so that they can be redriven."""
     older, _ = await given_up(pool, 2)
     await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '29 days'")
     assert await swept(pool, RETENTION) == 0
@@ -262,7 +262,7 @@ async def test_deliveries_are_paged_newest_first(pool: Pool) -> None:
 
 
 async def test_a_cursor_that_is_none_is_refused(pool: Pool) -> None:
-    """A made-up cursor is bad input, not an error of ours."""
+    """An invalid cursor is bad input."""
     with pytest.raises(BadInput):
         await service.list_deliveries(pool, DeliveryFilter(), cursor="nonsense")
 
@@ -317,7 +317,7 @@ async def test_the_mail_of_a_campaign_is_listed(pool: Pool) -> None:
 
 
 async def test_a_resend_keeps_headers_but_not_the_message_id(pool: Pool) -> None:
-    """However the caller wrote its name; the original keeps his, and mail without headers has none afterwards."""
+    """A resend drops the Message-ID in any spelling; the original keeps it."""
     given = {"MESSAGE-id": "<7@example.com>", "X-Order": "7"}
     kept, bare = await accepted(pool, a_mail(headers=given), a_mail())
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)

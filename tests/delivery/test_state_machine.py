@@ -1,4 +1,4 @@
-"""The state machine, four times the same: in the model, the drawing, the trigger, and what really happens."""
+"""The state machine: model, diagram, trigger and behaviour agree."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ ENDED_COLUMNS = "next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, 
 
 
 def columns_of(state: DeliveryState) -> str:
-    """What the CHECKs ask of a row in this state."""
+    """The columns that the CHECKs require in this state."""
     return COLUMNS.get(state, ENDED_COLUMNS)
 
 
@@ -37,7 +37,7 @@ def columns_of(state: DeliveryState) -> str:
 
 
 def test_the_drawing_is_the_model() -> None:
-    """Every arrow between two states in the architecture's drawing is a transition of the model, and the reverse."""
+    """The arrows of the architecture diagram are exactly the transitions of the model."""
     states = {state.value for state in DeliveryState}
     arrows = re.findall(r"^\s*(\w+) --> (\w+)", DRAWING.read_text("utf-8"), re.MULTILINE)
     drawn = {(DeliveryState(old), DeliveryState(new)) for old, new in arrows if {old, new} <= states}
@@ -45,7 +45,7 @@ def test_the_drawing_is_the_model() -> None:
 
 
 async def test_the_trigger_is_the_model(pool: Pool) -> None:
-    """Of all pairs of states exactly those of the model pass a raw UPDATE; every other is refused as PR004."""
+    """Exactly the model's transitions pass a raw UPDATE; every other is rejected as PR004."""
     async with pool.acquire() as connection:
         delivery = await connection.fetchval(
             "INSERT INTO deliveries (next_attempt_at, ladder, source, template_id)"
@@ -61,7 +61,7 @@ async def test_the_trigger_is_the_model(pool: Pool) -> None:
 
 
 async def passes(connection: Session, delivery: int, old: DeliveryState, new: DeliveryState) -> bool:
-    """Put the row into one state behind the guard's back, then try to move it in front of it."""
+    """Put the row into one state without the trigger, then try the transition with it."""
     transaction = connection.transaction()
     await transaction.start()
     try:
@@ -102,7 +102,7 @@ async def move(connection: Session, delivery: int, state: DeliveryState) -> None
     ],
 )
 async def test_a_row_that_contradicts_itself_is_refused(pool: Pool, broken: str) -> None:
-    """Each state has what it needs and nothing else, checked by the table itself."""
+    """The table checks that each state has exactly its columns."""
     [delivery] = await accepted(pool, a_mail(template="welcome"))
     async with pool.acquire() as connection:
         with pytest.raises(asyncpg.CheckViolationError):
@@ -110,13 +110,13 @@ async def test_a_row_that_contradicts_itself_is_refused(pool: Pool, broken: str)
 
 
 def test_waiting_sending_and_ended_are_all_states() -> None:
-    """No state is forgotten or counted twice."""
+    """Each state is in exactly one group."""
     assert WAITING | ENDED | {DeliveryState.SENDING} == set(DeliveryState)
     assert not WAITING & ENDED
 
 
 def test_ends_are_ends() -> None:
-    """Nothing leads out of an end but a dead letter, which a person may bring back."""
+    """No final state has a transition, except a dead letter."""
     assert {old for old, _ in TRANSITIONS} & ENDED == {DeliveryState.DEAD_LETTER}
 
 
@@ -125,7 +125,7 @@ def test_ends_are_ends() -> None:
 
 @pytest.fixture
 async def late(pool: Pool) -> AsyncIterator[tuple[Outgoing, Hands]]:
-    """A worker whose lease ran out while it slept, and whose delivery somebody else has claimed."""
+    """A worker whose lease expired and whose delivery another worker has claimed."""
     hands = Hands()
     await accepted(pool, now=hands())
     [outgoing] = await claimed(pool, now=hands(), worker_id=1)
@@ -150,7 +150,7 @@ async def test_a_late_worker_cannot_complete(pool: Pool, late: tuple[Outgoing, H
 
 
 async def test_a_late_worker_cannot_release(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
-    """It has nothing to give back."""
+    """A late worker releases nothing."""
     outgoing, hands = late
     async with pool.acquire() as connection:
         released = await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands())
@@ -158,7 +158,7 @@ async def test_a_late_worker_cannot_release(pool: Pool, late: tuple[Outgoing, Ha
 
 
 async def test_a_late_worker_cannot_start(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
-    """It learns that its claim is lost before anything goes to the wire."""
+    """A late worker learns that its claim is lost before anything is sent."""
     outgoing, hands = late
     async with pool.acquire() as connection:
         assert not await store.mark_started(
@@ -167,7 +167,7 @@ async def test_a_late_worker_cannot_start(pool: Pool, late: tuple[Outgoing, Hand
 
 
 async def test_a_late_worker_cannot_renew(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
-    """A claim that was recovered is not brought back to life."""
+    """A recovered claim cannot be renewed."""
     outgoing, hands = late
     async with pool.acquire() as connection:
         kept = await store.renew_claims(
@@ -177,7 +177,7 @@ async def test_a_late_worker_cannot_renew(pool: Pool, late: tuple[Outgoing, Hand
 
 
 async def test_a_lease_that_ran_out_cannot_be_started_even_before_recovery(pool: Pool) -> None:
-    """Between the end of a lease and its recovery nothing may go to the wire under it."""
+    """Nothing is sent under an expired lease, even before its recovery."""
     await accepted(pool, now=NOON)
     [outgoing] = await claimed(pool, now=NOON)
     late = NOON + LEASE
@@ -224,7 +224,7 @@ INVARIANTS = {
 
 
 class Walker:
-    """One connection that does whatever chance tells it, with the claims it believes to hold."""
+    """One connection that takes random steps with the claims it believes to hold."""
 
     def __init__(self, pool: Pool, number: int, chance: random.Random, hands: Hands) -> None:
         self.pool, self.number, self.chance, self.hands = pool, number, chance, hands
@@ -243,7 +243,7 @@ class Walker:
                 try:
                     await self.chance.choice(self.steps())(connection)
                 except asyncpg.TransactionRollbackError:
-                    continue  # two who wait for each other: one of them steps back
+                    continue  # a deadlock: PostgreSQL aborted this transaction
 
     async def any_id(self, connection: Session) -> int:
         return int(await connection.fetchval("SELECT coalesce(max(id), 1) FROM deliveries")) - self.chance.randrange(12)
@@ -278,7 +278,7 @@ class Walker:
             )
 
     async def complete(self, connection: Session) -> None:
-        """With any outcome, and now and then a second time."""
+        """Complete with any outcome, sometimes twice."""
         outgoing = self.held[0] if self.held else None
         if outgoing is None:
             return
@@ -339,7 +339,7 @@ class Walker:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_whatever_happens_the_ledger_stays_true(pool: Pool, seed: int) -> None:
-    """Four connections take random steps at once: no CHECK breaks, no step is undrawn, every invariant holds."""
+    """Four connections take random steps: no CHECK fails and every invariant holds."""
     async with pool.acquire() as connection:
         await connection.execute(WATCH)
     hands = Hands()

@@ -1,4 +1,4 @@
-"""The worker: claims once, tells the truth about each attempt, loses nothing, and stops when asked."""
+"""The worker: claims, records, loses nothing, and stops when asked."""
 
 import asyncio
 from collections import Counter
@@ -47,7 +47,7 @@ def a_webhook(url: str) -> DeliveryRequest:
 
 
 async def fill(pool: Pool, lane: Lane, count: int) -> None:
-    """Many deliveries at once, as a campaign brings them."""
+    """Insert many deliveries at once."""
     async with pool.acquire() as connection:
         await connection.execute(
             "INSERT INTO deliveries (lane, next_attempt_at, ladder, source)"
@@ -85,7 +85,7 @@ async def test_a_lane_does_not_wait_behind_bulk(pool: Pool) -> None:
 
 
 async def test_the_oldest_goes_first(pool: Pool) -> None:
-    """What is due longest is claimed first, and a claim keeps that order."""
+    """The delivery due longest is claimed first, and a claim keeps that order."""
     late, early, middle = await accepted(
         pool,
         *(a_mail(send_at=NOON + timedelta(minutes=minutes)) for minutes in (30, 10, 20)),
@@ -104,13 +104,13 @@ async def test_nothing_leaves_before_its_time(pool: Pool) -> None:
 
 
 async def test_an_unrendered_template_is_not_claimed(pool: Pool) -> None:
-    """Nobody sends a mail whose template has not been rendered."""
+    """A delivery is not claimed before its template is rendered."""
     await accepted(pool, a_mail(template="welcome"))
     assert await claimed(pool) == []
 
 
 async def test_a_connection_is_enough(room: Room) -> None:
-    """A worker whose pool has one connection works, all lanes of it: no step holds one while it waits for another."""
+    """A worker with one connection serves all lanes: no step holds one while it waits for another."""
     ids = await accepted(room.pool, *(a_mail(lane=lane) for lane in Lane))
     narrow = await open_pool(room.url, room.name, size=1)
     steps, transport = Steps(), Recording()
@@ -131,7 +131,7 @@ async def test_a_connection_is_enough(room: Room) -> None:
 
 
 async def test_an_attempt_is_written_with_all_it_knows(pool: Pool) -> None:
-    """Stage, code, enhanced code, words, host, TLS and times of an attempt are kept."""
+    """The ledger keeps stage, codes, text, host, TLS and times of an attempt."""
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     before = monotonic()
@@ -146,8 +146,8 @@ async def test_an_attempt_is_written_with_all_it_knows(pool: Pool) -> None:
     assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
-async def test_words_that_cannot_be_stored_are_mended(pool: Pool) -> None:
-    """A reply with a NUL in it is written, with a mark in its place; nothing hangs."""
+async def test_nul_in_a_reply_is_replaced(pool: Pool) -> None:
+    """A NUL in a reply is replaced, and the reply is written."""
     [delivery] = await accepted(pool)
     reply = Reply(Stage.FINAL, 554, "5.0.0", "no\x00way \udc80")
     await a_worker(pool, Recording(reply)).run_once(Lane.TRANSACTIONAL)
@@ -156,7 +156,7 @@ async def test_words_that_cannot_be_stored_are_mended(pool: Pool) -> None:
 
 
 async def test_the_message_keeps_its_name_over_all_attempts(pool: Pool) -> None:
-    """A second attempt carries the Message-ID of the first."""
+    """All attempts have the same Message-ID."""
     hands, transport = Hands(), Recording(BUSY, DELIVERED)
     await accepted(pool, now=hands())
     worker = a_worker(pool, transport, clock=hands)
@@ -169,7 +169,7 @@ async def test_the_message_keeps_its_name_over_all_attempts(pool: Pool) -> None:
 
 
 async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
-    """However many webhooks hang, mail of the same lane leaves, and no more webhooks are in flight than may be."""
+    """Webhooks that time out do not delay mail of the same lane, and their number in flight is limited."""
     posts = await accepted(pool, *(a_webhook(f"https://hook.example.org/{n}") for n in range(7)))
     silent, quick, steps = Hanging(), Recording(), Steps()
     ways = {Channel.WEBHOOK: silent, Channel.EMAIL: quick}
@@ -193,7 +193,7 @@ async def test_receivers_who_do_not_answer_hold_up_no_mail(pool: Pool) -> None:
 
 
 async def test_a_claim_that_cannot_be_prepared_is_released(pool: Pool) -> None:
-    """The writer cannot read what it needs: the claim waits for no lease, and no attempt is counted."""
+    """If preparation fails, the claim is released at once, and no attempt is counted."""
     [delivery] = await accepted(pool)
 
     async def fail(_claim: Sequence[Outgoing]) -> None:
@@ -213,7 +213,7 @@ async def test_a_claim_that_cannot_be_prepared_is_released(pool: Pool) -> None:
 
 
 async def test_stopping_gives_back_what_was_not_started(pool: Pool) -> None:
-    """Asked to stop while attempts hang, a worker returns the rest of its claim at once, untouched."""
+    """A stopping worker releases deliveries it has not started, while attempts hang."""
     await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(12)))
     transport = Hanging()
     options = WorkerOptions(batch=12, chunk=3, lease=HOUR, grace=timedelta(milliseconds=20))
@@ -233,7 +233,7 @@ async def test_stopping_gives_back_what_was_not_started(pool: Pool) -> None:
 
 
 async def test_what_hangs_beyond_the_grace_time_is_recorded_as_unknown(pool: Pool) -> None:
-    """An attempt that is still in flight when patience ends may have arrived; the ledger says so."""
+    """An attempt in flight at the end of the grace time is recorded as ambiguous."""
     [delivery] = await accepted(pool)
     transport = Hanging()
     worker = a_worker(pool, transport, options=WorkerOptions(grace=timedelta(milliseconds=20)))
@@ -245,7 +245,7 @@ async def test_what_hangs_beyond_the_grace_time_is_recorded_as_unknown(pool: Poo
 
 
 async def test_a_worker_says_good_bye(pool: Pool) -> None:
-    """A worker that stops is no longer in the list of workers, so nobody notifies it."""
+    """A stopped worker is removed from the table of workers and no longer notified."""
     steps = Steps()
     worker = a_worker(pool, Recording(), signal=steps)
     running = asyncio.create_task(worker.run())
@@ -259,7 +259,7 @@ async def test_a_worker_says_good_bye(pool: Pool) -> None:
 
 
 async def test_until_empty_ends_when_nothing_is_due(pool: Pool) -> None:
-    """A worker asked to empty the queue sends all of it and returns by itself."""
+    """A worker with `until_empty` sends everything due and returns."""
     ids = await accepted(pool, *(a_mail(lane=lane) for lane in Lane for _ in range(5)))
     transport = Recording()
     await a_worker(pool, transport, options=WorkerOptions(batch=2, chunk=1, until_empty=True)).run()
@@ -267,7 +267,7 @@ async def test_until_empty_ends_when_nothing_is_due(pool: Pool) -> None:
 
 
 async def test_a_lease_is_renewed_while_work_goes_on(pool: Pool) -> None:
-    """A claim whose attempt takes longer than the lease is kept as long as the worker lives."""
+    """The lease is renewed while an attempt takes longer than the lease."""
     await accepted(pool)
     transport = Hanging()
     options = WorkerOptions(lease=HOUR, grace=timedelta(milliseconds=10))
@@ -283,7 +283,7 @@ async def test_a_lease_is_renewed_while_work_goes_on(pool: Pool) -> None:
 
 
 async def test_a_claim_the_worker_does_not_know_of_is_not_renewed(pool: Pool) -> None:
-    """A claim whose answer was lost on the way runs out, and is recovered as never started."""
+    """A claim whose response was lost expires and is recovered as never started."""
     hands = Hands()
     await accepted(pool, now=hands())
     [outgoing] = await claimed(pool, now=hands(), worker_id=7)

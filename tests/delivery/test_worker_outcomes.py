@@ -1,4 +1,4 @@
-"""What an attempt makes of a delivery: outcomes, retries, expiry, suppression, ambiguity, what cannot be sent."""
+"""Results of attempts: outcomes, retries, expiry, suppression, ambiguity, unsendable mail."""
 
 from datetime import timedelta
 
@@ -68,7 +68,7 @@ async def test_one_refused_address_does_not_refuse_the_others(pool: Pool) -> Non
 
 
 async def test_the_refused_recipient_keeps_the_reason(pool: Pool) -> None:
-    """Code, enhanced code and words about a recipient stand beside it."""
+    """The recipient has its code, enhanced code and text."""
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording(per_recipient({"ada@example.org": (550, "5.1.1")}))).run_once(Lane.TRANSACTIONAL)
     [recipient] = (await service.get_delivery(pool, delivery)).recipients
@@ -76,7 +76,7 @@ async def test_the_refused_recipient_keeps_the_reason(pool: Pool) -> None:
 
 
 async def test_a_refusal_ends_a_delivery(pool: Pool) -> None:
-    """A permanent answer to the whole message fails it, with the words it was refused in."""
+    """A permanent reply to the whole message fails it with that text."""
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording(REFUSED)).run_once(Lane.TRANSACTIONAL)
     found = await service.get_delivery(pool, delivery)
@@ -84,7 +84,7 @@ async def test_a_refusal_ends_a_delivery(pool: Pool) -> None:
 
 
 async def test_a_copy_to_the_same_address_is_one_delivery_to_it(pool: Pool) -> None:
-    """An address in To and Cc is served once and both places get its outcome."""
+    """An address in To and Cc receives one message, and both entries get its outcome."""
     [delivery] = await accepted(pool, a_mail("a@example.org", cc=addresses("a@example.org")))
     transport = Recording()
     await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
@@ -103,7 +103,7 @@ async def test_reply_to_gets_nothing(pool: Pool) -> None:
 
 
 async def test_the_stub_transport_suppresses(pool: Pool) -> None:
-    """Through the stub nothing is sent and the delivery says so."""
+    """The stub sends nothing, and the delivery is suppressed."""
     [delivery] = await accepted(pool)
     await a_worker(pool, StubTransport()).run_once(Lane.TRANSACTIONAL)
     found = await service.get_delivery(pool, delivery)
@@ -149,7 +149,7 @@ async def test_retries_follow_the_ladder(pool: Pool, lane: Lane, ladder: list[in
 
 
 async def test_a_hint_is_honoured(pool: Pool) -> None:
-    """Who says "try again in an hour" is not asked again in a minute."""
+    """A retry waits for the hour that the server asked for."""
     hands = Hands()
     reply = Reply(Stage.RECIPIENT, 450, "4.2.0", "try again in 3600 seconds", retry_after_s=3600)
     [delivery] = await accepted(pool, now=hands())
@@ -160,7 +160,7 @@ async def test_a_hint_is_honoured(pool: Pool) -> None:
 
 
 async def test_mail_that_had_to_wait_keeps_its_retries(pool: Pool) -> None:
-    """Five days in the queue (no quota, a paused campaign) are no reason to give up at the first 450."""
+    """Five days in the queue do not count towards the age limit."""
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     hands.forward(days=5)
@@ -169,7 +169,7 @@ async def test_mail_that_had_to_wait_keeps_its_retries(pool: Pool) -> None:
 
 
 async def test_the_age_counts_from_the_first_attempt(pool: Pool) -> None:
-    """Also where that attempt was taken over from a worker that died."""
+    """The age also counts from an attempt of a crashed worker."""
     hands = Hands()
     [delivery] = await accepted(pool, now=hands())
     hands.forward(days=5)
@@ -183,7 +183,7 @@ async def test_the_age_counts_from_the_first_attempt(pool: Pool) -> None:
 
 
 async def test_a_mail_has_limits_of_its_own(pool: Pool) -> None:
-    """One retry and no more; or fifty minutes and no longer."""
+    """A mail's own `max_retries` and `give_up_after` are applied."""
     hands = Hands()
     few, short = await accepted(pool, a_mail(max_retries=1), a_mail(give_up_after=timedelta(minutes=50)), now=hands())
     worker = a_worker(pool, Recording(BUSY), clock=hands)
@@ -196,7 +196,7 @@ async def test_a_mail_has_limits_of_its_own(pool: Pool) -> None:
 
 
 async def test_a_redrive_gives_a_new_budget(pool: Pool) -> None:
-    """A dead letter that is brought back has all its attempts again and keeps its history."""
+    """A redriven dead letter has all its attempts again and keeps its history."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH), now=hands())
     worker = a_worker(pool, Recording(BUSY), clock=hands)
@@ -214,8 +214,8 @@ async def test_a_redrive_gives_a_new_budget(pool: Pool) -> None:
 # ── what must not leave ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_code_dies_with_its_time_while_it_waits(pool: Pool) -> None:
-    """An expired delivery that waits is cancelled by maintenance."""
+async def test_expired_waiting_delivery_is_cancelled(pool: Pool) -> None:
+    """Maintenance cancels an expired waiting delivery."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + HOUR), now=hands())
     maintenance = Maintenance(pool, clock=hands)
@@ -226,8 +226,8 @@ async def test_a_code_dies_with_its_time_while_it_waits(pool: Pool) -> None:
     assert (found.state, found.reason) == (DeliveryState.CANCELLED, "expired")
 
 
-async def test_a_code_dies_with_its_time_when_it_is_claimed(pool: Pool) -> None:
-    """An expired delivery that is claimed first is cancelled and never sent; the ledger says so."""
+async def test_expired_claimed_delivery_is_cancelled(pool: Pool) -> None:
+    """An expired claimed delivery is cancelled and not sent; the ledger records it."""
     hands, transport = Hands(), Recording()
     [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + HOUR), now=hands())
     hands.forward(hours=1)
@@ -238,7 +238,7 @@ async def test_a_code_dies_with_its_time_when_it_is_claimed(pool: Pool) -> None:
 
 
 async def test_suppression_after_acceptance_stops_a_delivery(pool: Pool) -> None:
-    """Who unsubscribes while a mail waits does not get it."""
+    """An address suppressed while the mail waits does not get it."""
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
     await suppress(pool, "ada@example.org", scope="bulk")
     transport = Recording()
@@ -260,7 +260,7 @@ async def test_suppression_after_acceptance_spares_the_others(pool: Pool) -> Non
 
 
 async def test_suppression_between_attempts_ends_what_was_partly_sent(pool: Pool) -> None:
-    """Delivered to one, the other suppressed meanwhile: the delivery is sent, the second attempt says suppressed."""
+    """With one delivered and the other suppressed, the delivery is sent and the attempt suppressed."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail("a@example.org", "b@example.org"), now=hands())
     worker = a_worker(pool, Recording(per_recipient({"b@example.org": (451, "4.3.0")})), clock=hands)
@@ -277,8 +277,8 @@ async def test_suppression_between_attempts_ends_what_was_partly_sent(pool: Pool
 
 
 @pytest.mark.parametrize("lane", [Lane.AUTH, Lane.TRANSACTIONAL])
-async def test_an_unknown_end_is_tried_again_and_told(pool: Pool, lane: Lane) -> None:
-    """No answer after the content: one person's mail is sent again, and the ledger tells of both."""
+async def test_ambiguous_transactional_mail_is_retried(pool: Pool, lane: Lane) -> None:
+    """Transactional mail without a final reply is sent again, and the ledger has both attempts."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(lane=lane), now=hands())
     worker = a_worker(pool, Recording(NO_ANSWER, DELIVERED), clock=hands)
@@ -290,7 +290,7 @@ async def test_an_unknown_end_is_tried_again_and_told(pool: Pool, lane: Lane) ->
 
 
 async def test_an_unknown_end_of_bulk_is_held(pool: Pool) -> None:
-    """Bulk mail that may have arrived waits for a person as a dead letter."""
+    """Bulk mail that may have arrived becomes a dead letter."""
     [delivery] = await accepted(pool, a_mail(lane=Lane.BULK))
     await a_worker(pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
     [letter], _ = await service.list_dead_letters(pool)
@@ -299,7 +299,7 @@ async def test_an_unknown_end_of_bulk_is_held(pool: Pool) -> None:
 
 
 async def test_a_recipient_without_an_answer_is_ambiguous_until_a_later_attempt_proves_more(pool: Pool) -> None:
-    """A deferral afterwards says nothing about the first attempt; a delivery does."""
+    """A later deferral keeps the recipient ambiguous; a delivery does not."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(), now=hands())
     worker = a_worker(pool, Recording(NO_ANSWER, BUSY, DELIVERED), clock=hands)
@@ -323,7 +323,7 @@ async def test_a_redriven_ambiguous_delivery_is_sent_and_a_settled_one_counts_as
 
 
 async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> None:
-    """A bug in a transport is no answer: the end is unknown, and the neighbours are sent."""
+    """After a bug in a transport the result is ambiguous, and the other mail is sent."""
     crashed, fine = await accepted(pool, a_mail("a@example.org"), a_mail("b@example.org"))
     transport = Recording(RuntimeError("a bug"), DELIVERED)
     await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
@@ -335,7 +335,7 @@ async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> Non
 
 
 async def test_what_cannot_be_written_fails(pool: Pool) -> None:
-    """A message that cannot be composed ends as failed, says why, and was not sent."""
+    """A message that cannot be composed fails with a reason and is not sent."""
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
         raise ValueError("subject: holds half a character")
@@ -353,7 +353,7 @@ async def test_what_cannot_be_written_fails(pool: Pool) -> None:
 
 
 async def test_content_that_a_transport_cannot_encode_fails(pool: Pool) -> None:
-    """ValueError out of `send` is about our content: refused before anything was said."""
+    """A ValueError from `send` rejects the content before anything was sent."""
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording(ValueError("needs SMTPUTF8"))).run_once(Lane.TRANSACTIONAL)
     [attempt] = await attempts_of(pool, delivery)
@@ -361,7 +361,7 @@ async def test_content_that_a_transport_cannot_encode_fails(pool: Pool) -> None:
 
 
 async def test_a_crash_while_composing_is_tried_again(pool: Pool) -> None:
-    """A bug in composing leaves no delivery without a result: it waits for its next attempt."""
+    """A bug in composing defers the delivery."""
     good = a_compose()
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
@@ -380,7 +380,7 @@ async def test_a_crash_while_composing_is_tried_again(pool: Pool) -> None:
 
 
 async def test_a_row_that_cannot_be_read_does_not_stop_its_neighbours(pool: Pool) -> None:
-    """Attachments that somebody wrote by hand and wrong fail that delivery alone."""
+    """Invalid attachments written by SQL fail only their own delivery."""
     broken, fine = await accepted(pool, a_mail(), a_mail())
     async with pool.acquire() as connection:
         await connection.execute("UPDATE delivery_payloads SET attachments = '7' WHERE delivery_id = $1", broken)

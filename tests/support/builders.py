@@ -1,4 +1,4 @@
-"""Builders: a mail, a clock moved by hand, a way out that answers as told, a worker on it, and short ways to look."""
+"""Builders for tests: a mail, a manual clock, a recording transport, a worker, and queries."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -33,7 +33,7 @@ def addresses(*emails: str) -> tuple[Address, ...]:
 
 
 def a_mail(*to: str, **fields: Any) -> DeliveryRequest:
-    """A mail to Ada, or to others, that says hello."""
+    """A mail to Ada or the given recipients."""
     given = {"to": addresses(*(to or ("ada@example.org",))), "subject": "Hello", "text": "Hello, Ada."}
     if "template" in fields:
         del given["subject"], given["text"]
@@ -46,7 +46,7 @@ def a_checked_mail(*to: str, **fields: Any) -> CheckedRequest:
 
 
 class Hands:
-    """A clock that stands still until somebody moves its hands."""
+    """A clock that only the test moves."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self.now = now
@@ -60,7 +60,7 @@ class Hands:
 
 
 class Recording:
-    """A way out that remembers every envelope and answers as told; without an answer it takes everything."""
+    """A transport that records every envelope and returns the given replies; by default it accepts everything."""
 
     name = "recording"
 
@@ -86,7 +86,7 @@ class Recording:
 
 
 class Hanging(Recording):
-    """A way out that never answers; `reached` says that somebody waits."""
+    """A transport that never answers; `reached` is set when a caller waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Hanging(Recording):
 
 
 def per_recipient(codes: dict[str, tuple[int, str]], final: Reply = DELIVERED) -> Callable[[Envelope], Reply]:
-    """An answer that speaks of each recipient by itself and closes with `final`; those not named are welcome."""
+    """A reply with an entry for each named recipient and the final reply `final`; the others are accepted."""
 
     def answer(envelope: Envelope) -> Reply:
         spoken = [(address, *codes.get(address, (250, "2.1.5"))) for address in envelope.recipients]
@@ -149,7 +149,7 @@ def routes_to(transport: Transport) -> Routes:
 
 
 def a_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
-    """A worker on one way out; `compose`, `prepare`, `options` and the other seams as the case needs them."""
+    """A worker with one transport; the other parameters replace its dependencies."""
     seams.setdefault("options", WorkerOptions(lease=LEASE))
     writers = writers_of(seams.pop("compose", None) or a_compose(), seams.pop("prepare", None))
     return Worker(pool, writers=writers, routes=routes_to(transport), **seams)
@@ -208,7 +208,7 @@ async def state_of(pool: Pool, delivery_id: int) -> DeliveryState:
 
 
 async def outcomes_of(pool: Pool, delivery_id: int) -> dict[str, str]:
-    """Every recipient's address and what became of it."""
+    """Every recipient's address and outcome."""
     delivery = await service.get_delivery(pool, delivery_id)
     return {recipient.address: recipient.outcome.value for recipient in delivery.recipients}
 
@@ -228,19 +228,19 @@ async def suppress(pool: Pool, address: str, *, scope: str = "all", until: datet
 
 
 async def until(pool: Pool, question: str) -> None:
-    """Ask the database again and again until it answers yes."""
+    """Repeat a query until it returns true."""
     async with pool.acquire() as connection, asyncio.timeout(60):
         while not await connection.fetchval(f"SELECT {question}"):
             pass
 
 
 def finished(outgoing: Sequence[Outgoing], *, outcome: str = "sent", state: str = "sent") -> list[AttemptResult]:
-    """Results without a conversation, for those who test what happens to results."""
+    """Results without an attempt, for tests of the ledger."""
     return [AttemptResult(outgoing=each, outcome=outcome, state=state) for each in outgoing]
 
 
 class Steps:
-    """Hears a worker's steps; `reached(step)` waits for the next one of that name."""
+    """Records a worker's steps; `reached(step)` waits for the next one of that name."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []

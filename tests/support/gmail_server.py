@@ -1,4 +1,4 @@
-"""Google on loopback: tokens for verified claims, and a mailbox that sends, refuses, hangs and can be asked."""
+"""Google on loopback: tokens for verified claims, and a mailbox that sends, rejects, hangs and can be searched."""
 
 import base64
 import contextlib
@@ -37,7 +37,7 @@ def private_pem() -> str:
 
 @dataclass(slots=True)
 class Google:
-    """What to do, and what came. `hangs` keeps the message and never answers; `loses` does not even keep it."""
+    """Behaviour and records. `hangs` keeps the message and never answers; `loses` does not keep it."""
 
     scopes: set[str] = field(default_factory=lambda: {SEND, READ})
     subjects: set[str] = field(default_factory=lambda: {SUBJECT})

@@ -1,4 +1,4 @@
-"""Accounts for tests: rows as they are needed, ways out that remember, a desk and a worker on them."""
+"""Sender accounts for tests: rows, recording transports, and a worker that uses them."""
 
 import time
 from datetime import UTC, datetime, timedelta
@@ -70,7 +70,7 @@ ACCOUNT = SenderAccount(
 
 
 async def an_account(pool: Pool, email: str = "one@example.org", **columns: Any) -> SenderId:
-    """An account by SMTP without a pace, or as the case needs it."""
+    """Insert an SMTP account without a delay; `given` replaces columns."""
     given = {"email": email, **_COLUMNS, **columns}
     names = ", ".join(given)
     marks = ", ".join(f"${n}" for n in range(1, len(given) + 1))
@@ -89,16 +89,16 @@ async def account_of(pool: Pool, account_id: int) -> SenderAccount:
 
 
 async def set_account(pool: Pool, account_id: int, **columns: Any) -> None:
-    """Write columns by hand, as an operator at psql would."""
+    """Update columns by SQL, as an operator in psql would."""
     sets = ", ".join(f"{name} = ${n}" for n, name in enumerate(columns, 2))
     async with pool.acquire() as connection:
         await connection.execute(f"UPDATE sender_accounts SET {sets} WHERE id = $1", account_id, *columns.values())
 
 
 class Stamps:
-    """The monotonic clock, for `Turns`; `last` is what it told last, which is the start of a mail that starts.
+    """The monotonic clock for `PacedStarts`; `last` is its last reading, the start of a mail that starts.
 
-    Whoever looks at a clock itself, however soon after, may have been stopped in between.
+    A test that reads the clock itself may have been stopped in between.
     """
 
     last = 0.0
@@ -109,10 +109,10 @@ class Stamps:
 
 
 class Ways:
-    """A factory whose ways out remember what left through each account, and answer as told."""
+    """A transport factory that records the mail of each account and returns the given replies."""
 
     def __init__(self, **answers: Reply | list[Reply]) -> None:
-        """Answers by the part of the address before the @."""
+        """Replies are keyed by the local part of the address."""
         self._answers = answers
         self.by_email: dict[str, Recording] = {}
 
@@ -131,7 +131,7 @@ def a_desk(pool: Pool, ways: Any, *, clock: Clock = database_time) -> AccountsIn
 
 
 def a_sending_worker(pool: Pool, desk: AccountsInUse, *, relay: Recording | None = None, **seams: Any) -> Worker:
-    """A worker with accounts; what does not leave through one goes to `relay`."""
+    """A worker with accounts; other mail goes to `relay`."""
     way = relay or Recording()
     seams.setdefault("options", WorkerOptions(lease=LEASE, poll_interval=timedelta(milliseconds=20)))
     return a_worker(pool, way, senders=desk, **seams)

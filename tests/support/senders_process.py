@@ -34,12 +34,12 @@ from postroom.transports.base import Transport
 from postroom.transports.noop import NoopTransport
 
 LEASE = timedelta(hours=1)
-"""Nobody loses a claim because the machine stalled."""
+"""Long enough that no claim is lost when the machine stalls."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """What the process is to do."""
+    """The task of the process."""
 
     url: str
     workers: int = 8
@@ -51,7 +51,7 @@ class Host:
 
 
 class Telling:
-    """A way out that says when it is used."""
+    """A transport that prints when it is used."""
 
     used = 0
 
@@ -70,14 +70,14 @@ class Telling:
 
 
 def a_worker(host: Host, pool: Pool, ways: ProviderAddresses) -> tuple[Worker, AccountsInUse]:
-    """A worker and its desk, whose starts are those that the desk itself has stamped."""
+    """A worker whose start times are those that its own `PacedStarts` has stamped."""
     composer, stamps = Composer(default_sender=Address("post@example.org"), message_domain="example.org"), Stamps()
 
     def factory(account: SenderAccount, credentials: Credentials) -> Transport:
         return Telling(ways(account, credentials), stamps, host.die_at)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
-        stamps.last = 0.0  # whatever is stamped before a mail is written is not its start
+        stamps.last = 0.0  # a stamp before a mail is composed is not its start
         return composer.compose(outgoing, now=utc_now())
 
     desk = AccountsInUse(pool, LocalSealer.from_keys(None), factory)

@@ -1,7 +1,7 @@
-"""A server that says nothing more, and time that passes at once.
+"""A server that stops answering, and a clock that jumps over timeouts.
 
-Patience measured in real milliseconds also runs out when the machine stalls, and then a test sees a time-out somewhere
-else than where its server fell silent. Here patience may be as long as in production: the loop's clock is put forward
+Timeouts in real milliseconds also expire when the machine stalls, and then a test sees a timeout at another step
+than the one where its server stopped. Here timeouts may be as long as in production: the loop's clock is advanced
 when the silence has begun, and only then.
 """
 
@@ -9,7 +9,7 @@ import asyncio
 from weakref import WeakKeyDictionary
 
 LONG_S = 3_600.0
-"""More than anybody's patience."""
+"""Longer than any timeout."""
 
 _TURNS = 50
 """After so many turns of the loop a client on the same loop has read what was sent and waits for more."""
@@ -18,25 +18,25 @@ _passed: WeakKeyDictionary[asyncio.AbstractEventLoop, float] = WeakKeyDictionary
 
 
 async def fall_silent() -> None:
-    """Say nothing more, for longer than anybody waits. Never returns."""
+    """Stop answering for longer than any timeout. Never returns."""
     await wait_out()
     await asyncio.Event().wait()
 
 
 async def wait_out() -> None:
-    """Everybody's patience on this loop ends, wherever it stands now."""
+    """Expire all timeouts on this loop."""
     await settle()
     let_pass(LONG_S)
 
 
 async def settle() -> None:
-    """Let everything on this loop go on until it waits."""
+    """Run the loop until all its tasks wait."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)
 
 
 def let_pass(seconds: float) -> None:
-    """Whatever waits on this loop for less than that has waited long enough."""
+    """Advance the loop's clock by this time."""
     loop = asyncio.get_running_loop()
     if loop not in _passed:
         real = loop.time

@@ -1,4 +1,4 @@
-"""A real SMTP server on loopback that does what a test's script says and remembers everything it was told.
+"""A real SMTP server on loopback that follows a test's script and records everything it receives.
 
     async with smtp_server(Script(says={"RCPT b@example.org": "550 5.1.1 unknown"})) as server:
         ...                          # send to 127.0.0.1:server.port
@@ -29,15 +29,15 @@ WITHOUT_PIPELINING = ALL_EXTENSIONS[1:]
 
 
 class Act:
-    """Something a server does instead of answering."""
+    """An action of the server instead of an answer."""
 
 
 class Drop(Act):
-    """Close the connection without a word."""
+    """Close the connection without an answer."""
 
 
 class Silent(Act):
-    """Never answer, until the client gives up: time passes at once."""
+    """Never answer, until the client times out; time passes at once."""
 
 
 DROP = Drop()
@@ -55,14 +55,14 @@ class Hold(Act):
 
 @dataclass(frozen=True)
 class ThenDrop(Act):
-    """Say something and close."""
+    """Answer and close."""
 
     line: str
 
 
 @dataclass(frozen=True)
 class ThenSay(Act):
-    """Answer, and add bytes nobody asked for in the same breath."""
+    """Answer, and add unsolicited bytes in the same write."""
 
     line: str
     more: bytes
@@ -74,7 +74,7 @@ Says = Mapping[str, Said | list[Said]]
 
 @dataclass
 class Script:
-    """How the server behaves."""
+    """The behaviour of the server."""
 
     says: Says = field(default_factory=dict)
     extensions: tuple[str, ...] = ALL_EXTENSIONS
@@ -83,12 +83,12 @@ class Script:
     users: Mapping[str, str] | None = None  # requires AUTH as one of them
     mechanisms: str = "PLAIN LOGIN"
     challenge: str | None = None  # said instead of the first challenge of a login
-    receive_buffer: int | None = None  # bytes; small, so that content cannot leave while nobody reads
+    receive_buffer: int | None = None  # bytes; small, so that content cannot leave while the server does not read
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message the server took."""
+    """One accepted message."""
 
     sender: str
     parameters: tuple[str, ...]
@@ -127,7 +127,7 @@ class Server:
 
     @property
     def commands(self) -> list[str]:
-        """Everything that was said, visit after visit."""
+        """All received commands, connection by connection."""
         return [command for visit in self.visits for command in visit.commands]
 
     def next_saying(self, *keys: str) -> Said | None:
@@ -145,7 +145,7 @@ class Server:
         return None
 
     def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Start a visit. Not a coroutine, so that a visit is known before it has begun."""
+        """Start a visit. Not a coroutine, so that a visit is registered before it starts."""
         task = asyncio.get_running_loop().create_task(self._visit(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -294,7 +294,7 @@ class Dialogue:
         return b"".join(lines)
 
     async def _say(self, well: str, *keys: str) -> str:
-        """Answer as scripted, or well; return the line that was said."""
+        """Answer as scripted, or positively; return the line that was sent."""
         said = self._server.next_saying(*keys)
         return await self._act(well if said is None else said)
 
@@ -316,7 +316,7 @@ class Dialogue:
             return act.line
         if isinstance(act, Silent):
             await settle()
-            if not self._reader.at_eof():  # who has left waits for nothing, and others on this loop may
+            if not self._reader.at_eof():  # a client that left needs no timeout, and others on this loop may
                 let_pass(LONG_S)
             while await self._reader.read(65_536):
                 pass

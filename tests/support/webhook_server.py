@@ -1,4 +1,4 @@
-"""A receiver of webhooks on loopback that answers as told and remembers what it was sent."""
+"""A webhook receiver on loopback that returns the given answers and records requests."""
 
 import base64
 import contextlib
@@ -31,12 +31,12 @@ from postroom.transports.webhook.transport import WebhookContent, WebhookTranspo
 
 CREATED_AT = datetime(2026, 11, 15, tzinfo=UTC)
 PATIENCE = timedelta(seconds=PATIENCE_S)
-"""Of a transport whose receiver is on the same machine, which may stall."""
+"""Timeout of a transport whose receiver is on the same machine, which may stall."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What arrived."""
+    """A received request."""
 
     path: str
     headers: Mapping[str, str]
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(slots=True)
 class Receiver:
-    """What to answer, and what came. `silent` never answers; `stalls` answers and never ends; `drops` hangs up."""
+    """Answers and records. `silent` never answers; `stalls` answers and never ends; `drops` hangs up."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -95,7 +95,7 @@ async def receiving(receiver: Receiver, *, tls: ssl.SSLContext | None = None) ->
 
 
 def is_genuine(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """How a receiver checks, written from the specification: any v1 signature under the secret it knows will do."""
+    """The receiver's check, written from the specification: any valid v1 signature under its secret is enough."""
     key = base64.b64decode(secret.removeprefix("whsec_"))
     content = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
     expected = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
@@ -129,7 +129,7 @@ def a_post(url: str, *secrets: str, now: datetime = CREATED_AT, **fields: Any) -
 
 @dataclass(slots=True)
 class ToOneReceiver:
-    """A transport for suites that know nothing of URLs: every message goes to one receiver."""
+    """A transport for tests without URLs: every message goes to one receiver."""
 
     transport: WebhookTransport
     url: str
