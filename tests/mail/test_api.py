@@ -1,4 +1,4 @@
-"""Templates over HTTP."""
+"""HTTP endpoints of templates."""
 
 import pytest
 from tests.support.http import Browser, open_browser
@@ -33,7 +33,7 @@ async def test_a_preview_is_what_would_be_sent(browser: Browser) -> None:
 
 
 async def test_what_cannot_be_rendered_says_why(browser: Browser) -> None:
-    """A missing variable is named, as a problem with the variables."""
+    """A missing variable is named in the error."""
     response = await browser.post("/v1/templates/login-code/preview", json={"variables": {}})
     assert (response.status, response.fields) == (400, ["variables"])
     assert "code" in response.json["detail"]

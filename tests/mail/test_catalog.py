@@ -195,7 +195,7 @@ GOOD = {"t/en/subject": "s", "t/en/text": "x"}
     ],
 )
 def test_a_wrong_catalog_stops_the_start(tmp_path: Path, files: dict[str, str], reason: str) -> None:
-    """The refusal names the file, the line where there is one, and the reason."""
+    """The error names the file, the line if any, and the reason."""
     message = refusal(tmp_path, files)
     assert reason in message
     assert str(tmp_path) in message
@@ -243,7 +243,7 @@ def test_a_later_directory_replaces_a_shared_file(tmp_path: Path) -> None:
     "path", ["/etc/passwd", "../secret", "_partials/../../secret", "_partials/..\\..\\secret", "secret"]
 )
 def test_no_path_leads_out_of_the_catalog(tmp_path: Path, path: str) -> None:
-    """A template that includes what a variable names reaches catalog files only, and the name is not told."""
+    """An include named by a variable reaches catalog files only, and the error does not repeat the name."""
     write(tmp_path, {"secret": "top secret"})
     files = {"t/en/subject": "s", "t/en/text": "{% include name %}"}
     catalog = Catalog.load(write(tmp_path / "catalog", files))

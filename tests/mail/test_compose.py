@@ -1,4 +1,4 @@
-"""From a delivery to an envelope and a message."""
+"""Composition of envelopes and messages."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from email import message_from_bytes, policy
@@ -87,7 +87,7 @@ def read(outgoing: Outgoing, composer: Composer = COMPOSER) -> EmailMessage:
 
 class TestEnvelope:
     def test_carries_who_still_waits(self) -> None:
-        """To, Cc and Bcc receive, each address once; those already decided and Reply-To do not."""
+        """To, Cc and Bcc receive once per address; decided recipients and Reply-To do not."""
         outgoing = replace(
             OUTGOING,
             recipients=(
@@ -121,7 +121,7 @@ class TestEnvelope:
 
 class TestRecipients:
     def test_headers_show_all_but_bcc(self) -> None:
-        """Named recipients are shown whatever became of them; a blind copy leaves no trace."""
+        """Headers show all To and Cc recipients and no Bcc."""
         outgoing = replace(
             OUTGOING,
             recipients=(
@@ -140,7 +140,7 @@ class TestRecipients:
         assert b"idden" not in encode(outgoing)
 
     def test_only_blind_copies(self) -> None:
-        """A message nobody is named in says so and names nobody."""
+        """A message with only Bcc recipients has undisclosed recipients."""
         message = read(replace(OUTGOING, recipients=(recipient("b@example.net", RecipientKind.BCC),)))
         assert message["To"] == "undisclosed-recipients:;"
         assert message["To"].addresses == ()

@@ -1,4 +1,4 @@
-"""What a reader of the text part sees."""
+"""Plain text derived from HTML."""
 
 import pytest
 from hypothesis import given
@@ -85,7 +85,7 @@ def test_any_markup_gives_tidy_text(pieces: list[str]) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_any_string_gives_text(html: str) -> None:
-    """Whatever the HTML, there is a text, the same each time and without outer blank lines."""
+    """Any HTML gives a deterministic text without outer blank lines."""
     text = plain_text(html)
     assert text == plain_text(html)
     assert text == text.strip("\n")

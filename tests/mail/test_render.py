@@ -1,4 +1,4 @@
-"""What a template can say, what it cannot reach, and how it fails."""
+"""Rendering: allowed expressions, the sandbox, and errors."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def error_of(source: str, **variables: Any) -> str:
     ],
 )
 def test_strictness(source: str, variables: dict[str, Any], message: str) -> None:
-    """What is not there is an error that names the expression and its line."""
+    """A missing value is an error that names the expression and its line."""
     assert error_of(source, **variables) == message
 
 
@@ -77,7 +77,7 @@ def test_strictness(source: str, variables: dict[str, Any], message: str) -> Non
     ],
 )
 def test_what_templates_can_say(source: str, expected: str) -> None:
-    """Keys win over every built-in name, and the ordinary means work."""
+    """Keys win over built-in names, and ordinary filters and tests work."""
     order = {"items": [{"name": "Tea"}], "total": {"EUR": 3}}
     assert text_of(source, n={"b": None}, order=order, big=2**127 - 1, yes=True, pi=3.5) == expected
 

@@ -1,4 +1,4 @@
-"""The renderer: what waits for its template is rendered in lane order, by itself, and nothing is lost when it dies."""
+"""The renderer: lane order, isolated failures, and no loss after a crash."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -92,14 +92,14 @@ async def test_lanes_are_rendered_in_their_order(pool: Pool, catalog: Catalog) -
 
 
 async def test_what_has_no_template_is_left_alone(pool: Pool, catalog: Catalog) -> None:
-    """Content that came ready is not the renderer's business."""
+    """Deliveries without a template are not rendered."""
     [delivery] = await accepted(pool)
     assert (await render_waiting(pool, catalog)).total == 0
     assert await state_of(pool, delivery) is DeliveryState.QUEUED
 
 
 class Dying(Catalog):
-    """A catalog that dies at the second message, as a killed process would."""
+    """A catalog that raises at the second message, like a killed process."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog, self._left = catalog, 2
@@ -112,7 +112,7 @@ class Dying(Catalog):
 
 
 async def test_a_death_while_rendering_leaves_everything_as_it_was(pool: Pool, catalog: Catalog) -> None:
-    """The batch is one transaction: nothing half rendered stays behind, and the next renderer takes it all."""
+    """After a crash nothing of the batch is rendered, and the next renderer takes all of it."""
     ids = await accepted(pool, a_note(), a_note(), a_note())
     with pytest.raises(SystemExit):
         await render_waiting(pool, Dying(catalog))
@@ -122,7 +122,7 @@ async def test_a_death_while_rendering_leaves_everything_as_it_was(pool: Pool, c
 
 
 async def test_renderers_do_not_wait_for_each_other(pool: Pool, catalog: Catalog) -> None:
-    """What one holds the next one skips."""
+    """A renderer skips rows that another has locked."""
     ids = await accepted(pool, a_note(), a_note())
     async with pool.acquire() as connection, connection.transaction():
         [held] = await store.lock_unrendered(connection, batch_limit=1)
@@ -132,14 +132,14 @@ async def test_renderers_do_not_wait_for_each_other(pool: Pool, catalog: Catalog
 
 
 async def test_a_cancelled_delivery_is_not_rendered(pool: Pool, catalog: Catalog) -> None:
-    """Whoever ends it before its turn saves the work."""
+    """A delivery cancelled before rendering is skipped."""
     [delivery] = await accepted(pool, a_note())
     await service.cancel(pool, delivery, actor="cli:ada")
     assert (await render_waiting(pool, catalog)).total == 0
 
 
 async def test_a_retry_is_not_rendered_again(pool: Pool, catalog: Catalog) -> None:
-    """What was rendered stays as it is over all attempts: a changed template does not change a mail under way."""
+    """Rendered content is kept over all attempts: a changed template does not change accepted mail."""
     hands = Hands()
     [delivery] = await accepted(pool, a_note(), now=hands())
     await render_waiting(pool, catalog, now=hands())
@@ -160,7 +160,7 @@ async def test_a_template_that_waits_for_its_time_is_rendered_ahead(pool: Pool, 
 
 @pytest.fixture
 async def running(room: Room, catalog: Catalog) -> AsyncIterator[LaneWakeups]:
-    """A renderer that would look once an hour."""
+    """A renderer with a poll interval of an hour."""
     waker = LaneWakeups()
     renderer = RenderWorker(room.pool, catalog, waker=waker, poll_interval=timedelta(hours=1))
     async with looping(renderer.loop()):
@@ -168,7 +168,7 @@ async def running(room: Room, catalog: Catalog) -> AsyncIterator[LaneWakeups]:
 
 
 async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: LaneWakeups) -> None:
-    """A bell for any lane makes it look; what it has rendered rings that lane's bell."""
+    """A notification wakes the renderer, which then wakes the lane."""
     [delivery] = await accepted(room.pool, a_note(lane=Lane.AUTH))
     running.notified("transactional")
     assert await running.wait(Lane.AUTH, timedelta(seconds=60))

@@ -1,4 +1,4 @@
-"""Mail that leaves through an account carries headers that the account can answer for."""
+"""From and Reply-To of mail sent through an account."""
 
 from tests.support.builders import a_compose, a_mail, accepted, with_content
 from tests.support.senders import account_of, an_account, claimed
@@ -18,7 +18,7 @@ async def headers(pool: Pool, **fields: object) -> bytes:
 
 
 async def test_a_stranger_s_from_becomes_a_reply_to(pool: Pool) -> None:
-    """From is the account, answers go to whom the mail named, and he is no recipient."""
+    """From is the account; the original From becomes Reply-To and no recipient."""
     said = await headers(pool, sender=Address("ada@else.example", "Ada"))
     assert b"From: The Shop <news@shop.example>" in said
     assert b"Reply-To: Ada <ada@else.example>" in said
@@ -26,7 +26,7 @@ async def test_a_stranger_s_from_becomes_a_reply_to(pool: Pool) -> None:
 
 
 async def test_a_reply_to_that_was_given_stays(pool: Pool) -> None:
-    """The mail's own wish comes first."""
+    """A given Reply-To is kept."""
     said = await headers(pool, sender=Address("ada@else.example"), reply_to=(Address("help@else.example"),))
     assert b"Reply-To: help@else.example" in said
     assert b"ada@else.example" not in said

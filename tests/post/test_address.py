@@ -1,4 +1,4 @@
-"""What people write as an address, and what becomes of it."""
+"""Parsing and normalisation of addresses."""
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ def test_accepts(written: str, email: str, name: str | None) -> None:
 
 @pytest.mark.parametrize("written, reason", REFUSED)
 def test_refuses(written: str, reason: str) -> None:
-    """What cannot stand in an envelope is refused with a reason a person can use."""
+    """An unusable address is rejected with a readable reason."""
     with pytest.raises(ValueError, match=reason) as caught:
         parse_address(written)
     assert type(caught.value) is ValueError
@@ -26,7 +26,7 @@ def test_refuses(written: str, reason: str) -> None:
 @given(st.text(max_size=80))
 @settings(max_examples=150)
 def test_is_stable_or_refuses(written: str) -> None:
-    """Whatever comes in, the answer is an address that reads as itself again, or a ValueError."""
+    """Any input gives an address that parses to itself, or a ValueError."""
     try:
         address = parse_address(written)
     except ValueError:

@@ -70,7 +70,7 @@ def signer(selector: str) -> Signer:
 
 
 def txt_record(name: bytes, timeout: int = 5) -> bytes | None:
-    """What a name server would answer for our selectors."""
+    """The TXT record of our selectors."""
     selector = name.decode().split(".")[0]
     public = keys()[selector].public_key()
     if isinstance(public, ed25519.Ed25519PublicKey):

@@ -1,4 +1,4 @@
-"""Header fields against Python's own parser: what was put in is what a reader gets out."""
+"""Header fields against Python's own parser: values are read back unchanged."""
 
 import re
 from email import message_from_bytes, policy
@@ -89,7 +89,7 @@ class TestText:
             data.decode("utf-8")
 
     def test_plain_text_stays_readable(self) -> None:
-        """What ASCII can say is not encoded, and long lines are folded at a space."""
+        """ASCII text is not encoded, and long lines are folded at a space."""
         assert encode_text("Subject", "Your order is on its way") == b"Your order is on its way"
         folded = encode_text("Subject", "word " * 30 + "end")
         assert folded.count(b"\r\n ") == 2
@@ -205,7 +205,7 @@ class TestCustom:
         "name", [*sorted(FORBIDDEN_HEADERS), "Content-Type", "content-id", "ARC-Seal", "Resent-To", "FROM"]
     )
     def test_refuses_structural_fields(self, name: str) -> None:
-        """What follows from the delivery cannot be set by hand."""
+        """Fields that follow from the delivery cannot be set."""
         assert check_header(name, "x") is not None
         with pytest.raises(ValueError, match=re.escape(name)):
             encode_custom(name, "x")

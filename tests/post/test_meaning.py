@@ -1,4 +1,4 @@
-"""What a reply means: the table row by row, and that its three users never contradict each other."""
+"""The meaning of replies: each row of the table, and consistency between its three users."""
 
 import string
 
@@ -44,7 +44,7 @@ def test_rows_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("code", range(200, 300))
 def test_every_2yz_is_taken(code: int) -> None:
-    """Whatever the words say."""
+    """A 2yz is a success whatever its text."""
     assert meaning_of(Stage.FINAL, code, "5.7.1", "user unknown").hardness is Hardness.TAKEN
 
 
@@ -66,7 +66,7 @@ def test_every_2yz_is_taken(code: int) -> None:
 def test_a_full_mailbox_is_tried_again_and_never_held_against_the_sender(
     stage: Stage, code: int, enhanced: str | None, text: str
 ) -> None:
-    """With or without an enhanced code, at every stage that concerns a mail."""
+    """A full mailbox is retried at every stage, with or without an enhanced code."""
     meaning = meaning_of(stage, code, enhanced, text)
     assert (meaning.hardness, meaning.scope) == (LATER, ReplyScope.RECIPIENT)
     assert judge(Reply(stage, code, enhanced, text)) is AttemptKind.NEUTRAL
@@ -83,8 +83,8 @@ def test_a_full_mailbox_is_tried_again_and_never_held_against_the_sender(
         (Stage.SENDER, 550, "5.1.1", "no such user"),
     ],
 )
-def test_a_block_on_us_suppresses_nobody(stage: Stage, code: int, enhanced: str | None, text: str) -> None:
-    """It counts against the account that was refused, and the address stays usable."""
+def test_a_block_on_us_suppresses_no_address(stage: Stage, code: int, enhanced: str | None, text: str) -> None:
+    """A block counts against the account, and the address stays usable."""
     assert classify(code, enhanced, text, stage=stage) is BounceClass.POLICY
     assert judge(Reply(stage, code, enhanced, text)) is AttemptKind.ERROR
 
@@ -103,7 +103,7 @@ def test_a_block_on_us_suppresses_nobody(stage: Stage, code: int, enhanced: str 
     ],
 )
 def test_a_5yz_that_means_later_is_tried_again(code: int, enhanced: str | None, text: str) -> None:
-    """Hard in form, temporary in fact: such a mail is not given up, and nobody is suppressed for good."""
+    """A 5yz that is temporary by its text is retried, and no address is suppressed permanently."""
     reply = Reply(Stage.RECIPIENT, code, enhanced, text)
     assert outcome_of(reply, envelope()).verdict is Disposition.DEFERRED
     assert classify(code, enhanced, text, stage=Stage.RECIPIENT) is not BounceClass.RECIPIENT_HARD
@@ -116,7 +116,7 @@ def test_a_5yz_that_says_no_stays_final(text: str) -> None:
 
 
 def test_the_words_of_an_endpoint_are_not_those_of_a_mail_server() -> None:
-    """A webhook's reply is decided by its status; its body is the endpoint's own."""
+    """The status of a webhook decides; its body is not searched for phrases."""
     assert meaning_of(Stage.FINAL, 550, "HTTP 400", "HTTP 400: try again later").hardness is REFUSED
     assert meaning_of(Stage.FINAL, 450, "HTTP 503", "user unknown").hardness is LATER
 
@@ -144,7 +144,7 @@ CODES = st.one_of(st.none(), st.integers(100, 700), st.sampled_from([row.example
 def test_the_three_users_never_contradict_each_other(
     stage: Stage, code: int | None, enhanced: str | None, text: str
 ) -> None:
-    """For any reply: who is suppressed was refused; what is tried again is no bounce; our faults harm no person."""
+    """Suppressed addresses were rejected, retried mail is no bounce, and our faults suppress no address."""
     reply = Reply(stage, code, enhanced, text)
     meaning = meaning_of(*Example(stage, code, enhanced, text))
     verdict = outcome_of(reply, envelope()).verdict
@@ -190,11 +190,11 @@ def test_a_report_is_as_careful_as_the_session(code: int | None, enhanced: str |
     ],
 )
 def test_finding_codes_in_prose(text: str, enhanced: str | None, code: int | None) -> None:
-    """Codes are found where they stand, and addresses of hosts are none."""
+    """Codes are found in text, and IP addresses are not taken for codes."""
     assert (find_enhanced(text), find_code(text)) == (enhanced, code)
 
 
 def test_words_that_tell_of_failure() -> None:
-    """A refusal is told from small talk."""
+    """Reasons for a failure are recognised in text."""
     assert is_reason("the user is unknown")
     assert not is_reason("thank you for your letter")

@@ -1,4 +1,4 @@
-"""What messages report: one row per file of the folder, and what hostile mail cannot do."""
+"""Parsing of reports: one row per file of the folder, and hostile input."""
 
 import time
 
@@ -80,7 +80,7 @@ def test_every_report_of_the_folder_is_read_here() -> None:
 
 @pytest.mark.parametrize("name", READINGS)
 def test_reading(name: str) -> None:
-    """Its kind, whom it names, and whose trouble it is; with line ends of either sort."""
+    """Each report has its kind, recipients and scope, with either line end."""
     kind, failures = READINGS[name]
     for raw in (report(name), report(name).replace(b"\n", b"\r\n")):
         read = read_report(raw)
@@ -149,7 +149,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_mail_is_read_quickly_and_never_raises(name: str) -> None:
-    """Whatever it is, it is some report, after little work: nothing grows by the square."""
+    """Hostile mail is parsed in bounded time without an exception."""
     started = time.process_time()
     assert read_report(HOSTILE[name]).kind in ReportKind
     assert time.process_time() - started < 60  # of work, however slow the machine is and however long it stalls

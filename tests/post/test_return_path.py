@@ -1,4 +1,4 @@
-"""Return paths and Message-IDs: what proves that a report is about one of our deliveries."""
+"""Return paths and Message-IDs that prove the origin of a report."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ DOMAIN = "bounce.example.net"
 
 
 def test_a_return_path_comes_back() -> None:
-    """What was made for a delivery is read as that delivery."""
+    """A return path is read as its delivery."""
     address = make_return_path(4711, domain=DOMAIN, key=KEY)
     assert address.startswith("bounce+4711.")
     assert read_return_path(address, domain=DOMAIN, keys=[KEY]) == 4711
@@ -49,13 +49,13 @@ def test_servers_may_change_its_case(change: object) -> None:
     ],
 )
 def test_whatever_was_changed_is_none_of_ours(address: str) -> None:
-    """Another id, domain or tag is nobody's return path."""
+    """A return path with another id, domain or tag is rejected."""
     tag = make_return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
     assert read_return_path(address.format(tag=tag), domain=DOMAIN, keys=[KEY]) is None
 
 
 def test_another_installation_s_tag_is_none_of_ours() -> None:
-    """The tag depends on the key."""
+    """A tag under another key is rejected."""
     address = make_return_path(4711, domain=DOMAIN, key=OTHER)
     assert read_return_path(address, domain=DOMAIN, keys=[KEY]) is None
 
@@ -101,7 +101,7 @@ async def test_every_attempt_has_the_same_message_id(pool: Pool) -> None:
 
 
 async def test_without_a_key_no_message_id_is_believed(pool: Pool) -> None:
-    """The digest without a key is a plain hash, which anyone can compute."""
+    """Without a key the digest is a plain hash and proves nothing."""
     await accepted(pool, a_mail())
     (outgoing,) = await claimed(pool, Lane.TRANSACTIONAL)
     envelope, _ = composer(None).compose(outgoing, now=NOON)

@@ -1,4 +1,4 @@
-"""Ways out of accounts: kept while the way to connect is the same, drained when it changes, asked when in doubt."""
+"""Transports of accounts: kept while the settings are unchanged, drained on a change, queried when ambiguous."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from postroom.transports.base import Transport
 
 
 async def test_an_edited_note_keeps_the_connection(pool: Pool) -> None:
-    """Two mails, a new note and a new limit between them, one connection."""
+    """A new note and limit between two mails keep their connection."""
     async with smtp_server() as server:
         account = await an_account(pool, smtp_port=server.port)
         desk = a_desk(pool, ProviderAddresses(allow_private=True))
@@ -35,7 +35,7 @@ async def test_an_edited_note_keeps_the_connection(pool: Pool) -> None:
 
 
 async def test_mail_that_waits_for_a_connection_leaves_when_the_server_changes(pool: Pool) -> None:
-    """Twelve mails wait behind one that hangs; the account gets another server; no mail fails, no account pauses."""
+    """Twelve mails that wait while the account's server changes are sent, and no account pauses."""
     hold = Hold("250 2.0.0 queued")
     async with smtp_server(Script(says={".": [hold]})) as server:
         account = await an_account(pool, smtp_port=server.port)
@@ -69,7 +69,7 @@ async def a_gmail_account(pool: Pool, google: Google, **columns: object) -> Send
 
 
 async def test_after_a_crash_the_mailbox_is_asked_before_the_mail_is_sent_again(pool: Pool) -> None:
-    """Google took the mail, the worker died before it could say so; another account carries the retry and asks."""
+    """After a crash the retry queries the first account, which has the mail."""
     hands, other = Hands(), Recording()
     async with google_running(Google()) as google:
         ways = ProviderAddresses(gmail_base_url=google.url)

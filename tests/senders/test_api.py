@@ -1,4 +1,4 @@
-"""Sender accounts and limits of destinations over HTTP: everything can be set, no secret ever comes out."""
+"""HTTP endpoints of sender accounts and destination limits; no response contains a secret."""
 
 import socket
 from typing import Any
@@ -65,7 +65,7 @@ async def audits(pool: Pool) -> list[tuple[str, str]]:
 
 
 async def test_an_account_s_life(browser: Browser, pool: Pool) -> None:
-    """Made, shown, listed, changed, paused, resumed, removed; each step stands in the audit log; no secret anywhere."""
+    """An account is created, shown, listed, changed, paused, resumed and removed; no audit entry has a secret."""
     made = await browser.post("/v1/senders", json=NEW)
     assert made.status == 201, made.body
     sender = made.json["id"]
@@ -116,7 +116,7 @@ async def test_the_secret_is_stored_sealed(browser: Browser, pool: Pool) -> None
     [("smtp", 100), ("gmail", 400), ("ses", 0)],
 )
 async def test_defaults_by_type(browser: Browser, auth_type: str, delay: int) -> None:
-    """2000 a day, 50 at once, and the pace of its type."""
+    """The defaults are 2000 mails a day, 50 per claim, and the delay of the type."""
     body: dict[str, Any] = {"email": "a@example.org", "auth_type": auth_type}
     by_type: dict[str, dict[str, Any]] = {
         "smtp": {"smtp_host": "mail.example.org", "smtp_port": 587},
@@ -166,7 +166,7 @@ async def test_an_ses_account_needs_no_key(browser: Browser, pool: Pool) -> None
     ],
 )
 async def test_what_is_wrong_is_named(browser: Browser, changes: dict[str, Any], fields: list[str]) -> None:
-    """Every wrong field by its name, and nothing is stored."""
+    """Every invalid field is named, and nothing is stored."""
     refused = await browser.post("/v1/senders", json={**NEW, **changes})
     assert refused.status in (400, 422)
     assert refused.fields == fields
@@ -175,21 +175,21 @@ async def test_what_is_wrong_is_named(browser: Browser, changes: dict[str, Any],
 
 
 async def test_a_mailbox_is_an_account_once(browser: Browser) -> None:
-    """However it is written."""
+    """A mailbox has one account, in any spelling."""
     assert (await browser.post("/v1/senders", json=NEW)).status == 201
     again = await browser.post("/v1/senders", json={**NEW, "email": "NEWS@example.org"})
     assert (again.status, again.json["code"]) == (409, "sender_exists")
 
 
 def test_scopes() -> None:
-    """Looking needs `senders:read`, everything else `senders:manage`."""
+    """Reading needs `senders:read`, everything else `senders:manage`."""
     needed = {(endpoint.method, endpoint.scope) for endpoint in endpoints()}
     assert {scope for method, scope in needed if method == "GET"} == {"senders:read"}
     assert {scope for method, scope in needed if method != "GET"} == {"senders:manage"}
 
 
 async def test_a_change_keeps_what_it_does_not_name(browser: Browser, pool: Pool) -> None:
-    """A new limit leaves the secret as it was; a login that is taken away takes its password along."""
+    """A new limit keeps the secret; removing a login removes its password."""
     sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
 
     async def secret() -> str | None:
@@ -210,7 +210,7 @@ async def test_a_change_keeps_what_it_does_not_name(browser: Browser, pool: Pool
     ids=repr,
 )
 async def test_another_server_needs_the_password_again(browser: Browser, change: dict[str, Any]) -> None:
-    """A stored password is shown only to the server and user that it was given for."""
+    """A stored password is sent only to the server and user it was given for."""
     sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
     refused = await browser.ask("PATCH", f"/v1/senders/{sender}", json=change)
     assert (refused.status, refused.fields) == (400, ["smtp_password"])
@@ -237,7 +237,7 @@ async def test_another_server_needs_the_password_again(browser: Browser, change:
 async def test_another_mailbox_or_region_needs_the_secret_again(
     browser: Browser, fields: dict[str, Any], change: dict[str, Any], secret: str
 ) -> None:
-    """The same for the other types."""
+    """Gmail and SES accounts follow the same rule."""
     key = {"gmail_credentials": key_file()} if fields["auth_type"] == "gmail" else {}
     sender = (await browser.post("/v1/senders", json={"email": "a@example.org", **fields, **key})).json["id"]
     refused = await browser.ask("PATCH", f"/v1/senders/{sender}", json=change)
@@ -248,7 +248,7 @@ async def test_another_mailbox_or_region_needs_the_secret_again(
     "uri", ["http://127.0.0.1:9/internal", "https://evil.example/token", "https://oauth2.googleapis.com@evil.example/"]
 )
 async def test_tokens_come_from_google(browser: Browser, uri: str) -> None:
-    """A key file cannot send us anywhere else."""
+    """A key file cannot name another token server."""
     file = {"client_email": "robot@example.org", "private_key": private_pem(), "token_uri": uri}
     account = {"email": "a@example.org", "auth_type": "gmail", "gmail_subject_email": "a@example.org"}
     refused = await browser.post(
@@ -259,7 +259,7 @@ async def test_tokens_come_from_google(browser: Browser, uri: str) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "10.0.0.5", "192.168.1.1", "::1", "169.254.169.254"])
 async def test_accounts_do_not_reach_into_the_private_network(room: Room, host: str) -> None:
-    """Unless POSTROOM_SENDERS_ALLOW_PRIVATE says so; addresses of metadata never."""
+    """Private addresses need POSTROOM_SENDERS_ALLOW_PRIVATE; metadata addresses are always rejected."""
     strict = await browser_with(room, ProviderAddresses(), allow_private=False)
     refused = await strict.post("/v1/senders", json={**NEW, "smtp_host": host})
     assert (refused.status, refused.fields) == (400, ["smtp_host"])
@@ -269,7 +269,7 @@ async def test_accounts_do_not_reach_into_the_private_network(room: Room, host: 
 
 
 async def test_a_name_that_leads_inside_is_not_connected_to(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's name resolves to loopback: the trial says so, and no connection is made."""
+    """A server name that resolves to loopback is reported, and no connection is made."""
     async with smtp_server(Script(users={"news": PASSWORD})) as server:
         inside = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", server.port))]
         real = socket.getaddrinfo
@@ -285,7 +285,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(room: Room, monkeypa
 
 
 async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool: Pool) -> None:
-    """It had reached its limit and goes back to its warm-up."""
+    """An account paused at its limit returns to its warm-up."""
     sender = (await browser.post("/v1/senders", json={**NEW, "warmup_limits": [80, 90]})).json["id"]
     async with pool.acquire() as connection:
         await connection.execute(
@@ -301,7 +301,7 @@ async def test_a_raised_limit_lets_a_paused_account_go_on(browser: Browser, pool
 
 
 async def test_a_trial_that_succeeds(room: Room) -> None:
-    """Connects, logs in, and the mailbox has a mail from itself; on a plain line nothing claims to be secure."""
+    """The trial connects, logs in and sends; a plain connection is not reported as secure."""
     browser = await browser_with(room, ProviderAddresses(allow_private=True))
     async with smtp_server(Script(users={"news": PASSWORD})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
@@ -315,7 +315,7 @@ async def test_a_trial_that_succeeds(room: Room) -> None:
 
 
 async def test_a_trial_that_fails_says_where(room: Room) -> None:
-    """A wrong password: connecting went well, logging in did not. The account stays as it was."""
+    """With a wrong password the login step fails, and the account is unchanged."""
     browser = await browser_with(room, ProviderAddresses(allow_private=True))
     async with smtp_server(Script(users={"news": "another"})) as server:
         sender = (await browser.post("/v1/senders", json={**NEW, "smtp_port": server.port})).json["id"]
@@ -327,7 +327,7 @@ async def test_a_trial_that_fails_says_where(room: Room) -> None:
 
 
 async def test_a_trial_that_finds_nobody(room: Room) -> None:
-    """Whatever the way out says, it is told in words."""
+    """The trial reports the reply of the transport as text."""
     way = Recording(Reply(Stage.CONNECT, text="connection refused"))
     browser = await browser_with(room, lambda _account, _credentials: way)
     sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
@@ -336,7 +336,7 @@ async def test_a_trial_that_finds_nobody(room: Room) -> None:
 
 
 async def test_destinations(browser: Browser, pool: Pool) -> None:
-    """Limits are set, listed, lifted, and every step stands in the audit log."""
+    """Limits are set, listed and removed, and each step is audited."""
     put = await browser.ask("PUT", "/v1/domains/Example.org", json={"max_connections": 5, "messages_per_second": 2.5})
     assert (put.status, put.json["domain"], put.json["messages_per_second"]) == (200, "example.org", 2.5)
     assert [item["domain"] for item in (await browser.get("/v1/domains")).json["items"]] == ["example.org"]

@@ -1,4 +1,4 @@
-"""Sender accounts at the command line."""
+"""Commands for sender accounts."""
 
 import json
 import os
@@ -26,7 +26,7 @@ OLD, NEW = "00" * 32, "11" * 32
 
 @pytest.fixture
 def run(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs `senders …` in the test's room."""
+    """Run `senders …` in the test's room."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_SECRET_KEY", OLD)
     monkeypatch.setenv("POSTROOM_SENDERS_ALLOW_PRIVATE", "1")
@@ -49,8 +49,8 @@ def added(run: Run, *more: str) -> dict[str, object]:
     return found
 
 
-def test_operator_manages_a_topic_and_its_publisher(run: Run) -> None:
-    """Add, list, show, update, pause, resume, remove; the secret is never shown."""
+def test_operator_manages_an_account(run: Run) -> None:
+    """Accounts are added, listed, shown, updated, paused, resumed and removed; the secret is never shown."""
     account = added(run, "--lane", "bulk", "--warmup")
     assert (account["status"], account["lanes"], account["warmup_current_limit"]) == ("warming_up", ["bulk"], 50)
     (line,) = json.loads(run("list", "--json").stdout)["items"]
@@ -72,7 +72,7 @@ def test_operator_manages_a_topic_and_its_publisher(run: Run) -> None:
 
 
 def test_a_password_is_asked_for_on_a_terminal(database_url: str) -> None:
-    """Without a file the operator types it, unseen."""
+    """Without a file the password is prompted for without echo."""
     ours, theirs = os.openpty()
     command = ("senders", "add", "a@example.org", "--host", "127.0.0.1:25", "--username", "a", "--json")
     adding = subprocess.Popen(
@@ -107,14 +107,14 @@ def test_a_password_is_asked_for_on_a_terminal(database_url: str) -> None:
     ],
 )
 def test_usage(run: Run, arguments: tuple[str, ...], words: str) -> None:
-    """A mistake in the arguments is told as one: exit 2."""
+    """Invalid arguments exit with 2."""
     done = run(*arguments)
     assert done.exit_code == 2
     assert words in done.output
 
 
 def test_a_refusal_names_its_field(run: Run) -> None:
-    """Gmail without a key file."""
+    """Gmail without a key file names the missing field."""
     done = run("add", "a@example.org", "--type", "gmail", "--subject", "a@example.org")
     assert isinstance(done.exception, BadInput)
     assert [error.field for error in done.exception.errors] == ["gmail_credentials"]
@@ -130,7 +130,7 @@ def test_ses_takes_id_and_secret_from_a_file(run: Run, tmp_path: Path) -> None:
 
 
 def test_rotating_the_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the new key set and the old one given, every secret is sealed anew; then the old one is of no use."""
+    """After a rotation every secret needs the new key, and the old one opens none."""
     added(run)
     monkeypatch.setenv("POSTROOM_SECRET_KEY", NEW)
     done = run("rotate-key", "--old-key-file", "-", stdin=OLD)
@@ -141,7 +141,7 @@ def test_rotating_the_key(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_trial_that_fails_exits_with_1(run: Run) -> None:
-    """Nothing listens there: the step that failed is in the table."""
+    """Without a listening server the table shows the failed step."""
     account = added(run, "--no-tls")
     done = run("test", str(account["id"]))
     assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""Limits of destinations: a rate, connections, rests that are learnt and forgotten. Waiting uses up no attempt."""
+"""Limits of destinations: rate, connections, learnt pauses. Waiting uses no attempt."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ async def find(pool: Pool, domain: str = "example.org") -> DestinationLimits | N
 
 
 async def due_of(pool: Pool, ids: Sequence[int]) -> list[float | None]:
-    """When each is due, in seconds after noon."""
+    """The due time of each mail, in seconds after noon."""
     found = [await deliveries.get_delivery(pool, each) for each in ids]
     return [None if d.next_attempt_at is None else (d.next_attempt_at - NOON).total_seconds() for d in found]
 
@@ -46,7 +46,7 @@ async def mails(pool: Pool, count: int, lane: Lane = Lane.BULK, domain: str = "e
 
 @pytest.mark.parametrize("with_account", [True, False])
 async def test_a_rate_spreads_what_it_does_not_let_go(pool: Pool, with_account: bool) -> None:  # noqa: FBT001 - a case
-    """Four a second and ten mails: four leave within the second, the others each get their time, unattempted."""
+    """At four a second, four of ten mails leave now and the others are postponed without an attempt."""
     if with_account:
         await an_account(pool, counted_on=NOON.date())
     await shape(pool, messages_per_second=4)
@@ -58,7 +58,7 @@ async def test_a_rate_spreads_what_it_does_not_let_go(pool: Pool, with_account: 
 
 
 async def test_other_destinations_are_not_held_up(pool: Pool) -> None:
-    """Two hundred mails to a slow place stand before one to another: it is claimed at once."""
+    """Mail to another destination is claimed at once, after two hundred mails to a slow one."""
     await an_account(pool, counted_on=NOON.date(), batch_size=10)
     await shape(pool, messages_per_second=0.001)
     await mails(pool, 60)
@@ -68,7 +68,7 @@ async def test_other_destinations_are_not_held_up(pool: Pool) -> None:
 
 
 async def test_planned_bulk_mail_does_not_delay_a_code(pool: Pool) -> None:
-    """A campaign is planned for minutes ahead; a code to the same place takes the next slot."""
+    """A code takes the next slot before planned bulk mail."""
     await shape(pool, messages_per_second=2)
     await mails(pool, 200)
     await claimed_plainly(pool, Lane.BULK, now=NOON)
@@ -79,7 +79,7 @@ async def test_planned_bulk_mail_does_not_delay_a_code(pool: Pool) -> None:
 
 
 async def test_what_was_planned_leaves_in_its_time(pool: Pool) -> None:
-    """Second by second, as many leave as the rate allows, until all have left."""
+    """Each second as many mails leave as the rate allows."""
     await shape(pool, messages_per_second=5)
     await mails(pool, 23)
     left = [len(await claimed_plainly(pool, Lane.BULK, now=NOON + n * SECOND)) for n in range(6)]
@@ -88,7 +88,7 @@ async def test_what_was_planned_leaves_in_its_time(pool: Pool) -> None:
 
 
 async def test_cancelled_mail_gives_its_time_back(pool: Pool) -> None:
-    """A hundred mails at one a second are planned and cancelled but for the third: new mail follows that one."""
+    """Cancelled mail frees its time for new mail."""
     await shape(pool, messages_per_second=1)
     ids = await mails(pool, 100)
     await claimed_plainly(pool, Lane.BULK, now=NOON)
@@ -100,7 +100,7 @@ async def test_cancelled_mail_gives_its_time_back(pool: Pool) -> None:
 
 
 async def test_a_stale_plan_is_shortened_past_mail_to_other_destinations(pool: Pool) -> None:
-    """More mail to others waits within the plan than is read at a time: the plan shrinks with each claim."""
+    """Each claim shortens a stale plan by a bounded number of rows."""
     await shape(pool, messages_per_second=1)
     ids = await mails(pool, 50)
     await claimed_plainly(pool, Lane.BULK, now=NOON)
@@ -121,7 +121,7 @@ async def test_a_stale_plan_is_shortened_past_mail_to_other_destinations(pool: P
 
 
 async def test_a_resting_destination_gets_nothing(pool: Pool) -> None:
-    """All its mail waits for the end of the rest, and a little longer, each by itself."""
+    """All mail to a paused destination waits for the end of the pause plus a random delay."""
     await shape(pool, max_connections=3)
     async with pool.acquire() as connection:
         await connection.execute("UPDATE destination_domains SET paused_until = $1", NOON + timedelta(minutes=2))
@@ -133,7 +133,7 @@ async def test_a_resting_destination_gets_nothing(pool: Pool) -> None:
 
 
 async def test_three_slowdowns_make_a_rest_that_doubles(pool: Pool) -> None:
-    """A minute, two, four … and an hour at most; a slowdown during a rest is not counted."""
+    """Pauses double from a minute to an hour; throttling during a pause is not counted."""
     hands = Hands()
     rests = []
     async with pool.acquire() as connection:
@@ -151,7 +151,7 @@ async def test_three_slowdowns_make_a_rest_that_doubles(pool: Pool) -> None:
 
 
 async def test_a_slowdown_is_learnt_from_replies_and_forgotten_after_success(pool: Pool) -> None:
-    """Accounts told to slow down for a domain make it rest; mail that is taken again ends that, and the row goes."""
+    """Throttling replies pause a domain; accepted mail ends that and deletes the row."""
     hands = Hands()
     await an_account(pool, counted_on=NOON.date(), batch_size=1)
     await mails(pool, 4, domain="slow.example")
@@ -171,7 +171,7 @@ async def test_a_slowdown_is_learnt_from_replies_and_forgotten_after_success(poo
 
 
 async def test_the_relay_teaches_nothing_about_destinations(pool: Pool) -> None:
-    """A relay that is busy answers for itself, whoever the mail is for."""
+    """Throttling by a relay pauses no destination."""
     [delivery] = await mails(pool, 1)
     hands = Hands()
     desk = a_desk(pool, Ways(), clock=hands)
@@ -182,7 +182,7 @@ async def test_the_relay_teaches_nothing_about_destinations(pool: Pool) -> None:
 
 
 class Counting(Recording):
-    """A way out that counts how many are on it at once."""
+    """A transport that counts concurrent messages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,7 +198,7 @@ class Counting(Recording):
 
 
 async def test_connections_to_a_destination_are_limited(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twenty mails at once and two connections: never more than two on the way, and all arrive."""
+    """Twenty mails over two connections: at most two in flight, and all arrive."""
     monkeypatch.setattr(desk_module, "PATIENCE_S", 3600)  # for a place
     await an_account(pool)
     await shape(pool, max_connections=2)
@@ -218,13 +218,13 @@ async def test_connections_to_a_destination_are_limited(pool: Pool, monkeypatch:
     [("Example.ORG", "example.org"), ("example.org.", "example.org"), ("bücher.example", "xn--bcher-kva.example")],
 )
 def test_a_domain_is_stored_in_one_form(written: str, stored: str) -> None:
-    """As recipients' addresses are compared: lower case, ASCII."""
+    """Domains are stored in lower case and ASCII."""
     assert check_domain(written) == stored
 
 
 @pytest.mark.parametrize("written", ["", " ", "a b", "@example.org", "exa_mple.org", "-a.org", "a..b"])
 def test_what_is_no_domain_is_refused(written: str) -> None:
-    """Nothing that no address could have."""
+    """An invalid domain is rejected."""
     with pytest.raises(BadInput):
         check_domain(written)
 
@@ -242,6 +242,6 @@ async def test_limits_can_be_lifted(pool: Pool) -> None:
 
 
 async def test_a_limit_without_a_number_is_refused(pool: Pool) -> None:
-    """Nothing to limit by."""
+    """Limits without any value are rejected."""
     with pytest.raises(BadInput):
         await shape(pool)

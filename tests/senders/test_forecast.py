@@ -1,4 +1,4 @@
-"""How long mail takes through accounts: pace within a day, quota from day to day."""
+"""Forecasts: delay within a day, quota from day to day."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ EVENING = datetime(2030, 6, 1, 22, tzinfo=UTC)
     ],
 )
 def test_quota_carries_over_midnight(mails: int, expected: timedelta) -> None:
-    """One account at 10/s, 2,000 a day, 500 of them gone: what is left today, then whole days from midnight on."""
+    """The forecast uses the remaining quota of today, then whole days from midnight."""
     pool = AccountPool.of(
         [replace(ACCOUNT, daily_limit=2000, daily_sent=500, send_delay_ms=100)], lane="bulk", rate=1000
     )
@@ -59,5 +59,5 @@ def test_accounts_add_up_to_what_can_be_sent_at_all() -> None:
     ],
 )
 def test_without_an_account_of_the_lane_there_is_no_forecast(account: SenderAccount) -> None:
-    """Paused, suspended, or not for this lane: then accounts do not hold the mail up."""
+    """Without an active account of the lane there is no forecast."""
     assert AccountPool.of([account], lane="bulk", rate=1000) is None

@@ -1,4 +1,4 @@
-"""What replies say about accounts, and when figures take one out of use. No database."""
+"""Effects of replies on accounts, and the thresholds that pause one. No database."""
 
 from dataclasses import replace
 
@@ -45,7 +45,7 @@ POLICY = HealthPolicy()
     ],
 )
 def test_what_a_reply_counts_as(reply: Reply | None, kind: AttemptKind) -> None:
-    """The table in the module, case by case."""
+    """Each case of the module's table has its category."""
     assert judge(reply) is kind
 
 
@@ -71,7 +71,7 @@ def test_when_figures_are_trouble(figures: SenderFigures, is_in_trouble: bool) -
 
 
 def test_the_policy_can_be_chosen() -> None:
-    """Every bound is a number of the policy."""
+    """Every threshold is a field of the policy."""
     strict = replace(POLICY, minimum=10, bounce_rate=0.0, errors_in_a_row=3)
     assert find_trouble(SenderFigures(10, 1, 0, 0), strict) == "1 of 10 mails bounced"
     assert find_trouble(SenderFigures(3, 0, 3, 3), strict) == "3 errors in a row"
@@ -82,7 +82,7 @@ def test_the_policy_can_be_chosen() -> None:
     [(None, 60.0), (5.0, 5.0), (300.0, 300.0), (10_000_000.0, 86_400.0)],
 )
 def test_how_long_an_account_rests(hint: float | None, seconds: float) -> None:
-    """As long as it was asked for, a minute if nothing was said, a day at most."""
+    """The pause follows the hint, is a minute without one, and at most a day."""
     assert rest_after(Reply(Stage.FINAL, 421, retry_after_s=hint)) == seconds
 
 
@@ -129,13 +129,13 @@ def test_errors_in_a_row_are_counted_across_batches(
     in_a_row: int,
     only: bool,  # noqa: FBT001 - a case
 ) -> None:
-    """A batch says how many errors stand at its end, and whether those before it still count."""
+    """A batch has its trailing errors and whether earlier ones still count."""
     counted = tally(outcomes(*replies))[1]
     assert (counted.errors_in_a_row, counted.only_errors) == (in_a_row, only)
 
 
 def test_a_batch_is_added_up_per_account() -> None:
-    """Attempts, bounces, errors, the longest rest; what was not tried is not counted."""
+    """Attempts, bounces, errors and the longest pause are counted; mail not attempted is not."""
     first = outcomes(SENT, BOUNCED, LOST, BUSY, None)
     second = outcomes(Reply(Stage.LOGIN, 535, text="no"), account=2)
     counted = tally([*first, *second])
@@ -144,6 +144,6 @@ def test_a_batch_is_added_up_per_account() -> None:
     assert (two.tried, two.errors, two.login_problem) == (1, 0, "login refused: 535 no")
 
 
-def test_mail_through_the_relay_counts_for_nobody() -> None:
-    """A slot without an account belongs to a destination only."""
+def test_mail_through_the_relay_changes_no_account() -> None:
+    """A result without an account changes no account."""
     assert tally([HealthResult(StartSlot(claim_id=1, domain="example.org"), SENT, "example.org")]) == {}

@@ -1,4 +1,4 @@
-"""Many workers on many hosts, one mailbox: never too much, never too soon, and no dead host keeps it."""
+"""One mailbox used by many workers on many hosts: quota and delay hold, and a dead host releases it."""
 
 import asyncio
 import itertools
@@ -17,11 +17,11 @@ from postroom.senders.model import SenderStatus
 
 REPOSITORY = Path(__file__).parents[2]
 NOISE_S = 0.001
-"""What a duration loses on its way through the database, which counts microseconds, and more."""
+"""Tolerance for durations that the database rounds to microseconds."""
 
 
 async def run_host(host: Host) -> list[float]:
-    """Run a host to its end; the moments at which it began a mail."""
+    """Run a host to its end; returns the start times of its mails."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -47,7 +47,7 @@ def distances(starts: list[float]) -> list[float]:
 
 
 async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> None:
-    """Twenty-four workers, one account, 60 of 100 mails a day, 40 ms apart: exactly 60 leave, none too soon."""
+    """Twenty-four workers send exactly the quota of 60 mails, 40 ms apart."""
     async with smtp_server() as sink:
         account = await an_account(room.pool, smtp_port=sink.port, daily_limit=60, send_delay_ms=40, batch_size=9)
         await accepted(room.pool, *(a_mail(lane=Lane.BULK) for _ in range(100)))
@@ -60,7 +60,7 @@ async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> N
 
 
 async def test_a_killed_host_s_mailbox_is_free_after_its_lease_and_the_pace_kept(room: Room) -> None:
-    """SIGKILL in the middle of a hold: the next host waits for the lease, then at least a delay, and sends the rest."""
+    """After SIGKILL the next host waits for the lease and one delay, then sends the rest."""
     async with smtp_server() as sink:
         await an_account(room.pool, smtp_port=sink.port, send_delay_ms=100)
         await accepted(room.pool, *(a_mail(lane=Lane.BULK) for _ in range(15)))

@@ -1,4 +1,4 @@
-"""Who a mail is from when an account carries it."""
+"""From and Reply-To of mail sent through an account."""
 
 from dataclasses import replace
 
@@ -36,5 +36,5 @@ def test_from_and_reply_to(
     has_reply_to: bool,  # noqa: FBT001 - a case
     identity: Identity,
 ) -> None:
-    """A From of the account's domain stays; any other becomes the account, and answers go to whom the mail named."""
+    """A From of the account's domain stays; any other becomes the Reply-To."""
     assert identify(account, named, has_reply_to=has_reply_to) == identity

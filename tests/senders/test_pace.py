@@ -1,4 +1,4 @@
-"""PacedStarts: start to start by the monotonic clock, holds given back after the last, leases respected."""
+"""PacedStarts: delays by the monotonic clock, release after the last start, leases."""
 
 import asyncio
 import itertools
@@ -36,7 +36,7 @@ async def test_starts_are_a_delay_apart() -> None:
 
 
 async def test_the_first_waits_for_what_the_last_holder_left() -> None:
-    """A claim that comes too early waits out the rest of the delay."""
+    """A new claim waits for the rest of the delay."""
     turns = PacedStarts(lambda _release: None)
     began = time.monotonic()
     turns.open(one := slots(1, start_in_s=0.03))
@@ -45,7 +45,7 @@ async def test_the_first_waits_for_what_the_last_holder_left() -> None:
 
 
 async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
-    """PacedStarts that are taken and turns that are skipped count alike; the release tells the last start."""
+    """Taken and skipped turns both count; the release has the last start."""
     heard: list[Release] = []
     turns = PacedStarts(heard.append)
     turns.open(three := slots(3))
@@ -60,7 +60,7 @@ async def test_a_hold_is_given_back_once_after_its_last_turn() -> None:
 
 
 async def test_an_account_without_a_pace_is_not_held() -> None:
-    """Nobody waits, and there is nothing to give back."""
+    """An account without a delay is neither waited for nor released."""
     heard: list[Release] = []
     turns = PacedStarts(heard.append)
     turns.open(many := slots(100, delay_s=0))
@@ -69,7 +69,7 @@ async def test_an_account_without_a_pace_is_not_held() -> None:
 
 
 async def test_after_closing_nothing_starts() -> None:
-    """The account turned out unusable: who waits for a turn is told no."""
+    """After `close`, waiting mails must not start."""
     turns = PacedStarts(lambda _release: None)
     turns.open(three := slots(3))
     assert await turns.wait(three[0])
@@ -78,7 +78,7 @@ async def test_after_closing_nothing_starts() -> None:
 
 
 async def test_a_claim_whose_lease_ran_out_starts_nothing() -> None:
-    """A process that was stopped and goes on must not send through an account somebody else may hold by now."""
+    """A process with an expired lease must not use an account that another claim may hold."""
     turns = PacedStarts(lambda _release: None)
     turns.open(two := slots(2))
     turns.renew([1], time.monotonic() + 3600)
@@ -88,7 +88,7 @@ async def test_a_claim_whose_lease_ran_out_starts_nothing() -> None:
 
 
 async def test_a_cancelled_wait_counts_as_settled() -> None:
-    """Whoever gives up waiting does not keep the account from others."""
+    """A cancelled waiter gives up its turn."""
     heard: list[Release] = []
     turns = PacedStarts(heard.append)
     turns.open(two := slots(2, delay_s=3600))
@@ -108,14 +108,14 @@ async def test_a_cancelled_wait_counts_as_settled() -> None:
     [(0, 20), (10, 20), (100, 10), (400, 3), (999, 2), (1000, 1), (60_000, 1)],
 )
 async def test_a_claim_is_granted_a_second_s_worth(pool: Pool, delay_ms: int, granted: int) -> None:
-    """Whoever needs the mailbox next waits no longer than about a second; one mail is always granted."""
+    """A claim gets the mails that start within a second, and at least one."""
     await an_account(pool, send_delay_ms=delay_ms, batch_size=20, counted_on=NOON.date())
     await accepted(pool, *(a_mail(lane=Lane.BULK) for _ in range(30)), now=NOON)
     assert len(await claimed(pool, Lane.BULK, now=NOON)) == granted
 
 
 async def test_a_held_account_is_left_alone(pool: Pool) -> None:
-    """One claim paces it; another finds nothing until it is let go, and then keeps the distance."""
+    """Another claim gets a held account only after its release, and keeps the delay."""
     account = await an_account(pool, send_delay_ms=400, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
     first = await claimed(pool, now=NOON)
@@ -133,8 +133,8 @@ async def test_a_held_account_is_left_alone(pool: Pool) -> None:
     assert [each.slot.start_in_s for each in second if each.slot] == [0.3, 0.7]
 
 
-async def test_somebody_else_s_release_frees_nothing(pool: Pool) -> None:
-    """Only the claim that holds an account can let it go."""
+async def test_another_claims_release_frees_nothing(pool: Pool) -> None:
+    """Only the claim that holds an account can release it."""
     account = await an_account(pool, send_delay_ms=400, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
     await claimed(pool, now=NOON)
@@ -147,7 +147,7 @@ async def test_somebody_else_s_release_frees_nothing(pool: Pool) -> None:
 
 
 async def test_a_dead_holder_is_waited_out_and_the_pace_kept(pool: Pool) -> None:
-    """The lease is a minute: before it ends nobody takes over, after it the first start is one delay away."""
+    """A dead holder's account is free after the lease, with one delay before the first start."""
     await an_account(pool, send_delay_ms=700, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(10)), now=NOON)
     await claimed(pool, now=NOON)
@@ -157,7 +157,7 @@ async def test_a_dead_holder_is_waited_out_and_the_pace_kept(pool: Pool) -> None
 
 
 async def test_a_slow_pace_is_not_claimed_ahead(pool: Pool) -> None:
-    """Two seconds before its next start an account is nobody's; within the last second it is."""
+    """An account is claimable only within one second before its next start."""
     await an_account(pool, send_delay_ms=60_000, counted_on=NOON.date(), next_start_at=NOON + timedelta(seconds=3))
     await accepted(pool, a_mail(), now=NOON)
     assert await claimed(pool, now=NOON + timedelta(seconds=1)) == []

@@ -1,4 +1,4 @@
-"""Quota, counted in the claim's own transaction: never too much, nothing lost, and the day begins by itself."""
+"""Quota, counted in the claim's own transaction, and the start of a new day."""
 
 import asyncio
 from collections import Counter
@@ -109,7 +109,7 @@ async def test_many_claimers_never_exceed_the_quota(pool: Pool) -> None:
     ],
 )
 async def test_who_may_send(pool: Pool, columns: dict[str, Any], is_used: bool) -> None:  # noqa: FBT001 - a case
-    """Only accounts that are active or warming up, rested, with quota, and open to the lane."""
+    """Only accounts that are active or warming up, not paused, with quota and the lane, are used."""
     await an_account(pool, "never@example.org", status="suspended", status_reason="so that mail waits")
     account = await an_account(pool, counted_on=TODAY, **columns)
     await fill(pool, 1)
@@ -160,7 +160,7 @@ async def test_a_batch_of_both_channels_is_half_and_half(pool: Pool) -> None:
 
 
 async def test_given_back_mail_returns_its_quota(pool: Pool) -> None:
-    """What a stopping worker gives back was never sent: the account has it again, and is not at its limit."""
+    """Released mail returns its quota, and the account is no longer at its limit."""
     account = await an_account(pool, daily_limit=5, counted_on=TODAY)
     await fill(pool, 5)
     batch = await claimed(pool, now=NOON)
@@ -173,7 +173,7 @@ async def test_given_back_mail_returns_its_quota(pool: Pool) -> None:
 
 
 async def test_yesterday_s_reservation_is_not_returned_today(pool: Pool) -> None:
-    """Mail claimed before midnight and given back after it takes nothing off the new day's count."""
+    """Mail claimed before midnight and released after it does not change the new day's count."""
     account = await an_account(pool, counted_on=TODAY)
     await fill(pool, 3)
     late = datetime(2030, 6, 1, 23, 59, 59, tzinfo=UTC)
@@ -234,7 +234,7 @@ async def test_the_first_use_of_a_day_resets_the_counters(pool: Pool) -> None:
     ],
 )
 async def test_what_a_new_day_revives(pool: Pool, columns: dict[str, Any], status: SenderStatus) -> None:
-    """Only the limit ends with its day, and what it interrupted goes on; no pause of a person ever ends by itself."""
+    """A new day ends only the pause of a reached limit."""
     account = await an_account(pool, counted_on=TODAY, daily_sent=10, **columns)
     async with pool.acquire() as connection:
         assert await senders.roll_days(connection, now=NOON + timedelta(days=1)) == 1
@@ -287,7 +287,7 @@ async def test_the_day_is_utc(pool: Pool) -> None:
     ],
 )
 async def test_impossible_accounts_are_impossible(pool: Pool, columns: dict[str, Any], constraint: str) -> None:
-    """The type ties its columns, the status its reasons, and numbers stay within sense."""
+    """The table checks the columns of each type and status, and the range of numbers."""
     with pytest.raises(asyncpg.CheckViolationError) as refused:
         await an_account(pool, **columns)
     assert constraint in str(refused.value)
@@ -313,7 +313,7 @@ async def test_the_defaults_are_those_of_the_specification(pool: Pool) -> None:
 
 
 async def test_a_raised_limit_by_hand_lets_it_go_on(pool: Pool) -> None:
-    """An operator at psql who lifts status and limit together is obeyed at once."""
+    """An UPDATE of status and limit takes effect at once."""
     account = await an_account(pool, daily_limit=1, counted_on=TODAY)
     await fill(pool, 2)
     await claimed(pool, now=NOON)

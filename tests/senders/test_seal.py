@@ -1,4 +1,4 @@
-"""Secrets at rest: which key is in the value, for one purpose only, under our key or one of AWS KMS; rotation."""
+"""Sealed secrets: key id, purpose, own key or AWS KMS, and rotation."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ PURPOSE = purpose_of("smtp", 1)
 
 @pytest.fixture(scope="module")
 def kms() -> Iterator[KmsSealer]:
-    """AWS KMS as moto plays it, on loopback, with one key."""
+    """AWS KMS by moto, on loopback, with one key."""
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -42,7 +42,7 @@ def kms() -> Iterator[KmsSealer]:
 
 
 async def test_what_is_sealed_can_be_opened_and_says_its_key() -> None:
-    """The text names provider and key; the secret is nowhere in it."""
+    """The text names provider and key, and does not contain the secret."""
     sealer = LocalSealer.from_keys(KEY)
     key_id, text = await sealer.seal(SECRET, purpose=PURPOSE)
     assert text.startswith(f"local:{key_id}:")
@@ -60,7 +60,7 @@ async def test_what_is_sealed_can_be_opened_and_says_its_key() -> None:
     ],
 )
 async def test_a_changed_text_is_refused(change: object) -> None:
-    """Whoever can write the table cannot make us use a secret of theirs."""
+    """A modified text is rejected, so write access to the table cannot replace a secret."""
     sealer = LocalSealer.from_keys(KEY)
     _, text = await sealer.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError):
@@ -68,7 +68,7 @@ async def test_a_changed_text_is_refused(change: object) -> None:
 
 
 async def test_another_purpose_opens_nothing() -> None:
-    """A password of SMTP is not an access key of SES."""
+    """An SMTP password cannot be opened as an SES access key."""
     sealer = LocalSealer.from_keys(KEY)
     _, text = await sealer.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError):
@@ -92,21 +92,21 @@ async def test_kms_seals_and_opens(kms: KmsSealer) -> None:
 
 
 async def test_kms_keeps_purposes_apart(kms: KmsSealer) -> None:
-    """The purpose is the encryption context: KMS itself refuses another."""
+    """KMS rejects another encryption context."""
     _, text = await kms.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError, match="KMS rejected"):
         await kms.open(text, purpose=purpose_of("ses", 1))
 
 
 async def test_kms_refusals_name_no_secret(kms: KmsSealer) -> None:
-    """A key that is not there is told by the name of the error alone."""
+    """An unknown key is reported by the error code alone."""
     stranger = KmsSealer(key_id="nobody", region=kms.region, credentials=kms.credentials, endpoint_url=kms.endpoint_url)
     with pytest.raises(ConfigurationError, match=r"^AWS KMS rejected the request: NotFoundException\.$"):
         await stranger.seal(SECRET, purpose=PURPOSE)
 
 
 async def test_a_silent_kms_is_an_error_that_says_so() -> None:
-    """Nothing listens: the account cannot be used, and why is plain."""
+    """An unreachable KMS is reported as such."""
     nowhere = KmsSealer(
         key_id="k", region="eu-west-1", credentials=AwsCredentials("a", "b"), endpoint_url="http://127.0.0.1:9"
     )
@@ -132,7 +132,7 @@ async def password_of(pool: Pool, account: int, sealer: Sealer) -> str | None:
 
 
 async def test_a_secret_copied_to_another_account_does_not_open(pool: Pool) -> None:
-    """Somebody who can write the table cannot have one account's password sent to another account's server."""
+    """A password copied to another account's row cannot be decrypted."""
     sealer = LocalSealer.from_keys(KEY)
     first = await an_account_with_login(pool, sealer, "first@example.org")
     second = await an_account_with_login(pool, sealer, "second@example.org")
@@ -149,8 +149,8 @@ async def test_a_secret_copied_to_another_account_does_not_open(pool: Pool) -> N
         await password_of(pool, second, sealer)
 
 
-async def test_rotation_seals_everything_anew(pool: Pool) -> None:
-    """After it the new key alone opens every secret; each step is told, and stands in the audit log without secrets."""
+async def test_rotation_reseals_every_secret(pool: Pool) -> None:
+    """After a rotation only the new key opens the secrets; progress and audit contain no secret."""
     old = LocalSealer.from_keys(KEY)
     accounts = [await an_account_with_login(pool, old, f"{n}@example.org") for n in range(3)]
     await an_account(pool, "nosecret@example.org")
@@ -169,7 +169,7 @@ async def test_rotation_seals_everything_anew(pool: Pool) -> None:
 
 
 async def test_rotation_without_the_old_key_changes_nothing(pool: Pool) -> None:
-    """It stops at the first secret it cannot open."""
+    """The rotation stops at the first secret it cannot open."""
     account = await an_account_with_login(pool, LocalSealer.from_keys(KEY), "a@example.org")
     with pytest.raises(ConfigurationError):
         await service.rotate_keys(pool, LocalSealer.from_keys(NEW_KEY), actor="tests")
@@ -185,14 +185,14 @@ async def test_moving_to_kms(pool: Pool, kms: KmsSealer) -> None:
 
 
 async def test_an_unknown_provider_is_refused(kms: KmsSealer) -> None:
-    """An installation without KMS says that it cannot open what KMS sealed."""
+    """An installation without KMS reports that it cannot open a KMS secret."""
     _, text = await kms.seal(SECRET, purpose=PURPOSE)
     with pytest.raises(ConfigurationError, match="not configured"):
         await Sealers(LocalSealer.from_keys(KEY)).open(text, purpose=PURPOSE)
 
 
 def test_secrets_are_in_no_representation(kms: KmsSealer) -> None:
-    """Logs and tracebacks show objects; objects show no secrets."""
+    """Representations, which logs and tracebacks show, contain no secret."""
     shown = [SmtpCredentials("hunter2"), SealedAccount(None, "sealed-text"), kms]  # type: ignore[arg-type]
     assert "hunter2" not in repr(shown)
     assert "sealed-text" not in repr(shown)

@@ -1,4 +1,4 @@
-"""Warm-up: stages of growing limits, seven days that count in each, and only with few bounces."""
+"""Warm-up: stages of growing limits, with seven counted days and few bounces each."""
 
 from datetime import timedelta
 from typing import Any
@@ -33,7 +33,7 @@ async def next_day(pool: Pool, account: int, *, day: int = 1) -> SenderAccount:
 
 
 async def test_a_warming_account_sends_no_more_than_its_stage(pool: Pool) -> None:
-    """The first stage is fifty a day, whatever the daily limit says; then it pauses and remembers its warm-up."""
+    """The first stage is fifty a day; then the account pauses and keeps its warm-up."""
     account = await a_warming(pool, batch_size=1000)
     await accepted(pool, *(a_mail() for _ in range(60)), now=NOON)
     assert len(await claimed(pool, now=NOON)) == 50
@@ -46,8 +46,8 @@ async def test_a_warming_account_sends_no_more_than_its_stage(pool: Pool) -> Non
     [
         (50, 0, 0, 1, 1),  # a day that counts
         (25, 0, 0, 1, 1),  # half of what was allowed is enough
-        (24, 0, 0, 1, 0),  # less is not: nobody has seen it send
-        (0, 0, 3, 1, 3),  # a day of rest counts for nothing and costs nothing
+        (24, 0, 0, 1, 0),  # less is not enough
+        (0, 0, 3, 1, 3),  # a day without mail neither counts nor resets
         (50, 0, 6, 2, 0),  # the seventh: on to the next stage
         (50, 1, 6, 1, 0),  # with two of a hundred bounced it begins again
     ],

@@ -1,4 +1,4 @@
-"""The worker with accounts: mail goes by whoever may carry it, trouble of an account is not the mail's."""
+"""The worker with accounts: an account's trouble does not count against the mail."""
 
 import asyncio
 from datetime import timedelta
@@ -59,7 +59,7 @@ async def test_mail_leaves_through_its_account_and_the_ledger_says_so(pool: Pool
 
 
 async def test_without_accounts_mail_leaves_through_the_relay(pool: Pool) -> None:
-    """A worker with a desk and no accounts does what it always did."""
+    """A worker without accounts uses the relay."""
     await accepted(pool)
     ways, relay = Ways(), Recording()
     await run_once(pool, ways, relay=relay)
@@ -67,7 +67,7 @@ async def test_without_accounts_mail_leaves_through_the_relay(pool: Pool) -> Non
 
 
 async def test_a_refused_login_suspends_and_the_mail_goes_by_another(pool: Pool) -> None:
-    """One refusal is enough. The mail is due at once, has lost no try, and arrives through the next account."""
+    """One rejected login suspends; the mail loses no attempt and arrives through the next account."""
     bad = await an_account(pool, "bad@example.org")
     good = await an_account(pool, "good@example.org")
     await set_account(pool, good, last_used_at=NOON)  # the other is asked first
@@ -85,7 +85,7 @@ async def test_a_refused_login_suspends_and_the_mail_goes_by_another(pool: Pool)
 
 
 async def test_with_no_other_account_the_mail_waits_and_loses_nothing(pool: Pool) -> None:
-    """Nothing leaves through a suspended account; when a person has mended it the mail goes, on its first try."""
+    """The mail waits for the suspended account and is sent on its first attempt after the resume."""
     account = await an_account(pool, "bad@example.org")
     [delivery] = await accepted(pool)
     await run_once(pool, Ways(bad=LOGIN_REFUSED))
@@ -96,8 +96,8 @@ async def test_with_no_other_account_the_mail_waits_and_loses_nothing(pool: Pool
     assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
-async def test_told_to_slow_down_an_account_rests(pool: Pool) -> None:
-    """421 with a hint of ninety seconds: until then nothing leaves through it, then the mail does, on its first try."""
+async def test_throttled_account_pauses_for_the_hinted_time(pool: Pool) -> None:
+    """After 421 with a hint of ninety seconds the account pauses, then sends the mail on its first attempt."""
     hands = Hands()
     account = await an_account(pool, counted_on=NOON.date())
     [delivery] = await accepted(pool, now=hands())
@@ -115,7 +115,7 @@ async def test_told_to_slow_down_an_account_rests(pool: Pool) -> None:
 
 
 async def test_a_mail_that_two_accounts_are_throttled_for_pauses_one_of_them(pool: Pool) -> None:
-    """A content filter answers 421 to one mail: the first account rests, the second and third go on sending."""
+    """A content filter that answers 421 to one mail pauses only the first account."""
     hands = Hands()
     accounts = [await an_account(pool, f"{name}@example.org", counted_on=NOON.date()) for name in ("a", "b", "c")]
     [poison] = await accepted(pool, now=hands())
@@ -140,8 +140,8 @@ async def test_forgiven_attempts_return_their_quota(pool: Pool) -> None:
     assert (await account_of(pool, account)).daily_sent == 0
 
 
-async def test_one_account_alone_is_not_throttled_for_ever(pool: Pool) -> None:
-    """After three rests for one mail its ladder applies, and after four days it is given up."""
+async def test_single_account_is_throttled_three_times_per_mail(pool: Pool) -> None:
+    """After three pauses for one mail its ladder applies, and after four days it is given up."""
     hands = Hands()
     account = await an_account(pool, counted_on=NOON.date())
     [poison] = await accepted(pool, now=hands())
@@ -156,7 +156,7 @@ async def test_one_account_alone_is_not_throttled_for_ever(pool: Pool) -> None:
 
 
 async def test_a_claimed_mail_of_a_suspended_account_goes_back_unstarted(pool: Pool) -> None:
-    """Ten mails wait for their turn; the first meets a refused login, the other nine go back with their quota."""
+    """After a rejected login the other nine claimed mails are released with their quota."""
     account = await an_account(pool, "bad@example.org", send_delay_ms=50)
     ids = await accepted(pool, *(a_mail() for _ in range(10)))
     ways = Ways(bad=LOGIN_REFUSED)
@@ -169,7 +169,7 @@ async def test_a_claimed_mail_of_a_suspended_account_goes_back_unstarted(pool: P
 
 @pytest.mark.parametrize("why", ["suppressed", "expired"])
 async def test_mail_that_is_not_tried_uses_no_quota(pool: Pool, why: str) -> None:
-    """Suppressed since it was accepted, or too late: the account's count is what it was."""
+    """Suppressed and expired mail uses no quota."""
     account = await an_account(pool)
     [delivery] = await accepted(pool, a_mail(expires_at=NOON) if why == "expired" else a_mail(), now=NOON)
     if why == "suppressed":
@@ -181,7 +181,7 @@ async def test_mail_that_is_not_tried_uses_no_quota(pool: Pool, why: str) -> Non
 
 
 async def test_mail_that_cannot_be_written_uses_no_quota(pool: Pool) -> None:
-    """Nothing was handed to anybody."""
+    """Mail that cannot be composed uses no quota."""
     account = await an_account(pool)
     await accepted(pool)
 
@@ -193,7 +193,7 @@ async def test_mail_that_cannot_be_written_uses_no_quota(pool: Pool) -> None:
 
 
 async def test_ten_errors_in_a_row_pause_an_account(pool: Pool) -> None:
-    """Paused by its own health, with the reason; nothing but a person brings it back."""
+    """The account is paused by its health, with a reason, until a person resumes it."""
     account = await an_account(pool)
     await accepted(pool, *(a_mail() for _ in range(10)))
     await run_once(pool, Ways(one=DOWN))
@@ -217,7 +217,7 @@ async def test_too_many_bounces_pause_an_account(pool: Pool) -> None:
 
 
 async def test_the_window_forgets(pool: Pool) -> None:
-    """Forty bounces two hours ago say nothing about ten mails now."""
+    """Bounces two hours ago do not count."""
     hands = Hands()
     account = await an_account(pool, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(40)), now=hands())
@@ -229,7 +229,7 @@ async def test_the_window_forgets(pool: Pool) -> None:
 
 
 async def test_after_a_person_resumes_the_record_is_clean(pool: Pool) -> None:
-    """One more error does not pause it again: it has ten to lose."""
+    """After a resume one more error does not pause the account."""
     hands = Hands()  # stands still: no mail that failed is due again
     account = await an_account(pool, batch_size=10, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(11)), now=hands())
@@ -242,7 +242,7 @@ async def test_after_a_person_resumes_the_record_is_clean(pool: Pool) -> None:
 
 
 async def test_credentials_that_cannot_be_opened_let_the_account_rest(pool: Pool) -> None:
-    """Sealed with another key: perhaps only this host's is wrong. The mail loses nothing, the ledger says why."""
+    """Undecryptable credentials pause the account; the mail loses nothing, and the ledger has the reason."""
     account = await an_account(
         pool, smtp_username="ada", smtp_password_encrypted="local:0000:AAAA", credentials_key_id="0000"
     )
@@ -257,7 +257,7 @@ async def test_credentials_that_cannot_be_opened_let_the_account_rest(pool: Pool
 
 
 async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> None:
-    """Between claim and start the account was removed: the mail goes back and finds the relay."""
+    """Mail of an account deleted after the claim is released and sent by the relay."""
     account = await an_account(pool)
     [delivery] = await accepted(pool)
     desk = a_desk(pool, Ways())
@@ -279,7 +279,7 @@ async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> N
 
 
 async def test_stopping_returns_what_was_not_started(pool: Pool) -> None:
-    """A worker told to stop while its first mail hangs gives back the rest, and their quota."""
+    """A stopping worker releases mail it has not started, with its quota."""
     account = await an_account(pool, batch_size=10)
     ids = await accepted(pool, *(a_mail() for _ in range(5)))
     hanging = Hanging()
@@ -297,7 +297,7 @@ async def test_stopping_returns_what_was_not_started(pool: Pool) -> None:
 
 
 async def test_failing_to_prepare_gives_the_claim_back(pool: Pool) -> None:
-    """If what a claim needs cannot be fetched, its mail does not hang until the worker ends."""
+    """If loading fails, the claim is released at once."""
     [delivery] = await accepted(pool)
 
     async def prepare(_claimed: object) -> None:
@@ -328,7 +328,7 @@ async def test_a_paced_account_empties_the_queue(pool: Pool) -> None:
 
 
 async def test_a_code_does_not_wait_behind_a_campaign(pool: Pool) -> None:
-    """While bulk mail holds the mailbox a code is refused it; the next hold is the code's, not the campaign's."""
+    """The next hold of a busy account goes to the waiting code, not to bulk mail."""
     await an_account(pool, send_delay_ms=400, counted_on=NOON.date())
     await accepted(pool, *(a_mail(lane=Lane.BULK) for _ in range(20)), a_mail(lane=Lane.AUTH), now=NOON)
     first = await claimed(pool, Lane.BULK, now=NOON)
@@ -341,8 +341,8 @@ async def test_a_code_does_not_wait_behind_a_campaign(pool: Pool) -> None:
     assert len(await claimed(pool, Lane.AUTH, now=later)) == 1
 
 
-async def test_a_wish_that_nobody_follows_up_is_forgotten(pool: Pool) -> None:
-    """The lane that wanted the mailbox is gone: after two seconds the campaign has it again."""
+async def test_request_for_an_account_expires(pool: Pool) -> None:
+    """A lane's request for an account expires after two seconds."""
     await an_account(pool, send_delay_ms=400, counted_on=NOON.date(), wanted_lane="auth", wanted_at=NOON)
     await accepted(pool, a_mail(lane=Lane.BULK), now=NOON)
     assert await claimed(pool, Lane.BULK, now=NOON + timedelta(seconds=1)) == []

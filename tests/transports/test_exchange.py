@@ -1,4 +1,4 @@
-"""One request to a provider: how far it got is known, whatever the other side does."""
+"""One request to a provider: the reached stage is known, whatever the other side does."""
 
 import asyncio
 import contextlib
@@ -13,13 +13,13 @@ from postroom.transports.base import SendProgress
 from postroom.transports.exchange import ANSWER_LIMIT, Answered, Exchange, excerpt, is_private_channel
 
 LARGE = b"x" * (32 << 20)
-"""More than the kernel keeps for a reader who does not read."""
+"""More than the kernel buffers for a peer that does not read."""
 
 Talk = Callable[[asyncio.Transport, bytes], None]
 
 
 class Server(asyncio.Protocol):
-    """One connection: it does what it is told when the client connects, and whenever something arrives."""
+    """One connection with scripted actions on connect and on received data."""
 
     def __init__(self, talk: Talk, transports: list[asyncio.Transport]) -> None:
         self._talk, self._transports = talk, transports
@@ -35,7 +35,7 @@ class Server(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def talking(talk: Talk) -> AsyncIterator[str]:
-    """A server that does with each connection what it is told; yields its URL."""
+    """A server that runs the given action for each connection; yields its URL."""
     transports: list[asyncio.Transport] = []
     server = await asyncio.get_running_loop().create_server(lambda: Server(talk, transports), "127.0.0.1", 0)
     try:
@@ -72,7 +72,7 @@ async def ask(url: str, content: bytes) -> Answered | Reply:
 
 
 async def test_an_answer_is_whole() -> None:
-    """Status, headers and body come back, and who gave them."""
+    """Status, headers, body and peer are returned."""
     receiver = Receiver(status=418, headers={"X-Tea": "pot"}, body=b'{"a": 1}')
     async with receiving(receiver):
         answer = await ask(receiver.url, LARGE[:1000])
@@ -94,7 +94,7 @@ async def test_a_long_answer_is_cut() -> None:
 
 
 async def test_a_redirect_is_an_answer() -> None:
-    """Tokens and mail are not carried elsewhere."""
+    """A redirect is not followed."""
     receiver = Receiver(status=307, headers={"Location": "http://127.0.0.1:1/"})
     async with receiving(receiver):
         answer = await ask(receiver.url, b"x")
@@ -103,7 +103,7 @@ async def test_a_redirect_is_an_answer() -> None:
 
 
 async def test_silence_after_the_whole_body_is_in_doubt() -> None:
-    """Everything was handed over, nothing came back."""
+    """A timeout after the whole body is ambiguous."""
     receiver = Receiver(silent=True)
     async with receiving(receiver):
         reply = await ask(receiver.url, b"x")
@@ -112,7 +112,7 @@ async def test_silence_after_the_whole_body_is_in_doubt() -> None:
 
 
 async def test_silence_within_the_body_is_not() -> None:
-    """A server that stops reading has not got the message."""
+    """A server that stops reading has not received the message."""
     stopped = asyncio.Event()
 
     def stop_reading(transport: asyncio.Transport, _data: bytes) -> None:
@@ -129,7 +129,7 @@ async def test_silence_within_the_body_is_not() -> None:
 
 
 async def test_a_line_cut_within_the_body_is_not() -> None:
-    """A server that hangs up early has not got the message either."""
+    """A server that hangs up early has not received the message."""
     async with talking(hang_up) as url:
         reply = await ask(url, LARGE)
     assert isinstance(reply, Reply)
@@ -138,7 +138,7 @@ async def test_a_line_cut_within_the_body_is_not() -> None:
 
 
 async def test_a_message_may_have_arrived_only_when_all_of_it_has_left() -> None:
-    """A request is cancelled: within its body nothing was sent, after it the other side may have the message."""
+    """A request cancelled within its body was not sent; after it, it may have been."""
 
     async def cancelled(content: bytes) -> bool:
         passages: list[SendProgress] = []
@@ -177,7 +177,7 @@ async def test_an_expired_message_is_not_sent() -> None:
 
 
 async def test_nonsense_for_an_answer_is_no_answer() -> None:
-    """What is not HTTP says nothing about the message, which had left."""
+    """An answer that is not HTTP is ambiguous, because the message had left."""
     async with talking(speak_nonsense) as url:
         reply = await ask(url, b"x")
     assert isinstance(reply, Reply)
@@ -185,7 +185,7 @@ async def test_nonsense_for_an_answer_is_no_answer() -> None:
 
 
 async def test_a_server_without_tls_is_told() -> None:
-    """Where https meets something else, the channel is the trouble."""
+    """A server without TLS behind https fails at stage TLS."""
     receiver = Receiver()
     async with receiving(receiver):
         reply = await ask(receiver.url.replace("http:", "https:"), b"x")
@@ -193,8 +193,8 @@ async def test_a_server_without_tls_is_told() -> None:
     assert (reply.stage, reply.code) == (Stage.TLS, None)
 
 
-async def test_nobody_listening_is_told() -> None:
-    """No connection, no doubt."""
+async def test_refused_connection_is_not_ambiguous() -> None:
+    """A refused connection is not ambiguous."""
     reply = await ask("http://127.0.0.1:1/", b"x")
     assert isinstance(reply, Reply)
     assert (reply.stage, reply.code) == (Stage.CONNECT, None)
@@ -202,7 +202,7 @@ async def test_nobody_listening_is_told() -> None:
 
 @pytest.mark.parametrize("timeout_s, max_connections", [(0, 1), (1, 0)])
 def test_impossible_limits_are_refused(timeout_s: float, max_connections: int) -> None:
-    """No patience or no connection sends nothing."""
+    """A timeout or a connection limit of zero is rejected."""
     with pytest.raises(ValueError, match="at least one connection"):
         Exchange(timeout_s=timeout_s, max_connections=max_connections)
 
@@ -221,7 +221,7 @@ def test_impossible_limits_are_refused(timeout_s: float, max_connections: int) -
     ],
 )
 def test_a_private_channel_is_https_or_loopback(url: str, *, is_private: bool) -> None:
-    """What carries tokens cannot be listened to."""
+    """Tokens travel only over https or loopback."""
     assert is_private_channel(url) is is_private
 
 

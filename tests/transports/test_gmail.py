@@ -1,4 +1,4 @@
-"""Gmail: against a server that verifies claims and tokens as Google does."""
+"""Gmail, against a server that verifies claims and tokens like Google."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def test_a_token_is_renewed_before_it_ends() -> None:
 
 
 async def test_a_revoked_token_is_replaced_once() -> None:
-    """A token that dies early costs one more request, not the message."""
+    """A token revoked early costs one more request, not the message."""
     google = Google()
     async with gmail_to(google) as transport:
         await send(transport)
@@ -103,7 +103,7 @@ REFUSED_CLAIMS = {
 
 @pytest.mark.parametrize("google, code", REFUSED_CLAIMS.values(), ids=REFUSED_CLAIMS.keys())
 async def test_a_refused_claim_is_a_failed_login(google: Google, code: int) -> None:
-    """Without a token there is no message; a server in trouble is told from credentials that are wrong."""
+    """Without a token nothing is sent; server errors are temporary, invalid credentials are not."""
     async with gmail_to(google) as transport:
         replies = await asyncio.gather(*(send(transport) for _ in range(5)))
     assert {(reply.stage, reply.code) for reply in replies} == {(Stage.LOGIN, code)}
@@ -111,14 +111,14 @@ async def test_a_refused_claim_is_a_failed_login(google: Google, code: int) -> N
 
 
 async def test_the_reason_of_a_refused_claim_is_told() -> None:
-    """What Google says about the claim is in the reply, and no secret is."""
+    """The reply has Google's reason and no secret."""
     async with gmail_to(Google(subjects=set())) as transport:
         reply = await send(transport)
     assert reply.text == "no access token: HTTP 400 invalid_grant Not a valid email or user ID."
 
 
 async def test_an_unreachable_token_server_is_no_doubt() -> None:
-    """Silence of the token server says nothing about a message."""
+    """A timeout of the token server is not ambiguous."""
     google = Google()
     async with google_running(google):
         credentials = credentials_for(google)
@@ -175,13 +175,13 @@ async def test_a_hint_in_the_text_is_passed_on() -> None:
 
 @pytest.mark.parametrize("moment", ["2026-02-31T00:00:00Z", "2001-01-01T00:00:00Z"])
 async def test_a_useless_hint_is_none(moment: str) -> None:
-    """A moment that is not, or is past, asks for nothing."""
+    """An invalid or past time is no hint."""
     async with gmail_to(Google(status=429, message=f"Retry after {moment}")) as transport:
         assert (await send(transport)).retry_after_s is None
 
 
 async def test_silence_after_the_message_is_looked_into() -> None:
-    """The mailbox is asked at once; a message that is there was sent."""
+    """After a timeout the mailbox is searched; a message found there was sent."""
     google = Google(hangs=True)
     async with gmail_to(google) as transport:
         reply = await send(transport)
@@ -191,7 +191,7 @@ async def test_silence_after_the_message_is_looked_into() -> None:
 
 
 async def test_a_lost_message_stays_in_doubt() -> None:
-    """A message that is not there may still be on its way: nobody knows."""
+    """A message that is not found stays ambiguous."""
     google = Google(loses=True)
     async with gmail_to(google) as transport:
         reply = await send(transport)
@@ -199,7 +199,7 @@ async def test_a_lost_message_stays_in_doubt() -> None:
 
 
 async def test_without_the_right_to_read_doubt_remains() -> None:
-    """A domain that delegates sending alone can send; only the question stays open."""
+    """Without the read scope mail is sent, and ambiguous mail stays ambiguous."""
     google = Google(hangs=True, scopes={SEND})
     async with gmail_to(google) as transport:
         reply = await send(transport)
@@ -208,7 +208,7 @@ async def test_without_the_right_to_read_doubt_remains() -> None:
 
 
 async def test_a_mailbox_can_be_asked_for_a_message() -> None:
-    """Whoever recovers an interrupted attempt can ask what became of it."""
+    """`was_sent` reports the result of an interrupted attempt."""
     async with gmail_to(Google()) as transport:
         await send(transport)
         answers = await transport.was_sent("<7@example.org>"), await transport.was_sent("<8@example.org>")
@@ -216,14 +216,14 @@ async def test_a_mailbox_can_be_asked_for_a_message() -> None:
 
 
 async def test_an_unreachable_server_is_told() -> None:
-    """No connection is no doubt."""
+    """A refused connection is not ambiguous."""
     async with gmail_to(Google(), base_url="http://127.0.0.1:1") as transport:
         reply = await send(transport)
     assert (reply.stage, reply.code) == (Stage.CONNECT, None)
 
 
-async def test_nobody_to_send_to_is_refused() -> None:
-    """A message without recipients is not handed over."""
+async def test_message_without_recipients_is_rejected() -> None:
+    """A message without recipients is not sent."""
     google = Google()
     async with gmail_to(google) as transport:
         reply = await transport.send(Envelope(7, "<7@example.org>", "a@example.org", ()), LETTER)
@@ -231,7 +231,7 @@ async def test_nobody_to_send_to_is_refused() -> None:
 
 
 async def test_closing_serves_messages_that_wait() -> None:
-    """Two messages were given to a transport with one connection before it was closed: both leave."""
+    """Messages passed to the transport before `close` are sent."""
     google = Google()
     async with gmail_to(google, max_connections=1) as transport:
         sending = [asyncio.create_task(send(transport)) for _ in range(2)]
@@ -258,8 +258,8 @@ def test_the_key_is_in_no_representation() -> None:
 
 
 @pytest.mark.parametrize("base_url", ["http://gmail.example.org", "ftp://127.0.0.1", "nonsense", "https://[::1", ""])
-def test_tokens_go_only_where_nobody_listens(base_url: str) -> None:
-    """A base URL is https, or of this machine."""
+def test_base_url_must_be_https_or_loopback(base_url: str) -> None:
+    """A base URL must be https or loopback."""
     with pytest.raises(ValueError, match="base_url"):
         GmailTransport(GmailCredentials(ACCOUNT, private_pem()), subject=SUBJECT, base_url=base_url)
 
@@ -287,7 +287,7 @@ KEY_FILES = {
 
 @pytest.mark.parametrize("text, problem", KEY_FILES.values(), ids=KEY_FILES.keys())
 def test_a_wrong_key_file_is_refused_without_being_quoted(text: str, problem: str) -> None:
-    """The message says what is wrong and repeats nothing of the file."""
+    """The error names the problem and repeats nothing of the file."""
     with pytest.raises(ValueError, match=problem) as refused:
         GmailCredentials.from_json(text)
     assert "nonsense" not in str(refused.value)

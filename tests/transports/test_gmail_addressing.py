@@ -1,4 +1,4 @@
-"""Recipients in the headers: they say what the envelope says, no more and no less."""
+"""Recipients in the headers match the envelope."""
 
 from email import message_from_bytes, policy
 
@@ -32,7 +32,7 @@ def test_who_is_not_named_is_a_blind_copy() -> None:
 
 
 def test_who_is_not_in_the_envelope_is_taken_out() -> None:
-    """A person who must not receive it is not named, and the signature over the names goes."""
+    """An excluded person is removed from the headers, with the signature over them."""
     headers = read(addressed(RAW, ("bob@example.org", "cyd@example.org")))
     assert headers["to"] == "Böb <Bob@example.org>"
     assert headers["cc"] == "cyd@example.org"
@@ -40,22 +40,22 @@ def test_who_is_not_in_the_envelope_is_taken_out() -> None:
     assert "bcc" not in headers
 
 
-def test_a_header_that_names_nobody_any_more_goes() -> None:
-    """Cc without anybody is left out; To says that the recipients are not disclosed."""
+def test_header_without_recipients_is_removed() -> None:
+    """An empty Cc is removed; an empty To becomes undisclosed recipients."""
     headers = read(addressed(RAW, ("dan@example.org",)))
     assert (headers["to"], headers["bcc"]) == ("undisclosed-recipients:;", "dan@example.org")
     assert "cc" not in headers
 
 
 def test_a_blind_copy_in_the_message_is_replaced() -> None:
-    """A Bcc header cannot bring in anybody whom the envelope does not know."""
+    """A Bcc header cannot add a recipient."""
     headers = read(addressed(b"Bcc: mal@example.org\r\n" + RAW, EVERYBODY))
     assert "bcc" not in headers
     assert headers["to"] == "Ann <ann@example.org>, Böb <Bob@example.org>"
 
 
 def test_the_body_stays_as_it_is() -> None:
-    """What looks like a header in the text is text."""
+    """Text that looks like a header in the body is unchanged."""
     assert addressed(RAW, ("dan@example.org",)).endswith(b"\r\n\r\nTo: this is text\r\n\r\nend\r\n")
 
 

@@ -1,4 +1,4 @@
-"""SES: against moto, and against a server that verifies signatures and refuses as told."""
+"""SES, against moto and a server that verifies signatures and returns scripted errors."""
 
 import asyncio
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ async def test_options_are_passed_on() -> None:
 
 
 async def test_more_than_fifty_recipients_go_in_turns() -> None:
-    """Those beyond the limit are deferred one by one; the others were served."""
+    """Recipients beyond the limit are deferred; the others are delivered."""
     everybody = tuple(f"{n}@example.org" for n in range(70))
     aws = Aws()
     async with ses_to(aws) as transport:
@@ -147,7 +147,7 @@ HINTS: dict[str, tuple[Aws, float | None]] = {
 
 @pytest.mark.parametrize("aws, hint", HINTS.values(), ids=HINTS.keys())
 async def test_hints_are_passed_on(aws: Aws, hint: float | None) -> None:
-    """A rate is counted by the second; a header is believed; a refusal needs no hint."""
+    """A rate has a hint of one second; a header is used; a rejection has no hint."""
     async with ses_to(aws) as transport:
         assert (await transport.send(envelope(), LETTER)).retry_after_s == hint
 
@@ -168,15 +168,15 @@ async def test_international_addresses_are_refused_before_asking() -> None:
     assert (reply.stage, reply.code, aws.requests) == (Stage.SENDER, 553, [])
 
 
-async def test_nobody_to_send_to_is_refused() -> None:
-    """A message without recipients is not handed over."""
+async def test_message_without_recipients_is_rejected() -> None:
+    """A message without recipients is not sent."""
     async with ses_to(Aws()) as transport:
         reply = await transport.send(Envelope(7, "<7@example.org>", "a@example.org", ()), LETTER)
     assert (reply.stage, reply.code) == (Stage.RECIPIENT, 554)
 
 
 async def test_an_unreachable_endpoint_is_told() -> None:
-    """No connection is no doubt."""
+    """A refused connection is not ambiguous."""
     transport = SesTransport(CREDENTIALS, region=REGION, endpoint_url="http://127.0.0.1:1")
     reply = await transport.send(envelope(), LETTER)
     await transport.close()
@@ -191,7 +191,7 @@ def test_a_region_has_its_endpoint() -> None:
 
 @pytest.mark.parametrize("endpoint_url", ["ftp://127.0.0.1", "nonsense", "http://", "http://127.0.0.1:99999"])
 def test_an_endpoint_is_an_http_address(endpoint_url: str) -> None:
-    """What cannot be asked is refused at the start, not at the first mail."""
+    """An invalid URL is rejected at the start, not at the first mail."""
     with pytest.raises(ValueError, match="endpoint_url"):
         SesTransport(CREDENTIALS, region=REGION, endpoint_url=endpoint_url)
 
@@ -199,7 +199,7 @@ def test_an_endpoint_is_an_http_address(endpoint_url: str) -> None:
 async def test_the_credentials_of_the_process_are_used_by_an_account_without_a_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By AWS's default chain; while it has none, mail is deferred and nothing is sent."""
+    """Without a key AWS's default chain is used; while it is empty, mail is deferred."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", CREDENTIALS.access_key_id)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", CREDENTIALS.secret_access_key)
     aws = Aws()

@@ -35,7 +35,7 @@ def read(data: bytes) -> list[SmtpReply]:
     ],
 )
 def test_a_reply_is_read_for_its_facts(data: bytes, code: int | None, enhanced: str | None, text: str) -> None:
-    """Code, status and text are told apart; what is not SMTP has no code."""
+    """Code, status and text are separated; input that is not SMTP has no code."""
     [answer] = read(data)
     assert (answer.code, answer.enhanced, answer.text) == (code, enhanced, text)
 
@@ -65,7 +65,7 @@ def test_an_endless_reply_is_cut_off() -> None:
 
 
 def test_text_is_cut_to_its_limit() -> None:
-    """What is stored of foreign text has an end."""
+    """Stored text of the other side is truncated."""
     assert clean_text("x" * 5_000) == "x" * MAX_TEXT
 
 

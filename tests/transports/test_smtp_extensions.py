@@ -1,4 +1,4 @@
-"""What the server offers decides what is said, and in which form the content travels."""
+"""Extensions of the server decide the commands and the encoding of the content."""
 
 import pytest
 from tests.support.smtp_server import ALL_EXTENSIONS, Letter, Script, envelope, smtp_server, transport_to
@@ -47,12 +47,12 @@ async def test_content_travels_as_the_server_can_take_it(extensions: tuple[str, 
 
 
 async def test_ascii_content_does_not_ask_for_eight_bits() -> None:
-    """What is ASCII anyway can be relayed anywhere."""
+    """ASCII content can be relayed anywhere."""
     assert await mail_command("8BITMIME") == "MAIL FROM:<from@example.org>"
 
 
 async def test_a_message_over_the_servers_limit_is_not_offered() -> None:
-    """Size is refused here with the status the server would have used, and nothing is said."""
+    """An oversized message is rejected locally with the server's status."""
     async with smtp_server(Script(extensions=("SIZE 20",))) as server, transport_to(server) as transport:
         reply = await transport.send(envelope(), Letter())
     assert (reply.stage, reply.code, reply.enhanced) == (Stage.SENDER, 552, "5.3.4")
@@ -99,7 +99,7 @@ async def test_a_server_that_takes_neither_greeting_is_left() -> None:
     [("451 4.7.1 try again in 300 seconds", 300), ("550 5.7.1 wait 300 seconds", None), ("451 later", None)],
 )
 async def test_a_hint_counts_only_in_a_refusal_that_is_not_for_good(said: str, seconds: float | None) -> None:
-    """How long to wait is believed of a 4xx, not of a 5xx."""
+    """A hint counts in a temporary reply, not in a permanent one."""
     async with smtp_server(Script(says={"MAIL": said})) as server, transport_to(server) as transport:
         reply = await transport.send(envelope(), Letter())
     assert reply.retry_after_s == seconds

@@ -1,4 +1,4 @@
-"""Connections kept, reused, limited, replaced and given back."""
+"""Connections are kept, reused, limited, replaced and released."""
 
 import asyncio
 import socket
@@ -74,7 +74,7 @@ async def test_a_connection_carries_so_many_messages_and_no_more() -> None:
 
 
 async def test_an_idle_connection_is_given_up_after_a_while() -> None:
-    """Nobody holds a server's connection without using it."""
+    """An idle connection is closed after its timeout."""
     async with smtp_server() as server, transport_to(server) as transport:
         await transport.send(envelope(), Letter())
         let_pass(HOUR)
@@ -94,7 +94,7 @@ STALE: list[Said] = [DROP, "421 4.4.2 idle too long", ThenDrop("421 4.4.2 idle t
 async def test_a_kept_connection_that_died_is_replaced_without_a_word(
     said: Said, step: str, extensions: tuple[str, ...] | None
 ) -> None:
-    """As long as no content left, the message goes over a fresh connection and nobody notices."""
+    """If no content has left, the message goes over a new connection."""
     well = {"MAIL": "250 ok", "RCPT": "250 ok", "DATA": "354 go on"}[step]
     script = Script(says={step: [well, said]})
     script.extensions = extensions or script.extensions
@@ -118,7 +118,7 @@ async def test_a_connection_closed_while_idle_is_not_even_tried() -> None:
 
 
 async def test_a_connection_dropped_while_idle_is_not_even_tried() -> None:
-    """A line the server hung up between messages is recognised before anything is written to it."""
+    """A connection dropped between messages is detected before anything is written."""
     async with smtp_server() as server, transport_to(server) as transport:
         await transport.send(envelope(), Letter())
         [kept] = transport._pool._idle
@@ -152,7 +152,7 @@ async def test_connections_grow_old_one_by_one() -> None:
 
 
 async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
-    """Whoever is cancelled in the moment of being served does not take the place along."""
+    """A place granted to a cancelled caller goes to the next one."""
     pool = ConnectionPool(1, messages_per_connection=1, idle_s=1)
     await pool.acquire()
     unlucky, lucky = asyncio.create_task(pool.acquire()), asyncio.create_task(pool.acquire())
@@ -172,7 +172,7 @@ async def test_a_connection_that_is_not_made_in_time_is_given_up() -> None:
 
 
 async def test_a_refusal_followed_by_a_dropped_line_is_still_the_answer() -> None:
-    """A kept connection on which the server said no before it hung up is not replaced: we have been answered."""
+    """A rejection before the server hung up is the answer; the message is not sent again."""
     script = Script(says={"MAIL": ["250 ok", ThenDrop("550 5.7.1 not you")]})
     async with smtp_server(script) as server, transport_to(server) as transport:
         await transport.send(envelope(), Letter())
@@ -215,7 +215,7 @@ async def test_a_message_whose_content_left_is_never_sent_twice() -> None:
 
 @pytest.mark.parametrize("step", ["connect", "EHLO", "MAIL", "DATA", "."])
 async def test_a_cancelled_send_closes_its_connection(step: str) -> None:
-    """What was half said is not continued by the next message, and the place is free again."""
+    """A half-used connection is closed, and its place is free again."""
     hold = Hold("421 4.3.2 never mind")
     async with (
         smtp_server(Script(says={step: [hold]})) as server,
@@ -233,7 +233,7 @@ async def test_a_cancelled_send_closes_its_connection(step: str) -> None:
 
 
 async def test_cancelling_those_who_wait_loses_no_place() -> None:
-    """A place handed to somebody who has just been cancelled goes to the next."""
+    """A place granted to a cancelled caller goes to the next one."""
     hold = Hold("250 2.0.0 queued")
     async with (
         smtp_server(Script(says={".": [hold]})) as server,
@@ -251,7 +251,7 @@ async def test_cancelling_those_who_wait_loses_no_place() -> None:
 
 
 async def test_failing_connections_give_their_places_back() -> None:
-    """More refused connections than places: everybody gets an answer."""
+    """Failed connections free their places, so every caller gets a reply."""
     async with smtp_server() as server:
         port = server.port
     transport = SmtpTransport(SmtpRelay("127.0.0.1", port, tls="none"), max_connections=2)
@@ -263,7 +263,7 @@ async def test_failing_connections_give_their_places_back() -> None:
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a..b", "x" * 70 + ".invalid"])
 async def test_a_host_that_does_not_exist_is_an_answer(host: str) -> None:
-    """A name nobody can resolve is a reply at stage CONNECT, not an exception."""
+    """An unknown host name is a reply at stage CONNECT, not an exception."""
     transport = SmtpTransport(SmtpRelay(host, 25, tls="none"), timeouts=Timeouts(connect=5))
     reply = await transport.send(envelope(), Letter())
     assert (reply.stage, reply.code) == (Stage.CONNECT, None)
@@ -301,7 +301,7 @@ async def test_closing_lets_a_message_in_flight_finish() -> None:
 
 
 async def test_our_own_mistake_does_not_poison_a_connection() -> None:
-    """Content that cannot be encoded is a bug and raises; the next message finds a place and a clean line."""
+    """Content that cannot be encoded raises; the next message gets a clean connection."""
 
     class Broken:
         def encode(self, *, eight_bit: bool) -> bytes:

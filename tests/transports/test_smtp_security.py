@@ -1,4 +1,4 @@
-"""TLS and credentials: what is protected, what is refused, what never shows."""
+"""TLS and credentials: protection, rejection, secrecy."""
 
 import asyncio
 import ssl
@@ -81,8 +81,8 @@ async def test_implicit_tls_protects_from_the_first_byte(authority: Authority, t
 
 
 @pytest.mark.parametrize("mode", ["starttls", "implicit"])
-async def test_a_certificate_nobody_vouches_for_is_refused(mode: TlsMode, trusted: ssl.SSLContext) -> None:
-    """Without the authority there is no trust and no mail: stage TLS."""
+async def test_certificate_of_unknown_authority_is_rejected(mode: TlsMode, trusted: ssl.SSLContext) -> None:
+    """A certificate of an unknown authority fails at stage TLS."""
     script = Script(tls=trusted, implicit_tls=mode == "implicit")
     reply, server = await attempt(script, relay(mode))
     assert (reply.stage, reply.code) == (Stage.TLS, None)
@@ -92,7 +92,7 @@ async def test_a_certificate_nobody_vouches_for_is_refused(mode: TlsMode, truste
 
 @pytest.mark.parametrize("mode", ["starttls", "implicit"])
 async def test_a_certificate_for_another_name_is_refused(mode: TlsMode, authority: Authority) -> None:
-    """A good certificate of somebody else proves nothing."""
+    """A valid certificate for another name is rejected."""
     script = Script(tls=authority.server_context("other.example.org"), implicit_tls=mode == "implicit")
     reply, server = await attempt(script, relay(mode, ca_file=authority.file))
     assert (reply.stage, reply.code) == (Stage.TLS, None)
@@ -216,7 +216,7 @@ async def test_wrong_credentials_end_at_stage_login(mechanisms: str) -> None:
 
 
 async def test_a_server_without_a_known_mechanism_ends_at_stage_login() -> None:
-    """What we cannot speak is not tried."""
+    """Unsupported mechanisms are not tried."""
     reply, _ = await attempt(Script(users=USERS, mechanisms="GSSAPI"), with_login("none"))
     assert (reply.stage, reply.code) == (Stage.LOGIN, None)
 
@@ -237,7 +237,7 @@ async def test_the_old_spelling_of_auth_is_understood() -> None:
 
 
 async def test_a_server_that_repeats_the_password_does_not_get_it_into_the_ledger() -> None:
-    """Credentials are blotted out of whatever is said about them."""
+    """Credentials are removed from replies."""
     said = "535 5.7.8 'correct horse' (Y29ycmVjdCBob3JzZQ==) is not it"
     reply, _ = await attempt(Script(users=USERS, says={"AUTH": said}), with_login("none"))
     assert (reply.stage, reply.code) == (Stage.LOGIN, 535)

@@ -1,4 +1,4 @@
-"""One message over one connection: what each thing a server can do becomes in the reply."""
+"""One message over one connection: the reply for each behaviour of a server."""
 
 import asyncio
 
@@ -109,7 +109,7 @@ async def test_whatever_a_server_does_is_reported_where_it_did_it(
     said: Said,
     expected: tuple[Stage, int | None, str | None, str],
 ) -> None:
-    """Each refusal, drop, silence and nonsense has its stage; only an answer has a code."""
+    """Each rejection, drop, timeout and invalid answer has its stage; only an answer has a code."""
     script = Script(extensions=extensions, says={step: said})
     reply, server = await attempt(script)
     assert (reply.stage, reply.code, reply.enhanced, reply.text) == expected
@@ -144,7 +144,7 @@ async def test_when_all_are_refused_one_that_may_be_tried_again_decides(extensio
 
 @PIPELINING
 async def test_refusals_are_kept_when_the_content_fails(extensions: tuple[str, ...]) -> None:
-    """What was said about a recipient is not forgotten because the content was refused afterwards."""
+    """Recipient replies are kept if the content is rejected afterwards."""
     says: dict[str, Said | list[Said]] = {"RCPT b@example.org": "550 5.1.1 unknown", ".": "451 4.3.0 later"}
     reply, _ = await attempt(Script(extensions=extensions, says=says), "a@example.org", "b@example.org")
     assert (reply.stage, reply.code) == (Stage.FINAL, 451)
@@ -249,7 +249,7 @@ async def test_a_yes_followed_by_chatter_is_still_a_yes() -> None:
 
 
 async def test_the_line_dropping_while_content_is_still_ours_is_no_mystery() -> None:
-    """Lost before the last byte left: stage CONTENT, so that nobody fears a duplicate."""
+    """A connection lost before the last byte left is stage CONTENT and not ambiguous."""
     script = Script(says={"content": DROP}, receive_buffer=4_096)
     big = Letter(b"Subject: big\r\n\r\n" + b"x" * 70 * 100_000 + b"\r\n")
     async with smtp_server(script) as server, transport_to(server) as transport:
@@ -285,7 +285,7 @@ async def test_large_content_arrives_whole() -> None:
     ["a@example.org>\r\nRCPT TO:<evil@example.org", "a\n@example.org", "a>@example.org", "\udc80@x", ""],
 )
 async def test_an_address_cannot_smuggle_a_command(address: str) -> None:
-    """What would leave its brackets is refused for that recipient, and only for it."""
+    """An address that would leave its brackets is rejected for that recipient only."""
     async with smtp_server() as server, transport_to(server) as transport:
         reply = await transport.send(envelope(address, "b@example.org"), Letter())
         alone = await transport.send(envelope(address), Letter())
@@ -311,8 +311,8 @@ async def test_the_null_sender_is_spoken() -> None:
     assert "MAIL FROM:<>" in server.commands
 
 
-async def test_a_message_to_nobody_is_refused() -> None:
-    """No recipient, no conversation."""
+async def test_message_without_recipients_is_rejected() -> None:
+    """A message without recipients opens no session."""
     async with smtp_server() as server, transport_to(server) as transport:
         nobody = envelope()
         reply = await transport.send(type(nobody)(7, "<7@x>", "from@example.org", ()), Letter())
@@ -320,7 +320,7 @@ async def test_a_message_to_nobody_is_refused() -> None:
 
 
 def unstuffed(travelling: bytes) -> bytes:
-    """What a server makes of it, line by line as RFC 5321 4.5.2 says."""
+    """The content as a server reads it (RFC 5321 4.5.2)."""
     *lines, dot, nothing = travelling.split(b"\r\n")
     assert (dot, nothing) == (b".", b"")
     assert b"." not in lines
@@ -329,7 +329,7 @@ def unstuffed(travelling: bytes) -> bytes:
 
 @given(st.lists(st.sampled_from([b".", b"..", b"x", b".x", b"", b"\xc3\xa9.", b". ."])))
 def test_content_comes_back_as_it_was(lines: list[bytes]) -> None:
-    """Whatever dots the lines begin with, the server reads the same lines, and only the last dot ends them."""
+    """Lines with leading dots are read back unchanged, and only the last dot ends them."""
     content = b"".join(line + b"\r\n" for line in lines)
     assert unstuffed(stuffed(content)) == content
 

@@ -115,7 +115,7 @@ async def test_a_receiver_can_check_the_signature() -> None:
 
 
 async def test_during_a_rotation_both_secrets_do() -> None:
-    """Two secrets, two signatures: whoever knows either can check."""
+    """With two secrets there are two signatures, and either can be verified."""
     async with receiving(Receiver()) as receiver, opened() as transport:
         await post(transport, receiver.url, OLD, NEW)
     [request] = receiver.requests
@@ -165,7 +165,7 @@ def test_a_delivery_cannot_forge_what_is_signed() -> None:
 
 
 @pytest.mark.parametrize(
-    "key, given, told",
+    "key, given, sent",
     [
         ("order-7", {}, "order-7"),
         ("order-7", {"x-idempotency-key": "other"}, "order-7"),
@@ -174,16 +174,16 @@ def test_a_delivery_cannot_forge_what_is_signed() -> None:
         (None, {}, None),
     ],
 )
-def test_the_receiver_is_told_the_key(key: str | None, given: dict[str, str], told: str | None) -> None:
-    """Every webhook with an idempotency key says it, in a form that a header can carry, and says no other."""
+def test_idempotency_key_is_sent_as_a_header(key: str | None, given: dict[str, str], sent: str | None) -> None:
+    """A webhook sends its idempotency key in a header-safe form."""
     _, content = a_post("https://a.example/", idempotency_key=key, headers=given)
     said = [value for name, value in content.headers.items() if name.lower() == "x-idempotency-key"]
-    assert said == ([] if told is None else [told])
+    assert said == ([] if sent is None else [sent])
 
 
 @pytest.mark.parametrize("fields", [{"text": None}, {"headers": {"X-Own": "ä"}}, {"headers": {"X-Own": "a\r\nb"}}])
 def test_what_cannot_be_posted_is_a_value_error(fields: dict[str, Any]) -> None:
-    """The worker records it as refused for good; nothing leaves."""
+    """An invalid request raises ValueError, and nothing is sent."""
     with pytest.raises(ValueError, match="webhook"):
         a_post("https://a.example/", **fields)
 
@@ -212,7 +212,7 @@ def test_retry_after(value: str | None, seconds: float | None) -> None:
 
 
 async def test_retry_after_reaches_the_reply() -> None:
-    """A receiver that says when to come back is heard; one that took it has nothing to say about that."""
+    """Retry-After is used in a deferral and ignored in a success."""
     for status, expected in ((503, 30.0), (429, 30.0), (200, None), (404, None)):
         async with webhook_to(Receiver(status=status, headers={"Retry-After": "30"})) as transport:
             reply = await transport.send(Envelope(1, "m", "", ("x",)), Letter())
@@ -247,7 +247,7 @@ async def test_a_status_is_an_answer_though_its_body_stalls(
 
 
 async def test_a_refused_connection_is_deferred() -> None:
-    """Nobody listens there: later perhaps."""
+    """A refused connection is retried."""
     async with opened() as transport:
         reply = await post(transport, "http://127.0.0.1:1/")
     assert (reply.stage, reply.code, verdict(reply)) == (Stage.CONNECT, None, Disposition.DEFERRED)
@@ -334,7 +334,7 @@ async def test_a_long_header_field_hides_no_status(size: int, code: int | None) 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b'{"message":"Hey"}')
         writer.write(b"HTTP/1.1 204 No Content\r\nX-Long: " + b"a" * size + b"\r\n\r\n")
-        with contextlib.suppress(ConnectionError):  # who does not want the rest hangs up
+        with contextlib.suppress(ConnectionError):  # the client closes the connection early
             await writer.drain()
         writer.close()
 

@@ -1,4 +1,4 @@
-"""The guard: webhooks reach the internet and nothing behind our own door."""
+"""The guard: webhooks reach public addresses only."""
 
 import socket
 from ipaddress import ip_address
@@ -31,7 +31,7 @@ def test_an_inner_address_is_not_public(address: str) -> None:
 
 @pytest.mark.parametrize("address", OUTER)
 def test_an_outer_address_is_public(address: str) -> None:
-    """What is on the internet is, also when it is mapped or translated."""
+    """Public addresses are public, also mapped or translated ones."""
     assert is_public(ip_address(address))
 
 
@@ -51,8 +51,8 @@ def test_an_outer_address_is_public(address: str) -> None:
         "http://10.0.0.1/",
     ],
 )
-async def test_a_url_that_leads_inside_is_refused_and_nobody_is_asked(url: str) -> None:
-    """By name, by number, however written: refused for good, without a connection."""
+async def test_url_to_a_private_address_is_rejected(url: str) -> None:
+    """A URL to a private address, in any notation, is rejected without a connection."""
     async with receiving(Receiver()) as receiver:
         port = receiver.url.rpartition(":")[2].partition("/")[0]
         transport = WebhookTransport()
@@ -97,7 +97,7 @@ async def test_a_name_with_one_inner_address_is_refused(monkeypatch: pytest.Monk
 
 
 async def test_the_connection_goes_to_the_address_that_was_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name is asked once; what it would say the second time does not matter."""
+    """A name is resolved once, and the checked address is used."""
     asked: list[str] = []
     real = socket.getaddrinfo
 

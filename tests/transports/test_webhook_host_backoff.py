@@ -1,4 +1,4 @@
-"""Webhooks to hosts that time out wait, and hold up no webhook to another host."""
+"""Webhooks to hosts that time out wait and do not delay webhooks to other hosts."""
 
 from datetime import timedelta
 from functools import partial
@@ -23,7 +23,7 @@ FIRST_PAUSE = timedelta(seconds=FIRST_PAUSE_S)
 
 
 class Watch:
-    """A clock that stands until it is moved."""
+    """A clock that only the test moves."""
 
     now = 1000.0
 
@@ -79,7 +79,7 @@ def test_after_a_pause_one_is_sent_and_a_timeout_makes_the_next_longer(hosts: Ho
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
 def test_an_answer_ends_the_pause(hosts: HostBackoff, answer: Reply) -> None:
-    """Whatever its status is."""
+    """Any status closes the breaker."""
     hosts.ended(SAME_HOST[2], answer)
     assert [hosts.wait(url) for url in SAME_HOST] == [None] * 3
 

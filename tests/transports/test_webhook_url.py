@@ -1,4 +1,4 @@
-"""What a webhook delivery must be to be accepted."""
+"""Validation of webhook deliveries."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def test_a_url_that_cannot(url: str) -> None:
     ],
 )
 def test_a_webhook_is_one_url_and_one_body(fields: dict[str, Any], field: str) -> None:
-    """Whatever belongs to mail is refused by its field."""
+    """Fields of mail are rejected by name."""
     given: dict[str, Any] = {"to": (Address(GOOD),), "text": "{}", "channel": Channel.WEBHOOK}
     check_batch([DeliveryRequest(**given)])
     with pytest.raises(BadInput) as caught:

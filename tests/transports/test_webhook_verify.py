@@ -1,4 +1,4 @@
-"""What a receiver is told to do with a signature, done: the command that prints the secret, and the page's own code."""
+"""Verification of signatures: the command that prints the secret, and the code of the manual page."""
 
 import base64
 import re
@@ -22,7 +22,7 @@ KEY = "ab" * 32
 
 
 def printed(monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: str) -> list[str]:
-    """What `postroom webhooks secret` prints with these settings and no others."""
+    """The output of `postroom webhooks secret` with only these settings."""
     for name in ("POSTROOM_WEBHOOK_SECRET", "POSTROOM_SECRET_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("POSTROOM_DATA_DIR", str(folder))
@@ -35,7 +35,7 @@ def printed(monkeypatch: pytest.MonkeyPatch, folder: Path, **settings: str) -> l
 
 
 def test_the_secret_is_printed_to_its_owner(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As set, both while rotating; derived from the key, of the environment or the data directory; or told why not."""
+    """The command prints the set or derived secrets, or the reason for their absence."""
     assert printed(monkeypatch, tmp_path, POSTROOM_WEBHOOK_SECRET=f"{NEW},{OLD}") == [NEW, OLD]
     derived = printed(monkeypatch, tmp_path, POSTROOM_SECRET_KEY=KEY)
     assert derived == list(webhook_secrets(read_settings({"POSTROOM_SECRET_KEY": KEY})))
@@ -55,7 +55,7 @@ def is_genuine() -> Any:
 
 
 def test_the_page_s_code_tells_ours_from_others() -> None:
-    """Ours under either secret passes; another body, secret, id or time does not."""
+    """Either secret verifies; another body, secret, id or time does not."""
     check = is_genuine()
     _, content = a_post("https://x.example/", NEW, OLD, now=datetime.now(UTC))
     headers, body = dict(content.headers), content.body
@@ -69,7 +69,7 @@ def test_the_page_s_code_tells_ours_from_others() -> None:
 
 
 def test_what_is_old_is_not_genuine() -> None:
-    """Signed rightly, but an hour ago: somebody posts it again."""
+    """A valid signature of an hour ago is rejected as a replay."""
     hour_ago = datetime.fromtimestamp(time.time() - 3600, UTC)
     _, content = a_post("https://x.example/", NEW, now=hour_ago)
     assert not is_genuine()(content.headers, content.body, NEW)
