@@ -1,4 +1,4 @@
-"""Events across people: listed by any filter, moved and cancelled by hand, without losing the chain."""
+"""Events across people: lists by any filter, moves and cancellations that keep the series."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,10 +33,10 @@ async def moved(pool: Pool, user: User, at: str, kind: str = "BIRTHDAY") -> Sche
     return await agenda.move_event(pool, event.id, at=local(at), version=event.version, actor="tests", now=EARLY)
 
 
-async def test_failed_greetings_are_listed_across_people(pool: Pool) -> None:
-    """Page by page, in both orders, without a gap or a double; every other filter narrows them."""
+async def test_failed_events_are_listed_across_people(pool: Pool) -> None:
+    """Pages in both orders have every event once, and filters apply."""
     ids = await many_due(pool, FEW)
-    await scheduler(pool, policy=SchedulePolicy()).run_once()  # with nowhere to send them
+    await scheduler(pool, policy=SchedulePolicy()).run_once()  # without a destination
     for is_soonest_first in (False, True):
         seen: list[ScheduledEvent] = []
         cursor: str | None = None
@@ -68,7 +68,7 @@ FILTERS: list[tuple[dict[str, Any], int]] = [
 
 @pytest.mark.parametrize("chosen, count", FILTERS)
 async def test_every_filter_narrows(pool: Pool, chosen: dict[str, Any], count: int) -> None:
-    """One greeting that went out late, and the next one."""
+    """Each filter selects the late greeting or the next one."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool, "2026-11-15T12:00").run_once()
     found, _ = await agenda.list_events(pool, EventFilter(**chosen))
@@ -76,7 +76,7 @@ async def test_every_filter_narrows(pool: Pool, chosen: dict[str, Any], count: i
 
 
 async def test_a_moved_event_fires_at_its_new_time(pool: Pool) -> None:
-    """Not at the old one; what follows is next year's, at the usual time."""
+    """A moved event is sent at its new time, and next year's is planned at the usual time."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     event = await moved(pool, user, "2026-11-17T14:30")
     assert (event.target_utc, event.target_local) == (utc("2026-11-17T14:30"), local("2026-11-17T14:30"))
@@ -96,7 +96,7 @@ CHANGES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize("changes, target, message", CHANGES)
 async def test_planning_keeps_what_was_moved(pool: Pool, changes: dict[str, Any], target: str, message: str) -> None:
-    """A change of the person keeps the wall-clock time, in their zone of now; the words follow the person."""
+    """A change of the person keeps the local time of a moved event and updates zone and message."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await moved(pool, user, "2026-11-17T14:30")
     await service.update_user(pool, user.id, changes, policy=POSTING, now=EARLY)
@@ -107,7 +107,7 @@ async def test_planning_keeps_what_was_moved(pool: Pool, changes: dict[str, Any]
 
 
 async def test_a_refresh_and_an_audit_keep_what_was_moved(pool: Pool) -> None:
-    """Other rules of time plan everything again, except the time that was set by hand."""
+    """A refresh and an audit do not change the target of a moved event."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await moved(pool, user, "2026-11-17T14:30")
     work = Scheduler(pool, SchedulerOptions(policy=POSTING), clock=lambda: EARLY)
@@ -120,7 +120,7 @@ async def test_a_refresh_and_an_audit_keep_what_was_moved(pool: Pool) -> None:
 
 @pytest.mark.parametrize("at, following", [("2026-11-18T12:00", "2026-11-19"), ("2026-11-14T12:00", "2026-11-16")])
 async def test_a_recurring_event_goes_on_after_a_move(pool: Pool, at: str, following: str) -> None:
-    """Moved past others it stands for them; moved ahead, the next one is the next of the rule."""
+    """The next event comes after the later of the moved and the original time."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
     rule = {"every": "day", "start": "2026-11-15"}
     await service.add_occasion(pool, user.id, "RECURRING", rule=rule, policy=POSTING, now=EARLY)
@@ -130,7 +130,7 @@ async def test_a_recurring_event_goes_on_after_a_move(pool: Pool, at: str, follo
 
 
 async def test_a_cancelled_event_is_not_sent_and_the_next_is_planned(pool: Pool) -> None:
-    """In one transaction; its key stays used, so no change of the person brings it back."""
+    """The cancelled key stays used, so a change of the person does not plan it again."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     event = await planned(pool, user)
     cancelled = await agenda.cancel_event(pool, event.id, actor="cli:ada", policy=POSTING, now=EARLY)
@@ -145,7 +145,7 @@ async def test_a_cancelled_event_is_not_sent_and_the_next_is_planned(pool: Pool)
 
 
 async def test_a_cancelled_reminder_is_over(pool: Pool) -> None:
-    """Nothing follows it, and the audit plans it no second time."""
+    """A cancelled reminder has no next event, and the audit does not plan it again."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     rule = {"at": "2026-11-15T09:00"}
     await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=EARLY)
@@ -157,7 +157,7 @@ async def test_a_cancelled_reminder_is_over(pool: Pool) -> None:
 
 
 async def test_a_stale_version_or_a_begun_event_is_a_conflict(pool: Pool) -> None:
-    """Nothing changes; the message says what the event is now."""
+    """The event is not changed, and the error has its current version or status."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     event = await planned(pool, user)
     at = local("2026-11-17T09:00")
@@ -175,8 +175,8 @@ async def test_a_stale_version_or_a_begun_event_is_a_conflict(pool: Pool) -> Non
 
 
 @pytest.mark.parametrize("at", ["2026-10-31T09:00", "9999-12-30T09:00", "2026-11-17T09:00+01:00"])
-async def test_a_time_that_cannot_be_is_refused(pool: Pool, at: str) -> None:
-    """Past, beyond the calendar, or with a zone."""
+async def test_invalid_time_is_rejected(pool: Pool, at: str) -> None:
+    """A time in the past, after the year 9998 or with a zone is rejected."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     with pytest.raises(BadInput) as refused:
         await moved(pool, user, at)
@@ -193,8 +193,8 @@ async def test_an_unknown_event_is_not_found(pool: Pool) -> None:
             await asked
 
 
-async def test_a_person_of_another_kind_of_event_may_move_it(pool: Pool) -> None:
-    """A kind that plain SQL brought is moved and cancelled like any other; nothing follows it."""
+async def test_event_of_an_unknown_kind_can_be_moved(pool: Pool) -> None:
+    """An unknown kind that SQL inserted can be moved and cancelled; it has no next event."""
     user = await service.create_user(pool, person(), policy=POSTING, now=EARLY)
     event_id = await pool.fetchval(
         "INSERT INTO scheduled_events (user_id, event_type, target_timestamp_utc, target_timestamp_local,"

@@ -35,7 +35,7 @@ async def made(browser: Browser, **fields: Any) -> Any:
 
 
 async def test_creating_answers_with_the_person(browser: Browser) -> None:
-    """201, what was given and what was added, the version as a tag, and where to find it."""
+    """The response is 201 with the person, an ETag and a Location."""
     response = await browser.post("/v1/users", json=ADA | {"email": "ada@example.org"})
     assert response.status == 201
     user = response.json
@@ -62,7 +62,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 async def test_a_wrong_field_is_named(browser: Browser) -> None:
-    """400 with the field, for creating and for changing."""
+    """An invalid field is 400 with its name, for create and change."""
     user = await made(browser)
     for field, value in WRONG:
         for method, path, body in (("POST", "", ADA | {field: value}), ("PUT", f"/{user['id']}", {field: value})):
@@ -71,14 +71,14 @@ async def test_a_wrong_field_is_named(browser: Browser) -> None:
 
 
 async def test_a_missing_field_is_named(browser: Browser) -> None:
-    """Four fields are needed."""
+    """Each of the four required fields is named if it is missing."""
     for field in ADA:
         response = await browser.post("/v1/users", json={name: value for name, value in ADA.items() if name != field})
         assert (response.status, response.fields) == (400, [field])
 
 
-async def test_changing_moves_what_is_planned_and_says_so(browser: Browser) -> None:
-    """All fields are optional; the answer counts events moved and left alone."""
+async def test_change_counts_moved_events(browser: Browser) -> None:
+    """All fields are optional; the response counts moved and skipped events."""
     user = await made(browser, email="ada@example.org")
     response = await browser.ask("PUT", f"/v1/users/{user['id']}", json={"timezone": "Asia/Tokyo", "email": None})
     assert response.status == 200
@@ -102,7 +102,7 @@ VERSIONS: list[tuple[dict[str, Any], dict[str, str], int]] = [
 
 
 async def test_a_version_guards_a_change(browser: Browser) -> None:
-    """In the body or in If-Match: an old one is a conflict."""
+    """An old version in the body or in If-Match is a conflict."""
     for body, headers, status in VERSIONS:
         user = await made(browser)
         change = {"first_name": "A", **body}
@@ -112,7 +112,7 @@ async def test_a_version_guards_a_change(browser: Browser) -> None:
 
 
 async def test_events_are_listed_latest_first(browser: Browser) -> None:
-    """What is planned, with its local time and without a zone in it."""
+    """Planned events have a local time without a zone."""
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     day = "2000-03-01" if (tomorrow.month, tomorrow.day) == (2, 29) else tomorrow.strftime("2000-%m-%d")
     user = await made(browser, date_of_birth=day, timezone="UTC")
@@ -125,8 +125,8 @@ async def test_events_are_listed_latest_first(browser: Browser) -> None:
     assert event["idempotency_key"].startswith(f"birthday:{user['id']}:")
 
 
-async def test_deleting_forgets(browser: Browser) -> None:
-    """204 without a body, then 404, for the person and their events."""
+async def test_deleted_person_is_not_found(browser: Browser) -> None:
+    """Delete is 204 without a body; then the person and their events are 404."""
     user = await made(browser)
     response = await browser.ask("DELETE", f"/v1/users/{user['id']}")
     assert (response.status, response.body) == (204, b"")
@@ -134,14 +134,14 @@ async def test_deleting_forgets(browser: Browser) -> None:
         assert (await browser.ask(method, f"/v1/users/{user['id']}{path}")).status == 404
 
 
-async def test_what_is_not_there_is_not_found(browser: Browser) -> None:
-    """An unknown id and what is no id at all."""
+async def test_unknown_or_invalid_id_is_404(browser: Browser) -> None:
+    """An unknown id and an invalid id are both 404."""
     assert (await browser.get(f"/v1/users/{uuid4()}")).json["code"] == "user_not_found"
     assert (await browser.get("/v1/users/42")).status == 404
 
 
 async def test_people_are_listed_in_pages(browser: Browser) -> None:
-    """Newest first, every one once."""
+    """Pages are newest first and have every person once."""
     made_ids = [(await made(browser))["id"] for _ in range(3)]
     first = (await browser.get("/v1/users?limit=2")).json
     rest = (await browser.get(f"/v1/users?limit=2&cursor={first['next_cursor']}")).json
@@ -149,14 +149,14 @@ async def test_people_are_listed_in_pages(browser: Browser) -> None:
     assert (await browser.get("/v1/users?cursor=nonsense")).status == 400
 
 
-async def test_it_is_described(browser: Browser) -> None:
-    """Every path is in the OpenAPI document."""
+async def test_paths_are_in_the_openapi_document(browser: Browser) -> None:
+    """The OpenAPI document has every path of people."""
     paths = (await browser.get("/openapi.json")).json["paths"]
     assert {"/v1/users", "/v1/users/{user_id}", "/v1/users/{user_id}/events"} <= set(paths)
 
 
 async def test_occasions_are_added_listed_and_removed(browser: Browser) -> None:
-    """An anniversary is planned at once and is gone with its events when it is removed."""
+    """An anniversary is planned at once; removing it deletes its events."""
     user = await made(browser)
     path = f"/v1/users/{user['id']}/occasions"
     added = await browser.post(path, json={"kind": "ANNIVERSARY", "rule": {"date": "2020-06-01"}, "message": "Hurrah"})
@@ -180,21 +180,21 @@ async def test_occasions_are_added_listed_and_removed(browser: Browser) -> None:
         ({"kind": "ANNIVERSARY", "rule": {"date": "2020-06-01"}, "message": "x" * 2001}, "message"),
     ],
 )
-async def test_an_occasion_that_cannot_be_is_400_and_named(browser: Browser, body: object, field: str) -> None:
-    """Nothing is stored."""
+async def test_invalid_occasion_is_400_with_its_field(browser: Browser, body: object, field: str) -> None:
+    """An invalid occasion is rejected with its field, and not stored."""
     user = await made(browser)
     answer = await browser.post(f"/v1/users/{user['id']}/occasions", json=body)
     assert (answer.status, answer.fields) == (400, [field])
     assert (await browser.get(f"/v1/users/{user['id']}/occasions")).json["items"] == []
 
 
-async def test_occasions_of_nobody_are_404(browser: Browser) -> None:
-    """An unknown person has no list of occasions."""
+async def test_occasions_of_an_unknown_person_are_404(browser: Browser) -> None:
+    """Listing the occasions of an unknown person is 404."""
     assert (await browser.get(f"/v1/users/{uuid4()}/occasions")).status == 404
 
 
 async def test_an_event_is_listed_moved_and_cancelled(browser: Browser) -> None:
-    """Across people, by version; what is stale or over is a 409, what is unknown a 404."""
+    """Changes need the current version: a stale or ended event is 409, an unknown one 404."""
     user = await made(browser)
     [event] = (await browser.ask("GET", "/v1/scheduled-events?status=PENDING&kind=birthday&order=soonest")).json[
         "items"
@@ -228,7 +228,7 @@ WRONG_REQUESTS = [
 
 @pytest.mark.parametrize("field, body", WRONG_REQUESTS)
 async def test_a_wrong_move_names_its_field(browser: Browser, field: str, body: dict[str, Any]) -> None:
-    """With a zone, in the past, without the version."""
+    """A time with a zone, a time in the past and a missing version are rejected with the field."""
     await made(browser)
     [event] = (await browser.ask("GET", "/v1/scheduled-events")).json["items"]
     refused = await browser.ask("POST", f"/v1/scheduled-events/{event['id']}/move", json=body)

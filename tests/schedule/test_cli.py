@@ -1,4 +1,4 @@
-"""People at the command line, in a room of their own."""
+"""People at the command line, each test in its own room."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ Too,Few,1990-01-01
 
 @pytest.fixture
 def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The room of this test; afterwards logs go where they went before the commands took them."""
+    """Set the room of this test, and restore the logging configuration afterwards."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_LOG_LEVEL", "error")
     before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
@@ -43,7 +43,7 @@ def environment(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 async def ask(*arguments: str, stdin: str | bytes | None = None, group: typer.Typer = users) -> Result:
-    """Run a command as the shell would: in a thread, because it brings its own loop."""
+    """Run a command in a thread, because it starts its own event loop."""
     return await asyncio.to_thread(CliRunner().invoke, group, arguments, stdin)
 
 
@@ -54,9 +54,9 @@ async def ask_json(*arguments: str, group: typer.Typer = users) -> Any:
 
 
 def read_all(terminal: int) -> bytes:
-    """Everything a terminal shows, until nobody can write to it any more."""
+    """The output of a terminal until its last writer closes it."""
     seen = b""
-    with contextlib.suppress(OSError):  # which is how Linux says so
+    with contextlib.suppress(OSError):  # Linux raises EIO after the last writer
         while more := os.read(terminal, 65536):
             seen += more
     return seen
@@ -66,8 +66,8 @@ ADA = ("--first-name", "Ada", "--last-name", "Lovelace", "--born", "1815-12-10",
 
 
 @pytest.mark.usefixtures("environment")
-async def test_a_person_s_life_at_the_command_line() -> None:
-    """Created, shown, changed, planned for, deleted."""
+async def test_person_lifecycle_at_the_command_line() -> None:
+    """A person is created, shown, changed, listed with events, and deleted."""
     user_id = (await ask("create", *ADA, "--email", "ada@example.org")).stdout.strip()
     shown = await ask_json("show", user_id)
     assert (shown["first_name"], shown["date_of_birth"], shown["version"]) == ("Ada", "1815-12-10", 1)
@@ -84,8 +84,8 @@ async def test_a_person_s_life_at_the_command_line() -> None:
 
 
 @pytest.mark.usefixtures("environment")
-async def test_importing_adds_the_good_and_names_the_bad(tmp_path: Path) -> None:
-    """Each refused line by its number and field, a count of both, and exit code 1."""
+async def test_import_adds_valid_lines_and_reports_invalid_ones(tmp_path: Path) -> None:
+    """Each invalid line is reported with number and field, and the exit code is 1."""
     file = tmp_path / "people.csv"
     file.write_text(CSV)
     result = await ask("import", str(file))
@@ -101,7 +101,7 @@ async def test_importing_adds_the_good_and_names_the_bad(tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("environment")
 async def test_importing_from_standard_input() -> None:
-    """`-` reads what is piped in; without refusals the exit code is 0."""
+    """`-` reads standard input; without invalid lines the exit code is 0."""
     result = await ask("import", "-", stdin="\n".join(CSV.splitlines()[:3]))
     assert (result.exit_code, result.stdout) == (0, "2 added, 0 refused\n")
 
@@ -112,8 +112,8 @@ LATIN_1 = "\n".join([*GOOD, "José,Nowhere,1990-01-01,UTC,,", "Ann,Who,1990-01-0
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize("source", ["file", "stdin"])
-async def test_a_byte_that_is_no_utf_8_costs_its_line_only(tmp_path: Path, source: str) -> None:
-    """From a file and from standard input, behind a byte order mark: the others are added, the line is named."""
+async def test_invalid_utf_8_affects_its_line_only(tmp_path: Path, source: str) -> None:
+    """A line with invalid UTF-8 is reported and the others are added, from a file and from standard input."""
     data = b"\xef\xbb\xbf" + LATIN_1 + b"\nGrace,Hopper,1906-12-09,America/New_York,,\n"
     file = tmp_path / "people.csv"
     file.write_bytes(data)
@@ -126,8 +126,8 @@ async def test_a_byte_that_is_no_utf_8_costs_its_line_only(tmp_path: Path, sourc
 
 
 @pytest.mark.usefixtures("environment")
-async def test_an_import_that_breaks_off_says_how_far_it_came(tmp_path: Path, pool: Pool) -> None:
-    """Whole batches stay; the line to go on from is told, for a second run would add the first ones twice."""
+async def test_failed_import_reports_the_line_to_continue_from(tmp_path: Path, pool: Pool) -> None:
+    """Committed batches stay; the error names the line to continue from, because a rerun would add them twice."""
     await pool.execute("ALTER TABLE users ADD CONSTRAINT no_quux CHECK (last_name <> 'Quux')")
     file = tmp_path / "people.csv"
     file.write_text("\n".join([GOOD[0], *[GOOD[1]] * 500, "Ada,Quux,1990-01-01,UTC,,", ""]))
@@ -138,8 +138,8 @@ async def test_an_import_that_breaks_off_says_how_far_it_came(tmp_path: Path, po
 
 
 @pytest.mark.usefixtures("environment")
-async def test_a_terminal_sees_an_import_s_progress(tmp_path: Path) -> None:
-    """Run under a terminal, the import shows how far it is; the result is on standard output as always."""
+async def test_import_shows_progress_in_a_terminal(tmp_path: Path) -> None:
+    """In a terminal the import shows a progress bar on standard error and the result on standard output."""
     file = tmp_path / "people.csv"
     file.write_text("\n".join(GOOD))
     shown, written = os.openpty()
@@ -156,8 +156,8 @@ async def test_a_terminal_sees_an_import_s_progress(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("environment")
-async def test_a_wrong_value_is_refused() -> None:
-    """One error that names the field, nothing stored."""
+async def test_invalid_value_is_rejected() -> None:
+    """One error names the field, and no person is stored."""
     result = await ask("create", *ADA[:-1], "EST")
     assert result.exit_code != 0
     assert "timezone" in str(result.exception)
@@ -179,16 +179,16 @@ COLUMNS = "first_name,last_name,date_of_birth,timezone"
         ("", "lacks first_name"),
     ],
 )
-def test_a_header_must_be_understood(header: str, wrong: str) -> None:
-    """What is missing, unknown, there twice or unreadable stops the import before it begins."""
+def test_invalid_header_stops_the_import(header: str, wrong: str) -> None:
+    """A missing, unknown, duplicate or undecodable column stops the import before the first line."""
     with pytest.raises(BadInput) as caught:
         list(read_people([header + "\n"]))
     assert caught.value.errors[0].field == "header"
     assert wrong in caught.value.errors[0].message
 
 
-def test_a_broken_quote_costs_its_line_only() -> None:
-    """What is not CSV is told by its number."""
+def test_broken_quote_affects_its_line_only() -> None:
+    """A line that is not valid CSV is reported by its number."""
     lines = list(
         read_people(
             ["first_name,last_name,date_of_birth,timezone\n", 'A,"B"C,1990-01-01,UTC\n', "A,B,1990-01-01,UTC\n"]
@@ -197,8 +197,8 @@ def test_a_broken_quote_costs_its_line_only() -> None:
     assert [(line.number, line.person is None) for line in lines] == [(2, True), (3, False)]
 
 
-def test_an_open_quote_swallows_nobody() -> None:
-    """However many lines follow, only the line with the quote is lost, and it is named."""
+def test_unclosed_quote_affects_its_line_only() -> None:
+    """Only the line with the unclosed quote is rejected, however many lines follow."""
     good = "Ada,Lovelace,1815-12-10,Europe/London\n"
     lines = list(read_people([f"{COLUMNS}\n", *[good] * 3, '"Ada,Lovelace,1815-12-10,UTC\n', *[good] * 500, '"']))
     assert [line.number for line in lines if line.person is None] == [5, 506]
@@ -208,20 +208,20 @@ def test_an_open_quote_swallows_nobody() -> None:
 
 @pytest.mark.parametrize("day", ["19900101", "1990-W01-1", "1990-1-1", "1990-02-30", "\u0661990-01-01", ""])
 def test_a_date_has_one_notation(day: str) -> None:
-    """Year, month and day with hyphens, and no other way to write one."""
+    """A date is accepted only as YYYY-MM-DD."""
     [line] = read_people([f"{COLUMNS}\n", f"Ada,Lovelace,{day},UTC\n"])
     assert line.problem == "date_of_birth: must be a date such as 1815-12-10"
 
 
-def test_a_nul_is_told_as_such() -> None:
-    """By the column that has it."""
+def test_nul_character_is_reported_by_column() -> None:
+    """The error names the column with the NUL character."""
     [line] = read_people([f"{COLUMNS}\n", "A\0da,Lovelace,1990-01-01,UTC\n"])
     assert line.problem == "first_name: has a NUL character"
 
 
 @pytest.mark.usefixtures("environment")
 async def test_importing_from_a_pipe(tmp_path: Path) -> None:
-    """What a shell offers as a file without being one is read all the same; a folder is not."""
+    """A named pipe is read like a file; a folder is rejected."""
     pipe = tmp_path / "people"
     os.mkfifo(pipe)
     _, result = await asyncio.gather(asyncio.to_thread(pipe.write_text, "\n".join(GOOD)), ask("import", str(pipe)))
@@ -231,7 +231,7 @@ async def test_importing_from_a_pipe(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("environment")
 async def test_occasions_at_the_command_line() -> None:
-    """A reminder is added, listed and removed; a rule that is no JSON is told as such."""
+    """A reminder is added, listed and removed; a rule that is not JSON is rejected."""
     user_id = (await ask("create", *ADA)).stdout.strip()
     rule = '{"at": "2099-01-31T09:00:00"}'
     added = await ask("occasions", "add", user_id, "reminder", "--rule", rule, "--message", "Tea")
@@ -245,8 +245,8 @@ async def test_occasions_at_the_command_line() -> None:
 
 
 @pytest.mark.usefixtures("environment")
-async def test_a_header_from_standard_input_that_is_not_understood_is_one_error() -> None:
-    """No traceback follows it, neither of the error nor of what was being read."""
+async def test_invalid_header_from_standard_input_is_one_error() -> None:
+    """The error is printed without a traceback."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "postroom.cli", "users", "import", "-",
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -259,7 +259,7 @@ async def test_a_header_from_standard_input_that_is_not_understood_is_one_error(
 
 
 async def test_every_wrong_field_of_a_new_person_is_named() -> None:
-    """The date does not hide the others."""
+    """An invalid date does not hide other invalid fields."""
     wrong = ("--first-name", "Ada", "--last-name", " ", "--born", "10.12.1815", "--timezone", "Mars", "--email", "x")
     refused = (await ask("create", *wrong)).exception
     assert isinstance(refused, BadInput)
@@ -268,7 +268,7 @@ async def test_every_wrong_field_of_a_new_person_is_named() -> None:
 
 @pytest.mark.usefixtures("environment")
 async def test_a_new_person_as_json() -> None:
-    """A program reads the person with its id."""
+    """`--json` prints the person with its id."""
     made = await ask_json("create", *ADA)
     assert (made["first_name"], made["date_of_birth"]) == ("Ada", "1815-12-10")
     assert made["id"]
@@ -276,7 +276,7 @@ async def test_a_new_person_as_json() -> None:
 
 @pytest.mark.usefixtures("environment")
 async def test_events_are_listed_moved_and_cancelled() -> None:
-    """Across people; a stale version and a time in no notation are refused with a sentence."""
+    """Events are listed, moved and cancelled; a stale version and an invalid time are rejected."""
     await ask("create", *ADA)
     [event] = (await ask_json("list", "--status", "pending", "--soonest", group=schedule))["items"]
     move = ("move", event["id"], "2100-02-03T04:05", "--version")

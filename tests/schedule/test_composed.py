@@ -1,4 +1,4 @@
-"""A greeting's whole way as a process composes it: settings, scheduler, worker, signature, guard."""
+"""A greeting through a whole process: settings, scheduler, worker, signature, guard."""
 
 import base64
 
@@ -15,7 +15,7 @@ SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
 
 async def greeted(room: Room) -> User:
-    """Somebody whose time has just come, and a process that runs until their greeting has ended."""
+    """Create a person whose greeting is due, and run a process until the greeting has ended."""
     user = await service.create_user(room.pool, person(), policy=service.policy_of(room.settings))
     await room.pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() - interval '1 second'")
     await works_until(room, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
@@ -23,8 +23,8 @@ async def greeted(room: Room) -> User:
 
 
 @pytest.mark.parametrize("allowed", ["1", "0"])
-async def test_a_process_greets_whoever_is_due(database_url: str, allowed: str) -> None:
-    """Signed, to a receiver on loopback, where that is allowed; where it is not, nothing leaves and the event fails."""
+async def test_process_sends_a_due_greeting(database_url: str, allowed: str) -> None:
+    """A signed greeting reaches loopback where it is allowed; otherwise the event fails without a request."""
     async with receiving(Receiver()) as receiver:
         settings = read_settings(
             {

@@ -23,7 +23,7 @@ from postroom.transports.webhook.transport import WebhookTransport
 
 
 class Moving:
-    """A clock that the test sets."""
+    """A clock set by the test."""
 
     def __init__(self) -> None:
         self.now = datetime(2026, 11, 15, 9, tzinfo=UTC)
@@ -45,8 +45,8 @@ class Moving:
         (503, 4, "FAILED", "attempts_exhausted: HTTP 503 Service Unavailable"),
     ],
 )
-async def test_a_greeting_s_way(pool: Pool, status: int, requests: int, event: str, reason: str | None) -> None:
-    """One request if it is decided, three retries if it is not; the event ends with it, and next year is planned."""
+async def test_greeting_outcomes(pool: Pool, status: int, requests: int, event: str, reason: str | None) -> None:
+    """A final reply ends the event; other replies are retried three times; next year is planned in any case."""
     clock = Moving()
     async with receiving(Receiver(status=status)) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
@@ -68,8 +68,8 @@ async def test_a_greeting_s_way(pool: Pool, status: int, requests: int, event: s
 @pytest.mark.parametrize(
     "hint, waits", [(None, (1, 2, 4)), (60, (60,) * 3), (7200, (7200,) * 3), (86400, (86400,) * 3)]
 )
-async def test_the_waits_are_one_two_and_four_seconds(pool: Pool, hint: int | None, waits: tuple[int, ...]) -> None:
-    """Within a quarter, and never earlier than the receiver asked, however long that is: always three retries."""
+async def test_retries_wait_one_two_and_four_seconds(pool: Pool, hint: int | None, waits: tuple[int, ...]) -> None:
+    """Retries have 25 % jitter, respect Retry-After, and are always three."""
     clock = Moving()
     async with receiving(Receiver(status=503, headers={"Retry-After": str(hint)} if hint else {})) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
@@ -84,8 +84,8 @@ async def test_the_waits_are_one_two_and_four_seconds(pool: Pool, hint: int | No
     assert delivery.reason == "attempts_exhausted"
 
 
-async def test_the_ledger_keeps_two_kilobytes_of_an_answer(pool: Pool) -> None:
-    """The attempt has the status and the first 2048 bytes as they came; the reason people see is one short line."""
+async def test_ledger_keeps_two_kilobytes_of_a_response(pool: Pool) -> None:
+    """The attempt has the status and the first 2048 bytes; the failure reason is one short line."""
     clock, answer = Moving(), b"no such person\n" * 1000
     async with receiving(Receiver(status=404, body=answer)) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
@@ -98,8 +98,8 @@ async def test_the_ledger_keeps_two_kilobytes_of_an_answer(pool: Pool) -> None:
     assert len(row["detail"]) == 500
 
 
-async def test_without_a_destination_the_inbox_takes_it(pool: Pool) -> None:
-    """Where mail is captured, a greeting with nowhere to go is captured too, and counts as delivered."""
+async def test_without_a_destination_the_inbox_captures_it(pool: Pool) -> None:
+    """With the capture transport, a greeting without a destination is captured and counts as sent."""
     clock, policy = Moving(), SchedulePolicy(captures=True)
     user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
     await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
@@ -115,8 +115,8 @@ FORGETTING = pytest.mark.parametrize(
 
 
 @FORGETTING
-async def test_what_is_forgotten_is_not_tried_again(pool: Pool, statement: str, reason: str) -> None:
-    """A reminder that waits for its second attempt does not leave once its occasion, or its person, is gone."""
+async def test_deleted_occasion_or_person_is_not_retried(pool: Pool, statement: str, reason: str) -> None:
+    """A reminder in retry is cancelled when its occasion or person is deleted."""
     clock = Moving()
     async with receiving(Receiver(status=503)) as receiver:
         user = await reminded(pool, receiver, clock)
@@ -131,7 +131,7 @@ async def test_what_is_forgotten_is_not_tried_again(pool: Pool, statement: str, 
 
 
 class Forgetful(Receiver):
-    """Answers only when somebody was forgotten."""
+    """A receiver that responds only after the deletion."""
 
     pool: Pool
     statement: str
@@ -142,14 +142,14 @@ class Forgetful(Receiver):
 
 
 @FORGETTING
-async def test_what_is_forgotten_while_it_is_sent_is_not_tried_again(pool: Pool, statement: str, reason: str) -> None:
-    """The request that is under way ends as it ends; there is no second one."""
+async def test_deletion_during_an_attempt_prevents_a_retry(pool: Pool, statement: str, reason: str) -> None:
+    """The running attempt finishes, and there is no retry."""
     clock, told = Moving(), Forgetful(status=503)
     told.pool, told.statement = pool, statement
     async with receiving(told) as receiver:
         await reminded(pool, receiver, clock)
         await drain(pool, clock, rounds=1)
-        clock.now = max(clock.now, await pool.fetchval("SELECT now()"))  # whose clock says when it was forgotten
+        clock.now = max(clock.now, await pool.fetchval("SELECT now()"))  # the deletion has the database's time
         await drain(pool, clock)
     assert len(receiver.requests) == 1, reason
     assert await pool.fetchval("SELECT state::text FROM deliveries") == "cancelled"
@@ -157,10 +157,8 @@ async def test_what_is_forgotten_while_it_is_sent_is_not_tried_again(pool: Pool,
 
 @FORGETTING
 @pytest.mark.parametrize("is_brought_back", [False, True])
-async def test_what_is_forgotten_is_no_dead_letter(
-    pool: Pool, statement: str, reason: str, *, is_brought_back: bool
-) -> None:
-    """Given up before, it cannot be brought back; brought back before, it does not leave."""
+async def test_deletion_ends_dead_letters(pool: Pool, statement: str, reason: str, *, is_brought_back: bool) -> None:
+    """A dead letter cannot be redriven after the deletion; a redriven one is cancelled."""
     clock, ours = Moving(), DeadLetterFilter(source="schedule")
     async with receiving(Receiver(status=503)) as receiver:
         await reminded(pool, receiver, clock)
@@ -176,8 +174,8 @@ async def test_what_is_forgotten_is_no_dead_letter(
     assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ends
 
 
-async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
-    """What is planned goes with it, what was sent was sent."""
+async def test_sent_events_outlive_their_occasion(pool: Pool) -> None:
+    """Deleting an occasion deletes planned events and keeps sent ones."""
     clock = Moving()
     async with receiving(Receiver()) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
@@ -195,7 +193,7 @@ async def test_what_an_occasion_sent_stays_among_the_events(pool: Pool) -> None:
 
 
 async def reminded(pool: Pool, receiver: Receiver, clock: Moving) -> User:
-    """Somebody whose birthday is far, with a reminder that was just handed over."""
+    """A person with a reminder that was just handed over."""
     policy, early = SchedulePolicy(webhook_url=receiver.url), clock.now - timedelta(days=1)
     born = datetime(1990, 6, 1, tzinfo=UTC).date()
     user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=early)
@@ -213,7 +211,7 @@ async def drain(
     step: timedelta = timedelta(minutes=2),
     rounds: int = 6,
 ) -> None:
-    """Attempt until nothing is left to attempt, moving the clock instead of waiting."""
+    """Attempt until no delivery is left, advancing the clock instead of waiting."""
     transport = WebhookTransport(allow_private=True, timeout=PATIENCE, inbox=inbox)
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:

@@ -1,4 +1,4 @@
-"""What watchers are told of the schedule: what is overdue, who waits to be planned for, and whom nobody can plan."""
+"""Health of the schedule: overdue events, unplanned people and people who cannot be planned for."""
 
 from datetime import timedelta
 
@@ -22,8 +22,8 @@ async def examined(database_url: str) -> Finding:
     return next(finding for finding in found if finding.check == "schedule")
 
 
-async def test_what_is_behind_is_measured(pool: Pool) -> None:
-    """Due since its time, or since the move that brought it past; nothing of it is behind once it is handed over."""
+async def test_backlog_is_measured(pool: Pool) -> None:
+    """An event is overdue since its target or since the move past it, until it is handed over."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     async with pool.acquire() as connection:
         before = await store.measure_schedule(connection, now=utc("2026-11-15T08:59"))
@@ -36,8 +36,8 @@ async def test_what_is_behind_is_measured(pool: Pool) -> None:
     assert (bounded.due, done.due) == (0, 0)
 
 
-async def test_the_doctor_looks_at_the_schedule(pool: Pool, database_url: str) -> None:
-    """Overdue and unplanned: start a worker. Unplannable: mend the row, and it is so no more."""
+async def test_doctor_checks_the_schedule(pool: Pool, database_url: str) -> None:
+    """The doctor reports overdue, unplanned and unplannable people, the last until the row is corrected."""
     assert (await examined(database_url)).verdict is Severity.OK
     user = await born(pool, "1990-11-20", now="2020-11-01T00:00")
     await pool.execute("UPDATE users SET planned_version = -1, unplanned_since = now() - interval '1 hour'")
@@ -60,8 +60,8 @@ async def test_the_doctor_looks_at_the_schedule(pool: Pool, database_url: str) -
     assert not await pool.fetchval("SELECT is_unplannable FROM users")
 
 
-async def test_prometheus_hears_of_it(room: Room, pool: Pool) -> None:
-    """Every gauge, measured when it is asked for."""
+async def test_gauges_show_the_backlog(room: Room, pool: Pool) -> None:
+    """Every gauge is measured at the scrape."""
     await born(pool, "1990-11-20", now="2020-11-01T00:00")
     answer = await (await open_browser(room)).get("/metrics")
     lines = dict(

@@ -1,4 +1,4 @@
-"""What the logs say of people: nothing. Every way a person takes through the product is listened to."""
+"""Logs contain no personal data, on every path of a person through the product."""
 
 import asyncio
 import logging
@@ -34,8 +34,8 @@ ZERLINA = {
 PERSONAL = ("Zerlina", "Quux", "1971", "zerlina", "Masetto")
 
 
-async def test_the_api_logs_nobody(room: Room, caplog: pytest.LogCaptureFixture) -> None:
-    """Storing, changing, planning and forgetting somebody, and refusing to."""
+async def test_api_logs_no_personal_data(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+    """Creating, changing, planning, deleting and rejecting people logs no names."""
     caplog.set_level(logging.INFO)
     browser = await open_browser(room)
     with capture_logs() as said:
@@ -50,8 +50,8 @@ async def test_the_api_logs_nobody(room: Room, caplog: pytest.LogCaptureFixture)
     assert not any(word in f"{said} {caplog.text}" for word in PERSONAL)
 
 
-async def test_the_scheduler_logs_nobody(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
-    """Planning anew, handing over, taking back what got stuck, and what cannot be planned at all."""
+async def test_scheduler_logs_no_personal_data(pool: Pool, caplog: pytest.LogCaptureFixture) -> None:
+    """Refresh, handover, recovery and planning errors log no names."""
     caplog.set_level(logging.INFO)
     await _stored(pool, POSTING)
     await _stored(pool, POSTING)
@@ -81,10 +81,10 @@ async def test_the_scheduler_logs_nobody(pool: Pool, caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("receiver", [Receiver(), Receiver(status=404), Receiver(status=503), Receiver(drops=True)])
-async def test_the_delivery_worker_logs_nobody(
+async def test_delivery_worker_logs_no_personal_data(
     pool: Pool, caplog: pytest.LogCaptureFixture, receiver: Receiver
 ) -> None:
-    """A greeting that is taken, refused, put off or cut off, from a receiver who repeats the name."""
+    """Attempts log no names, even if the receiver repeats the name in its response."""
     caplog.set_level(logging.INFO)
     receiver.body = b"unknown person: Zerlina Quux"
     compose = partial(compose_webhook, keys=(), now=datetime.now(UTC))
@@ -101,8 +101,8 @@ async def test_the_delivery_worker_logs_nobody(
     assert not any(word in f"{said} {caplog.text}" for word in PERSONAL)
 
 
-async def test_importing_logs_nobody(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither who was added nor who was refused, even when debugging: a line is known by its number."""
+async def test_import_logs_no_personal_data(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An import logs line numbers only, also at debug level."""
     monkeypatch.setenv("POSTROOM_DATABASE_URL", database_url)
     monkeypatch.setenv("POSTROOM_LOG_LEVEL", "debug")
     file = tmp_path / "people.csv"

@@ -1,4 +1,4 @@
-"""Which occurrence comes next: creation, moves, outages, leap days and the other kinds, as tables."""
+"""The next occurrence: creation, moves, outages, leap days and the other kinds, as tables."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -63,8 +63,8 @@ def plan(subject: Subject, now: str, policy: SchedulePolicy = DEFAULT, *, used: 
         ("1990-11-15", "Europe/London", "2026-11-15T09:00:01", "2027-11-15T09:00"),  # after
         ("1990-11-15", "Asia/Tokyo", "2026-11-14T23:59", "2026-11-15T00:00"),
         ("1990-11-15", "Asia/Tokyo", "2026-11-15T00:00", "2027-11-15T00:00"),
-        ("1990-01-01", "Pacific/Kiritimati", "2025-12-31T18:59", "2025-12-31T19:00"),  # the year turns there first
-        ("1990-12-31", "Pacific/Pago_Pago", "2027-01-01T05:00", "2027-12-31T20:00"),  # 18:00 on the 31st: nine is past
+        ("1990-01-01", "Pacific/Kiritimati", "2025-12-31T18:59", "2025-12-31T19:00"),  # the new year starts there first
+        ("1990-12-31", "Pacific/Pago_Pago", "2027-01-01T05:00", "2027-12-31T20:00"),  # 18:00 on the 31st, after nine
         ("1990-07-01", "Europe/London", "2026-11-15T12:00", "2027-07-01T08:00"),  # summer time by then
         ("1990-03-10", "Asia/Kathmandu", "2026-01-01T00:00", "2026-03-10T03:15"),
         ("2000-02-29", "UTC", "2026-01-01T00:00", "2026-03-01T09:00"),
@@ -72,13 +72,13 @@ def plan(subject: Subject, now: str, policy: SchedulePolicy = DEFAULT, *, used: 
         ("1815-12-10", "Europe/London", "2026-11-15T12:00", "2026-12-10T09:00"),
     ],
 )
-def test_the_next_birthday_is_at_nine_on_their_own_clock(born: str, zone: str, now: str, target: str) -> None:
-    """09:00 local on the next birthday; at or after nine today it is next year's."""
+def test_next_birthday_is_at_nine_local_time(born: str, zone: str, now: str, target: str) -> None:
+    """The target is 09:00 local time on the next birthday; from nine on today it is next year's."""
     assert plan(birthday(born, zone), now).target_utc == utc(target)
 
 
-def test_an_event_says_who_which_and_what() -> None:
-    """The key names person, kind and year; the local time has no zone; the payload greets by name."""
+def test_event_has_key_local_time_and_payload() -> None:
+    """The key has person, kind and year; the local time has no zone; the payload has the name."""
     planned = plan(birthday("1990-11-20", "America/New_York"), "2026-11-15T12:00")
     assert planned.idempotency_key == f"birthday:{ADA}:2026"
     assert planned.target_local == datetime(2026, 11, 20, 9)  # noqa: DTZ001 - a wall clock
@@ -86,8 +86,8 @@ def test_an_event_says_who_which_and_what() -> None:
     assert planned.payload == {"message": "Hey, Ada Lovelace it's your birthday"}
 
 
-def test_the_time_is_the_kind_s() -> None:
-    """An installation chooses its own hour; a time that the clock skips goes forward."""
+def test_time_of_day_is_set_per_kind() -> None:
+    """The setting defines the time of day; a time in a daylight saving gap moves forward."""
     policy = SchedulePolicy(times={"BIRTHDAY": time(2, 30)})
     planned = plan(birthday("1990-03-10", "America/New_York"), "2024-01-01T00:00", policy)
     assert planned.target_utc == utc("2024-03-10T07:30")
@@ -102,7 +102,7 @@ def test_the_time_is_the_kind_s() -> None:
     ],
 )
 def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, targets: list[str]) -> None:
-    """Having been greeted on the first of March does not move a birthday there."""
+    """A greeting on 1 March does not change later birthdays on 29 February."""
     subject, policy = birthday("2000-02-29", "UTC"), SchedulePolicy(leap_day=leap_day)
     planned = plan(subject, "2026-01-01T00:00", policy)
     found = [planned]
@@ -138,7 +138,7 @@ def test_a_leap_day_is_computed_from_the_birth_every_year(leap_day: LeapDay, tar
     ],
 )
 def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, ...], target: str) -> None:
-    """One greeting per year wherever they go, and a day that is over there is not lost."""
+    """A move keeps one greeting per year, also if the day is over in the new zone."""
     keys = tuple(f"birthday:{ADA}:{year}" for year in used)
     moment = utc(now)
     planned_at = moment if used else utc("2026-11-01T00:00")
@@ -150,7 +150,7 @@ def test_a_move(name: str, before: str, after: str, now: str, used: tuple[str, .
 
 
 def test_created_after_nine_and_renamed_is_not_greeted_today() -> None:
-    """A change on the birthday does not fetch back a year that was never planned."""
+    """A change on the birthday does not plan an occurrence that was past at creation."""
     first = plan(birthday(), "2026-11-15T10:00")
     again = upcoming(birthday(), DEFAULT, now=utc("2026-11-15T11:00"), used=set(), pending=pending(first))
     assert again == first
@@ -158,14 +158,14 @@ def test_created_after_nine_and_renamed_is_not_greeted_today() -> None:
 
 
 def test_a_change_during_an_outage_keeps_what_is_due() -> None:
-    """What fell due yesterday and was not sent is still sent after a name was corrected."""
+    """An event due yesterday and not sent stays due after a correction of the name."""
     first = plan(birthday(), "2026-11-01T00:00")
     again = upcoming(birthday(), DEFAULT, now=utc("2026-11-16T12:00"), used=set(), pending=pending(first))
     assert again == first
 
 
 def test_a_corrected_birth_date_leaves_the_past_alone() -> None:
-    """What was due on the wrong day is not sent for a day long past."""
+    """A date corrected to a past day is not sent this year."""
     first = plan(birthday(), "2026-11-01T00:00")
     moved = upcoming(birthday("1990-03-01"), DEFAULT, now=utc("2026-11-16T12:00"), used=set(), pending=pending(first))
     assert moved is not None
@@ -173,7 +173,7 @@ def test_a_corrected_birth_date_leaves_the_past_alone() -> None:
 
 
 def test_a_corrected_birth_date_can_bring_this_year_s_forward() -> None:
-    """A planned greeting of next year comes this year if this year's was not used."""
+    """A corrected date is greeted this year if this year's key is unused."""
     first = plan(birthday("1990-11-10"), "2026-11-15T00:00")
     moved = upcoming(birthday("1990-12-05"), DEFAULT, now=utc("2026-11-15T00:00"), used=set(), pending=pending(first))
     assert moved is not None
@@ -196,8 +196,8 @@ BIRTHDAYS = ["1990-11-15", "1990-01-01", "1990-12-31", "2000-02-29", "1990-03-29
         st.tuples(st.integers(2026, 2030), st.integers(-30 * 60, 54 * 60), st.sampled_from(WANDERING)), max_size=12
     ),
 )
-def test_whoever_wanders_is_greeted_once_a_year(born: str, at: time, moves: list[tuple[int, int, str]]) -> None:
-    """Moves around the birthday, in any direction and number: nobody loses a year, nobody gets two."""
+def test_moves_keep_one_greeting_per_year(born: str, at: time, moves: list[tuple[int, int, str]]) -> None:
+    """Any sequence of moves around the birthday gives exactly one greeting per year."""
     policy = SchedulePolicy(times={"BIRTHDAY": at})
     greeted: list[str] = []
     event: PlannedEvent | None = plan(birthday(born, "UTC"), "2025-06-01T00:00", policy)
@@ -225,10 +225,10 @@ def test_whoever_wanders_is_greeted_once_a_year(born: str, at: time, moves: list
     st.sampled_from(
         ["Europe/London", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Pacific/Pago_Pago", "UTC"]
     ),
-    st.datetimes(datetime(2026, 1, 1), datetime(2032, 12, 31)),  # noqa: DTZ001 - hypothesis wants naive bounds
+    st.datetimes(datetime(2026, 1, 1), datetime(2032, 12, 31)),  # noqa: DTZ001 - hypothesis needs naive bounds
 )
 def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: datetime) -> None:
-    """Found by trying every day: the first whose nine o'clock is still to come and that is a birthday."""
+    """The result equals a search over every day for the first birthday whose 09:00 is in the future."""
     now = moment.replace(tzinfo=UTC)
     planned = upcoming(birthday(born.isoformat(), zone), DEFAULT, now=now, used=set(), pending=None)
     day = now.astimezone(find_zone(zone)).date() - timedelta(days=1)
@@ -293,7 +293,7 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
         ("REMINDER", {"at": "2026-12-24T18:00"}, "2026-11-15T00:00", ["2026-12-24T18:00"]),
         (
             "RECURRING",
-            {"every": "month", "start": "0001-01-01", "until": "9999-12-31"},  # as people write "always"
+            {"every": "month", "start": "0001-01-01", "until": "9999-12-31"},  # people write this for "always"
             "2026-11-15T00:00",
             ["2026-12-01T09:00", "2027-01-01T09:00"],
         ),
@@ -306,7 +306,7 @@ def test_the_next_birthday_is_the_nearest_one(born: date, zone: str, moment: dat
     ],
 )
 def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: list[str]) -> None:
-    """Anniversaries, days before, once, and by a rule: the same engine."""
+    """Anniversaries, days before, reminders and recurring messages have the expected targets."""
     subject = occasion(kind, rule)
     planned: PlannedEvent | None = plan(subject, now)
     found: list[datetime] = []
@@ -318,7 +318,7 @@ def test_the_other_kinds(kind: str, rule: dict[str, Any], now: str, targets: lis
     assert (len(found) == len(targets)) is ends
 
 
-def test_a_day_said_in_time_is_told_on_the_day() -> None:
+def test_anniversary_added_before_its_day_is_sent_on_it() -> None:
     """An anniversary planned before its first day stays planned when the person changes on that day."""
     subject = occasion("ANNIVERSARY", {"date": "2026-11-15"})
     first = plan(subject, "2026-11-10T00:00")
@@ -338,8 +338,8 @@ def test_a_day_said_in_time_is_told_on_the_day() -> None:
         ("RECURRING", {"every": "week", "start": "2026-01-02", "until": "2026-01-01"}, "rule.until"),
     ],
 )
-def test_a_rule_that_says_more_than_it_does_is_refused(kind: str, rule: dict[str, Any], field: str) -> None:
-    """When it is given; one that was stored before is read as it always was."""
+def test_contradictory_rule_is_rejected(kind: str, rule: dict[str, Any], field: str) -> None:
+    """A new rule with contradictory fields is rejected; a stored one is still read."""
     with pytest.raises(BadInput) as caught:
         check_rule(kind, rule)
     assert [error.field for error in caught.value.errors] == [field]
@@ -347,8 +347,8 @@ def test_a_rule_that_says_more_than_it_does_is_refused(kind: str, rule: dict[str
     read_rule(kind, rule)
 
 
-def test_what_follows_may_be_past() -> None:
-    """After an outage of two days a daily message owes both days."""
+def test_next_event_may_be_in_the_past() -> None:
+    """After an outage of two days a daily message is planned for both days."""
     subject = occasion("RECURRING", {"every": "day", "start": "2026-11-01"})
     planned = plan(subject, "2026-11-10T00:00")
     after = following(subject, DEFAULT, after=planned.target_local, key=planned.idempotency_key)
@@ -357,7 +357,7 @@ def test_what_follows_may_be_past() -> None:
 
 
 def test_a_reminder_in_the_past_is_not_planned() -> None:
-    """There is nothing to wait for."""
+    """A reminder in the past gives no event."""
     subject = occasion("REMINDER", {"at": "2026-01-01T09:00:00"})
     assert upcoming(subject, DEFAULT, now=utc("2026-11-15T00:00"), used=set(), pending=None) is None
 
@@ -368,22 +368,22 @@ def test_a_reminder_in_the_past_is_not_planned() -> None:
         ("PARTY", {}, "kind"),
         ("ANNIVERSARY", {}, "rule"),
         ("ANNIVERSARY", {"date": "2015-06-01", "days_before": -1}, "rule"),
-        ("REMINDER", {"at": "2026-12-24T18:00:00Z"}, "rule"),  # a wall clock has no zone
-        ("REMINDER", {"at": "9999-12-31T23:59:00"}, "rule"),  # later still in some zone than calendars go
+        ("REMINDER", {"at": "2026-12-24T18:00:00Z"}, "rule"),  # a local time has no zone
+        ("REMINDER", {"at": "9999-12-31T23:59:00"}, "rule"),  # in some zones its UTC time exceeds the calendar
         ("RECURRING", {"every": "hour", "start": "2026-01-01"}, "rule"),
         ("RECURRING", {"every": "month", "start": "2026-01-01", "day": 32}, "rule"),
         ("BIRTHDAY", {"date": "2015-06-01"}, "rule"),
     ],
 )
-def test_a_rule_must_be_its_kind_s(kind: str, rule: dict[str, Any], field: str) -> None:
-    """What cannot be understood is refused, by field."""
+def test_rule_must_match_its_kind(kind: str, rule: dict[str, Any], field: str) -> None:
+    """An invalid rule is rejected with its field."""
     with pytest.raises(BadInput) as caught:
         read_rule(kind, rule)
     assert [error.field for error in caught.value.errors] == [field]
 
 
-def test_the_basis_names_everything_that_targets_depend_on() -> None:
-    """Another time, another leap day: another basis."""
+def test_basis_has_everything_that_targets_depend_on() -> None:
+    """Another time or leap day gives another basis."""
     bases = {
         SchedulePolicy().basis,
         SchedulePolicy(times={"BIRTHDAY": time(8)}).basis,

@@ -1,4 +1,4 @@
-"""Plans of the hot statements: a look costs the same however many events wait for their day."""
+"""Query plans of frequent statements: their cost does not depend on the number of planned events."""
 
 import json
 from collections.abc import AsyncIterator
@@ -31,13 +31,13 @@ OCCASIONS = """
 
 @pytest.fixture
 async def full(pool: Pool) -> AsyncIterator[Session]:
-    """A connection to a room with eight thousand people, each with a past, a present, a future and an occasion."""
+    """A connection to a room with eight thousand people, each with past, due and planned events and an occasion."""
     connection = await pool.acquire()
     await connection.execute(PEOPLE)
     await connection.execute(EVENTS)
     await connection.execute(OCCASIONS)
     await connection.execute("ANALYZE")
-    # What a scheduler sees after its fifth look: a plan that knows nothing about its parameters.
+    # A prepared statement gets a generic plan after five executions.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     yield connection
     await pool.release(connection)
@@ -69,7 +69,7 @@ INDEXES = {
 
 
 async def test_hot_statements_use_their_indexes(full: Session) -> None:
-    """Each the index that the migration made for it, and no scan of everybody."""
+    """Each statement uses its index, without a sequential scan."""
     for name, index in INDEXES.items():
         plan = await plan_of(full, name)
         assert index in {node.get("Index Name") for node in plan}, name
@@ -78,14 +78,14 @@ async def test_hot_statements_use_their_indexes(full: Session) -> None:
 
 
 async def test_a_claim_sorts_only_what_it_has_claimed(full: Session) -> None:
-    """What is due comes in order from the index; only the hundred that are handed on are put in order again."""
+    """Due events are read in index order; only the claimed hundred are sorted."""
     [due] = [node for node in await plan_of(full, "claim_due") if node.get("Subplan Name") == "CTE due"]
     assert "Limit" in {node["Node Type"] for node in nodes(due)}
     assert not [node for node in nodes(due) if "Sort" in node["Node Type"]]
 
 
 async def test_the_end_of_a_delivery_finds_its_event_by_index(full: Session) -> None:
-    """The trigger's update reads one row."""
+    """The UPDATE of the trigger reads one row."""
     row = await full.fetchval(
         "EXPLAIN (FORMAT JSON) UPDATE scheduled_events SET version = version + 1 WHERE delivery_id = 77"
     )
@@ -93,7 +93,7 @@ async def test_the_end_of_a_delivery_finds_its_event_by_index(full: Session) -> 
 
 
 async def test_a_delivery_of_another_source_calls_no_function(pool: Pool) -> None:
-    """The condition stands in the trigger: other deliveries pay nothing."""
+    """The trigger's WHEN condition excludes deliveries of other sources."""
     condition = await pool.fetchval(
         "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE tgname = 'settle_scheduled_event'"
     )
@@ -115,8 +115,8 @@ LISTINGS: list[tuple[dict[str, str], set[str]]] = [
 async def test_every_filter_of_a_listing_has_its_index(
     full: Session, name: str, chosen: dict[str, str], indexes: set[str]
 ) -> None:
-    """No page reads or sorts all events."""
-    await full.execute("RESET plan_cache_mode")  # a listing is asked for now and then: planned for its filters
+    """A page does not read or sort all events."""
+    await full.execute("RESET plan_cache_mode")  # lists are rare: they get custom plans for their filters
     given = {"page_limit": "51", "statuses": ANY_STATUS, **chosen}
     if "user_id" in given:
         given["user_id"] = f"'{await full.fetchval('SELECT id FROM users LIMIT 1')}'"

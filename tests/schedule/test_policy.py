@@ -1,4 +1,4 @@
-"""How an installation schedules, from its settings."""
+"""The schedule policy of an installation, from its settings."""
 
 from datetime import time, timedelta
 
@@ -13,7 +13,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 def test_the_settings_become_a_policy() -> None:
-    """Times and patience by kind, the leap day, the webhook of last resort."""
+    """The policy has times and lateness by kind, the leap day and the default webhook."""
     policy = policy_of(
         read_settings(
             {
@@ -33,8 +33,8 @@ def test_the_settings_become_a_policy() -> None:
     assert not policy.captures
 
 
-def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
-    """The defaults, and with the capture transport an inbox for what has no destination."""
+def test_default_policy_is_nine_and_the_first_of_march() -> None:
+    """By default the time is 09:00 and the leap day 1 March; the capture transport captures greetings."""
     policy = policy_of(Settings())
     assert (policy.time_of("BIRTHDAY"), policy.leap_day, policy.captures) == (time(9), LeapDay.MARCH_1, True)
 
@@ -46,7 +46,7 @@ def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
         ("POSTROOM_SCHEDULE_TIMES", "birthday=9"),
         ("POSTROOM_SCHEDULE_TIMES", "birthday=25:00"),
         ("POSTROOM_SCHEDULE_TIMES", "brithday=08:30"),
-        ("POSTROOM_SCHEDULE_TIMES", "reminder=08:30"),  # says itself when
+        ("POSTROOM_SCHEDULE_TIMES", "reminder=08:30"),  # a reminder has its own time
         ("POSTROOM_SCHEDULE_MAX_LATENESS", "birthday=soon"),
         ("POSTROOM_SCHEDULE_MAX_LATENESS", "birthday=1h,party=1h"),
         ("POSTROOM_SCHEDULE_RETENTION", "399d"),
@@ -61,14 +61,14 @@ def test_without_settings_it_is_nine_and_the_first_of_march() -> None:
         ("POSTROOM_WEBHOOK_ALLOW_PRIVATE", "perhaps"),
     ],
 )
-def test_a_bad_value_stops_the_start(variable: str, value: str) -> None:
-    """With the variable's name."""
+def test_invalid_setting_stops_the_start(variable: str, value: str) -> None:
+    """The error names the setting."""
     with pytest.raises(SettingInvalid, match=variable):
         read_settings({variable: value})
 
 
 def test_two_secrets_while_rotating() -> None:
-    """Separated by a comma; never shown."""
+    """Two secrets are separated by a comma and never shown."""
     settings = read_settings({"POSTROOM_WEBHOOK_SECRET": f"{SECRET},{SECRET}"})
     assert settings.webhook_secrets == (SECRET, SECRET)
     assert SECRET not in repr(settings)

@@ -1,4 +1,4 @@
-"""Crashes, leases and people who vanish: nothing is lost, nothing is sent twice, nobody is resurrected."""
+"""Crashes, expired leases and deleted people: no event is lost, sent twice or sent after deletion."""
 
 import asyncio
 from uuid import uuid4
@@ -12,8 +12,8 @@ from postroom.schedule import engine, service, store
 from postroom.schedule.model import Claimed
 
 
-async def test_a_crash_in_between_leaves_everything_as_it_was(pool: Pool) -> None:
-    """The claim, the delivery and next year's event are one transaction: without its end there is nothing of it."""
+async def test_crash_during_handover_rolls_back(pool: Pool) -> None:
+    """Claim, delivery and next year's event are one transaction, which a crash rolls back."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
 
     def crash(step: str) -> None:
@@ -27,13 +27,13 @@ async def test_a_crash_in_between_leaves_everything_as_it_was(pool: Pool) -> Non
 
 
 async def claim(pool: Pool, at: str = "2026-11-15T09:00") -> list[Claimed]:
-    """A claim that was committed without its handover, as only a bug or a hand could."""
+    """Commit a claim without its handover, which only a bug or direct SQL can do."""
     async with pool.acquire() as connection:
         return await store.claim_due(connection, claim_id=uuid4(), lease=engine.LEASE, now=utc(at))
 
 
-async def test_a_lease_that_ran_out_gives_the_event_back_and_fences_the_late(pool: Pool) -> None:
-    """PROCESSING that nobody handed over is PENDING again; the one who comes late cannot finish it."""
+async def test_expired_lease_returns_the_event_and_fences_the_claim(pool: Pool) -> None:
+    """An event that was not handed over becomes PENDING again, and the expired claim cannot finish it."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     late = await claim(pool)
     assert await scheduler(pool, "2026-11-15T09:04").recover() == 0
@@ -46,8 +46,8 @@ async def test_a_lease_that_ran_out_gives_the_event_back_and_fences_the_late(poo
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
 
 
-async def test_a_lease_of_a_delivery_that_lives_is_renewed(pool: Pool) -> None:
-    """Handed over and still being tried: it stays PROCESSING, and is never sent a second time."""
+async def test_lease_of_an_open_delivery_is_renewed(pool: Pool) -> None:
+    """An event whose delivery is in retry stays PROCESSING and is not sent twice."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     assert await scheduler(pool, "2026-11-15T09:05").recover() == 1
@@ -66,8 +66,8 @@ async def test_a_lease_of_a_delivery_that_lives_is_renewed(pool: Pool) -> None:
         ),
     ],
 )
-async def test_an_end_that_was_missed_is_found(pool: Pool, statement: str, status: str, reason: str) -> None:
-    """If the trigger could not tell, the lease does."""
+async def test_recovery_finds_an_ended_delivery(pool: Pool, statement: str, status: str, reason: str) -> None:
+    """If the trigger did not run, recovery ends the event after its lease."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     async with pool.acquire() as connection, connection.transaction():
@@ -80,7 +80,7 @@ async def test_an_end_that_was_missed_is_found(pool: Pool, statement: str, statu
 
 
 async def test_a_recovered_event_finds_the_delivery_it_had(pool: Pool) -> None:
-    """The key decides: an occurrence whose delivery exists is tied to it again, even under another name."""
+    """An occurrence whose key has a delivery is linked to it again, even after a change of name."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     await pool.execute("DELETE FROM scheduled_events WHERE status = 'PENDING'")
@@ -92,8 +92,8 @@ async def test_a_recovered_event_finds_the_delivery_it_had(pool: Pool) -> None:
     assert await pool.fetchval("SELECT delivery_id IS NOT NULL FROM scheduled_events WHERE status = 'PROCESSING'")
 
 
-async def test_deleting_waits_for_a_claim_and_nothing_is_resurrected(pool: Pool) -> None:
-    """Deleted while claimed: first the claim ends, then person, events and the waiting greeting are gone."""
+async def test_delete_waits_for_a_claim_and_removes_everything(pool: Pool) -> None:
+    """A deletion waits for the claim, then removes person and events and cancels the queued greeting."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     async with pool.acquire() as connection:
         transaction = connection.transaction()
@@ -109,11 +109,14 @@ async def test_deleting_waits_for_a_claim_and_nothing_is_resurrected(pool: Pool)
     assert await scheduler(pool, "2028-01-01T00:00").run_once() == 0
 
 
-async def test_a_claim_passes_over_who_is_being_deleted_or_changed(pool: Pool) -> None:
-    """A claim never waits: what is held is left for the next look, and others behind it are not held up."""
+async def test_claim_skips_locked_people(pool: Pool) -> None:
+    """A claim does not wait for locks: it skips locked people and takes the events after them."""
     held, free = [await born(pool, "1990-11-15", now="2026-11-01T00:00") for _ in range(2)]
     for rollback in (True, False):
-        async with asyncio.timeout(60), pool.acquire() as connection:  # a claim that waits would wait for ever
+        async with (
+            asyncio.timeout(60),
+            pool.acquire() as connection,
+        ):  # a claim that waits for the lock would never return
             transaction = connection.transaction()
             await transaction.start()
             if rollback:
@@ -128,6 +131,6 @@ async def test_a_claim_passes_over_who_is_being_deleted_or_changed(pool: Pool) -
 
 
 async def waiting_for_lock(pool: Pool) -> None:
-    """Until somebody waits for somebody else."""
+    """Wait until a session waits for a lock."""
     while not await pool.fetchval("SELECT count(*) FROM pg_locks WHERE NOT granted"):
         pass

@@ -1,4 +1,4 @@
-"""Other rules of time while plain SQL waits for its sweep: everybody is planned for, and as of the right moment."""
+"""A refresh while SQL changes wait for the sweep: everyone is planned, as of the right time."""
 
 from uuid import UUID
 
@@ -9,14 +9,14 @@ from postroom.db.pool import Pool
 from postroom.schedule.worker import Scheduler
 
 WRITTEN, BACK = "2026-11-14T12:00", "2026-11-18T12:00"
-"""When plain SQL wrote, and when a scheduler runs again."""
+"""The time of the SQL change, and the time of the next scheduler run."""
 
 ORDERS = pytest.mark.parametrize("steps", [("refresh", "sweep"), ("sweep", "refresh")])
-"""Two rhythms begin at once, so either may come first."""
+"""Both loops start at once, so either may run first."""
 
 
 async def back(pool: Pool, *steps: str) -> Scheduler:
-    """A scheduler that knows other time zones than the one before it, after these steps of its rhythms."""
+    """Run these steps of a scheduler with other time zone data than its predecessor."""
     await scheduler(pool).refresh()
     await pool.execute("UPDATE schedule_state SET basis = replace(basis, 'tzdata=', 'tzdata=older ')")
     worker = scheduler(pool, BACK)
@@ -35,8 +35,8 @@ async def written(pool: Pool, born: str) -> UUID:
 
 
 @ORDERS
-async def test_whoever_was_added_meanwhile_is_greeted(pool: Pool, steps: tuple[str, ...]) -> None:
-    """Their birthday came between the writing and the restart: it is late, not lost."""
+async def test_person_added_by_sql_before_a_refresh_is_greeted(pool: Pool, steps: tuple[str, ...]) -> None:
+    """A birthday between the INSERT and the restart is sent late."""
     people = [await written(pool, "1996-11-15") for _ in range(3)]
     worker = await back(pool, *steps)
     assert await worker.run_once() == 3
@@ -45,8 +45,8 @@ async def test_whoever_was_added_meanwhile_is_greeted(pool: Pool, steps: tuple[s
 
 
 @ORDERS
-async def test_whoever_was_changed_meanwhile_is_greeted(pool: Pool, steps: tuple[str, ...]) -> None:
-    """A birth date mended by plain SQL, and the birthday comes before the restart."""
+async def test_person_changed_by_sql_before_a_refresh_is_greeted(pool: Pool, steps: tuple[str, ...]) -> None:
+    """A birthday between the UPDATE of the birth date and the restart is sent late."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
     await pool.execute("UPDATE users SET date_of_birth = '1990-11-15'")
     await pool.execute("UPDATE users SET unplanned_since = $1", utc(WRITTEN))
@@ -56,8 +56,8 @@ async def test_whoever_was_changed_meanwhile_is_greeted(pool: Pool, steps: tuple
 
 
 @ORDERS
-async def test_an_occasion_added_meanwhile_is_kept(pool: Pool, steps: tuple[str, ...]) -> None:
-    """A reminder that plain SQL wrote for a moment before the restart is sent after it."""
+async def test_occasion_added_by_sql_before_a_refresh_is_sent(pool: Pool, steps: tuple[str, ...]) -> None:
+    """A reminder that SQL inserted for a time before the restart is sent after it."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
     await pool.execute(
         "INSERT INTO user_occasions (user_id, event_type, message, rule, created_at)"
@@ -70,8 +70,8 @@ async def test_an_occasion_added_meanwhile_is_kept(pool: Pool, steps: tuple[str,
 
 
 @ORDERS
-async def test_what_somebody_brought_along_stays(pool: Pool, steps: tuple[str, ...]) -> None:
-    """An event that came with its person is theirs: other rules of time have nothing to say about it."""
+async def test_refresh_keeps_events_inserted_by_sql(pool: Pool, steps: tuple[str, ...]) -> None:
+    """A refresh does not change an event that SQL inserted with its person."""
     user_id = await written(pool, "1990-12-10")
     await pool.execute(
         "INSERT INTO scheduled_events (user_id, target_timestamp_utc, target_timestamp_local, target_timezone,"
@@ -84,7 +84,7 @@ async def test_what_somebody_brought_along_stays(pool: Pool, steps: tuple[str, .
 
 
 async def test_a_refresh_leaves_the_unplanned_to_the_sweep(pool: Pool) -> None:
-    """Only people who are planned for are planned again, wherever in the order the others stand."""
+    """A refresh plans only people who are planned for, in any order of ids."""
     for _ in range(3):
         await written(pool, "1996-11-15")
         await born(pool, "1990-06-01", now="2026-11-01T00:00")

@@ -1,4 +1,4 @@
-"""People: what is refused, what is planned with them, what a change moves, and that nobody overwrites anybody."""
+"""People: validation, planning, changes that move events, and version conflicts."""
 
 import asyncio
 from datetime import date, time, timedelta
@@ -21,7 +21,7 @@ async def events_of(pool: Pool, user_id: Any) -> list[Any]:
     return (await agenda.list_user_events(pool, user_id))[0]
 
 
-async def test_a_person_has_their_next_event_at_once(pool: Pool) -> None:
+async def test_new_person_has_a_planned_event(pool: Pool) -> None:
     """Creating a user creates the next event in the same transaction."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00", timezone="America/New_York")
     [event] = await events_of(pool, user.id)
@@ -57,7 +57,7 @@ WRONG: list[tuple[str, Any]] = [
 
 
 async def test_a_wrong_field_is_named_and_nothing_stored(pool: Pool) -> None:
-    """Each rule names its field."""
+    """The error names the invalid field, and no person is stored."""
     for field, value in WRONG:
         with pytest.raises(BadInput) as caught:
             await service.create_user(pool, person(**{field: value}), policy=POSTING, now=utc("2026-11-15T12:00"))
@@ -76,8 +76,8 @@ WRONG_IN_SQL: list[tuple[str, Any]] = [
 ]
 
 
-async def test_plain_sql_is_held_to_the_same_rules(pool: Pool) -> None:
-    """The table refuses what the service refuses."""
+async def test_table_rejects_invalid_people(pool: Pool) -> None:
+    """The table rejects the same values as the service."""
     good = {"first_name": "Ada", "last_name": "L", "date_of_birth": date(1990, 1, 1), "timezone": "UTC"}
     insert = "INSERT INTO users (first_name, last_name, date_of_birth, timezone) VALUES ($1, $2, $3, $4)"
     for column, value in WRONG_IN_SQL:
@@ -86,8 +86,8 @@ async def test_plain_sql_is_held_to_the_same_rules(pool: Pool) -> None:
         assert caught.value.sqlstate == ("PR030" if column == "timezone" else "23514"), (column, value)
 
 
-async def test_nobody_is_born_before_the_calendar(pool: Pool) -> None:
-    """A day that no client can read is refused by the table, and so never stops a sweep; the first day is one."""
+async def test_table_rejects_unreadable_birth_dates(pool: Pool) -> None:
+    """The table rejects dates that Python cannot read, so that they cannot stop a sweep."""
     insert = "INSERT INTO users (first_name, last_name, date_of_birth, timezone) VALUES ('J', 'C', '{}', 'Europe/Rome')"
     for day in ("0044-03-15 BC", "0001-12-31 BC"):
         with pytest.raises(asyncpg.CheckViolationError, match="users_date_of_birth_readable"):
@@ -99,8 +99,8 @@ async def test_nobody_is_born_before_the_calendar(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE status = 'PENDING'") == 3
 
 
-async def test_many_at_once_and_the_wrong_ones_by_their_place(pool: Pool) -> None:
-    """A bad line does not stop the others."""
+async def test_create_users_reports_errors_by_index(pool: Pool) -> None:
+    """An invalid person does not stop the others."""
     people = [person(), person(timezone="EST"), person(first_name=" ")]
     users, wrong = await service.create_users(pool, people, policy=POSTING)
     assert len(users) == 1
@@ -111,7 +111,7 @@ async def test_many_at_once_and_the_wrong_ones_by_their_place(pool: Pool) -> Non
 
 
 async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
-    """Zone, birth date and name: target, key and payload are computed again, and the version counts."""
+    """Changes of zone, birth date and name recompute target, key and payload and increment the version."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     now = utc("2026-11-16T12:00")
     for changes, target, message in (
@@ -127,14 +127,14 @@ async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
 
 
 async def test_a_change_of_destination_moves_nothing(pool: Pool) -> None:
-    """A new mail address is no reason to plan again; it is read when the time has come."""
+    """A new email address does not move events; it is read at the handover."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     user, moved = await service.update_user(pool, user.id, {"email": "ada@example.org"}, policy=POSTING)
     assert (moved, user.version) == (PlanChange(0, 0), 2)
 
 
 async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
-    """PROCESSING, COMPLETED and FAILED stay as they are; the answer counts them."""
+    """PROCESSING, COMPLETED and FAILED events are not changed, and the result counts them."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))) == 1
     for status in ("PROCESSING", "FAILED"):
@@ -150,7 +150,7 @@ async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
 
 
 async def test_a_stale_version_changes_nothing(pool: Pool) -> None:
-    """Whoever read an older version is told so."""
+    """A change with an older version raises `VersionConflict`."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, version=1)
     with pytest.raises(VersionConflict):
@@ -159,7 +159,7 @@ async def test_a_stale_version_changes_nothing(pool: Pool) -> None:
 
 
 async def test_of_many_with_the_same_version_one_wins(pool: Pool) -> None:
-    """Ten at once, one version: one change and nine conflicts."""
+    """Ten concurrent changes of one version give one change and nine conflicts."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     attempts = [
         service.update_user(pool, user.id, {"first_name": f"Ada {n}"}, policy=POSTING, version=1) for n in range(10)
@@ -169,8 +169,8 @@ async def test_of_many_with_the_same_version_one_wins(pool: Pool) -> None:
     assert (await service.get_user(pool, user.id)).version == 2
 
 
-async def test_a_change_has_its_time_by_trigger(pool: Pool) -> None:
-    """`updated_at` and the version follow plain SQL too; the bookkeeping of planning does not count as a change."""
+async def test_trigger_updates_version_and_time(pool: Pool) -> None:
+    """SQL changes update `updated_at` and version; planning does not."""
     user = await born(pool, "1990-11-20", now="2026-11-01T12:00")
     await pool.execute("UPDATE users SET last_name = 'Byron' WHERE id = $1", user.id)
     changed = await service.get_user(pool, user.id)
@@ -181,7 +181,7 @@ async def test_a_change_has_its_time_by_trigger(pool: Pool) -> None:
 
 
 async def test_greeted_in_tokyo_and_moved_to_new_york(pool: Pool) -> None:
-    """One greeting per person, kind and year, whatever moves happen in between."""
+    """A move after the greeting does not send a second one in the same year."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Asia/Tokyo")
     assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T00:00"))) == 1
     await service.update_user(
@@ -193,7 +193,7 @@ async def test_greeted_in_tokyo_and_moved_to_new_york(pool: Pool) -> None:
 
 
 async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
-    """Still the birthday there, nine already past, not sent: it goes out, and does not count as late."""
+    """A greeting whose time is past in the new zone is sent at once and is not late."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="America/New_York")
     now = utc("2026-11-15T05:00")
     await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=now)
@@ -205,7 +205,7 @@ async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
 
 
 async def test_moved_across_the_date_line_loses_nothing(pool: Pool) -> None:
-    """A greeting and a reminder of today, moved to where today is over: both go out now, and are not late."""
+    """Greeting and reminder of a day that is over in the new zone are sent at once and are not late."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Pacific/Pago_Pago")
     rule = {"at": "2026-11-15T12:00"}
     await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
@@ -222,8 +222,8 @@ async def test_moved_across_the_date_line_loses_nothing(pool: Pool) -> None:
     assert await hand_over_due(pool, strict, now=now) == []
 
 
-async def test_plain_sql_that_deletes_somebody_stops_what_waits(pool: Pool) -> None:
-    """On any connection: a greeting in retry does not leave after its person is gone."""
+async def test_sql_delete_cancels_queued_greetings(pool: Pool) -> None:
+    """Deleting a person on any connection cancels a greeting in retry."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))
     async with pool.acquire() as connection, connection.transaction():
@@ -232,8 +232,8 @@ async def test_plain_sql_that_deletes_somebody_stops_what_waits(pool: Pool) -> N
     assert await pool.fetchrow("SELECT state::text, reason FROM deliveries") == ("cancelled", "person_deleted")
 
 
-async def test_a_zone_in_other_capitals_is_spelled_as_it_is(pool: Pool) -> None:
-    """Plain SQL may write Europe/LONDON, and is planned for like anybody; the session keeps its own zone."""
+async def test_zone_is_stored_in_its_canonical_spelling(pool: Pool) -> None:
+    """Europe/LONDON written by SQL becomes Europe/London; the session keeps its own zone."""
     async with pool.acquire() as connection:
         before = await connection.fetchval("SHOW timezone")
         user_id = await connection.fetchval(
@@ -247,8 +247,8 @@ async def test_a_zone_in_other_capitals_is_spelled_as_it_is(pool: Pool) -> None:
     assert [status for _, status in await statuses(pool, user_id)] == ["PENDING"]
 
 
-async def test_deleting_takes_everything_along(pool: Pool) -> None:
-    """Events go with their person, and a greeting that still waits does not leave."""
+async def test_delete_removes_events_and_cancels_mail(pool: Pool) -> None:
+    """Deleting a person deletes their events and cancels queued greetings."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))
     await service.delete_user(pool, user.id, actor="tests")
@@ -259,7 +259,7 @@ async def test_deleting_takes_everything_along(pool: Pool) -> None:
 
 
 async def test_two_planned_events_of_one_kind_are_impossible(pool: Pool) -> None:
-    """The table itself refuses a second PENDING birthday of one person."""
+    """The table rejects a second PENDING birthday of one person."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     with pytest.raises(asyncpg.UniqueViolationError):
         await pool.execute(
@@ -270,7 +270,7 @@ async def test_two_planned_events_of_one_kind_are_impossible(pool: Pool) -> None
 
 
 async def test_pages_follow_each_other(pool: Pool) -> None:
-    """Every person once, newest first."""
+    """Pages are newest first and have every person once."""
     made = [(await born(pool, "1990-11-20", now=f"2026-11-0{n}T12:00")).id for n in range(1, 6)]
     first, cursor = await service.list_users(pool, limit=3)
     rest, end = await service.list_users(pool, cursor=cursor, limit=3)
@@ -278,8 +278,8 @@ async def test_pages_follow_each_other(pool: Pool) -> None:
     assert end is None
 
 
-async def test_occasions_are_planned_and_forgotten(pool: Pool) -> None:
-    """An anniversary beside the birthday, with its own words; without it, its event is gone."""
+async def test_occasions_are_planned_and_deleted(pool: Pool) -> None:
+    """An anniversary is planned with its message; removing it deletes its event."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     occasion = await service.add_occasion(
         pool, user.id, "ANNIVERSARY", rule={"date": "2020-06-01"}, message="Seven years!", policy=POSTING
@@ -305,7 +305,7 @@ NEVER: list[tuple[str, dict[str, Any], str]] = [
 
 
 async def test_an_occasion_that_would_never_be_sent_is_refused(pool: Pool) -> None:
-    """A rule whose time is past, and a second birthday: the field is named, nothing is stored."""
+    """A rule in the past and a second birthday are rejected with the field and not stored."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     for kind, rule, field in NEVER:
         with pytest.raises(BadInput) as caught:
@@ -318,8 +318,8 @@ async def test_an_occasion_that_would_never_be_sent_is_refused(pool: Pool) -> No
         )
 
 
-async def test_another_time_than_the_schedulers_is_theirs_to_mend(pool: Pool) -> None:
-    """Stored by a process that was told another hour, a person is planned for again by the sweep."""
+async def test_sweep_replans_people_of_a_process_with_other_times(pool: Pool) -> None:
+    """The sweep plans a person again whom a process with other times of day stored."""
     await scheduler(pool).refresh()
     other = SchedulePolicy(times={"BIRTHDAY": time(7, 15)})
     user = await born(pool, "1990-11-20", now="2026-11-15T08:00", policy=other)
@@ -330,8 +330,8 @@ async def test_another_time_than_the_schedulers_is_theirs_to_mend(pool: Pool) ->
     assert await scheduler(pool).sweep() == 0
 
 
-async def test_nobody_is_somebody_else(pool: Pool) -> None:
-    """Unknown ids are told as such."""
+async def test_unknown_ids_are_not_found(pool: Pool) -> None:
+    """Unknown ids raise `UserNotFound` or `OccasionNotFound`."""
     for call in (
         service.get_user(pool, uuid4()),
         agenda.list_user_events(pool, uuid4()),
@@ -342,8 +342,8 @@ async def test_nobody_is_somebody_else(pool: Pool) -> None:
             await call
 
 
-async def test_blanks_are_no_message(pool: Pool) -> None:
-    """Through the API they are left out; of plain SQL the mail says what its kind says."""
+async def test_blank_message_uses_the_text_of_the_kind(pool: Pool) -> None:
+    """A blank message is replaced by the text of its kind, from the API and from SQL."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", email="ada@example.org", timezone="UTC")
     rule, now = {"at": "2026-11-15T09:00"}, utc("2026-11-14T00:00")
     given = await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message=" \n ", policy=POSTING, now=now)

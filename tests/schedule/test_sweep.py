@@ -1,4 +1,4 @@
-"""The plan kept whole: plain SQL, lost events, new rules of time, and rows that nobody can plan with."""
+"""A complete plan: SQL changes, missing events, new time zone data, and rows that cannot be planned."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -12,8 +12,8 @@ from postroom.schedule import agenda, service, store
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 
-async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
-    """Inserted or changed without the API, their events follow within a sweep; nothing stale is sent meanwhile."""
+async def test_sweep_plans_people_changed_by_sql(pool: Pool) -> None:
+    """The sweep plans people that SQL inserted or changed; stale events are not sent before it."""
     user_id: UUID = await pool.fetchval(
         "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
         " VALUES ('Ada', 'Lovelace', '1990-11-15', 'Europe/London') RETURNING id"
@@ -28,8 +28,8 @@ async def test_people_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
     assert await scheduler(pool, "2026-11-15T14:00").run_once() == 1
 
 
-async def test_what_falls_due_before_the_sweep_is_not_lost(pool: Pool) -> None:
-    """People and occasions of plain SQL are planned as of when they were written; what fell due since is late."""
+async def test_events_due_before_the_sweep_are_sent_late(pool: Pool) -> None:
+    """SQL changes are planned as of their time, so events due since are sent late."""
     written = datetime.now(UTC)
     day = written + timedelta(days=1)
     known = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
@@ -57,8 +57,8 @@ async def test_what_falls_due_before_the_sweep_is_not_lost(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM users WHERE unplanned_since IS NOT NULL") == 0
 
 
-async def test_a_change_of_plain_sql_is_planned_as_of_then(pool: Pool) -> None:
-    """A birth date mended while no scheduler runs: the birthday that comes before the sweep is greeted."""
+async def test_sql_change_is_planned_as_of_its_time(pool: Pool) -> None:
+    """A birthday between a corrected birth date and the sweep is greeted."""
     written = datetime.now(UTC)
     day = (written + timedelta(days=1)).date()
     user = await born(pool, (day - timedelta(days=9000 + 180)).isoformat(), now="2026-11-01T00:00", timezone="UTC")
@@ -70,8 +70,8 @@ async def test_a_change_of_plain_sql_is_planned_as_of_then(pool: Pool) -> None:
     assert [row[0] for row in rows] == [day], user.id
 
 
-async def test_since_when_somebody_waits_is_the_first_change(pool: Pool) -> None:
-    """Later changes do not make it later; a planned person waits for nothing, whatever an older version left there."""
+async def test_unplanned_since_is_the_first_change(pool: Pool) -> None:
+    """Later changes do not update `unplanned_since`; planning clears it."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     await pool.execute("UPDATE users SET unplanned_since = '2001-01-01'")
     async with pool.acquire() as connection, connection.transaction():
@@ -85,8 +85,8 @@ async def test_since_when_somebody_waits_is_the_first_change(pool: Pool) -> None
     assert await pool.fetchval("SELECT unplanned_since FROM users") is None
 
 
-async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:
-    """Whoever inserts a person and an event by hand gets what they planned; what follows is planned as usual."""
+async def test_new_person_keeps_an_inserted_event(pool: Pool) -> None:
+    """An event that SQL inserted with its person is kept, and the next one is planned as usual."""
     user_id: UUID = await pool.fetchval(
         "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
         " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
@@ -104,8 +104,8 @@ async def test_new_people_keep_the_event_they_came_with(pool: Pool) -> None:
     assert [row["key"] for row in rows] == ["mine", f"birthday:{user_id}:2026"]
 
 
-async def test_whoever_has_no_event_gets_one(pool: Pool) -> None:
-    """However it was lost, the audit finds the person without a plan, and only them."""
+async def test_audit_plans_missing_events(pool: Pool) -> None:
+    """The audit plans for people without a planned event, and no others."""
     users = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(3)]
     await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", users[1].id)
     assert await scheduler(pool).audit() == 1
@@ -113,8 +113,8 @@ async def test_whoever_has_no_event_gets_one(pool: Pool) -> None:
     assert await scheduler(pool).audit() == 0
 
 
-async def test_an_audit_holds_only_whom_it_plans_for(pool: Pool) -> None:
-    """Everybody else can be claimed and changed while it looks."""
+async def test_audit_locks_only_people_it_plans_for(pool: Pool) -> None:
+    """Other people can be claimed and changed during an audit."""
     lost, fine = [await born(pool, "1990-11-20", now="2026-11-01T00:00") for _ in range(2)]
     await pool.execute("DELETE FROM scheduled_events WHERE user_id = $1", lost.id)
     async with pool.acquire() as connection, connection.transaction():
@@ -123,8 +123,8 @@ async def test_an_audit_holds_only_whom_it_plans_for(pool: Pool) -> None:
     assert ([user.id for user in found], [row["id"] for row in free]) == ([lost.id], [fine.id])
 
 
-async def test_an_occasion_that_lost_its_event_gets_one(pool: Pool) -> None:
-    """The audit finds it while the birthday is planned; what is over is found over, once and for all."""
+async def test_audit_plans_missing_events_of_occasions(pool: Pool) -> None:
+    """The audit plans a missing event of an occasion and marks ended occasions as over."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
     for rule in (
         {"every": "day", "start": "2026-11-01"},
@@ -144,8 +144,8 @@ async def test_an_occasion_that_lost_its_event_gets_one(pool: Pool) -> None:
     assert found == []
 
 
-async def test_occasions_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> None:
-    """Added or changed without the API, on any connection, they are planned within a sweep; the version stays."""
+async def test_sweep_plans_occasions_changed_by_sql(pool: Pool) -> None:
+    """The sweep plans occasions that SQL added or changed on any connection; the version stays."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SET LOCAL search_path = pg_catalog")
@@ -162,8 +162,8 @@ async def test_occasions_of_plain_sql_are_planned_by_the_sweep(pool: Pool) -> No
     assert (await service.get_user(pool, user.id)).version == 1
 
 
-async def test_new_people_with_occasions_keep_what_they_came_with(pool: Pool) -> None:
-    """An occasion of somebody whom nobody has planned for yet is planned beside the event they brought."""
+async def test_new_person_with_an_occasion_keeps_inserted_events(pool: Pool) -> None:
+    """An occasion of a new person is planned besides the event that SQL inserted."""
     user_id: UUID = await pool.fetchval(
         "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
         " VALUES ('Ada', 'Lovelace', '1990-12-10', 'Europe/London') RETURNING id"
@@ -183,8 +183,8 @@ async def test_new_people_with_occasions_keep_what_they_came_with(pool: Pool) ->
     assert rows[0]["key"] == "mine"
 
 
-async def test_an_occasion_added_before_the_sweep_leaves_what_they_came_with(pool: Pool) -> None:
-    """Through the API too, and after the sweep as well: the person has not changed."""
+async def test_occasion_added_before_the_sweep_keeps_events(pool: Pool) -> None:
+    """Adding an occasion over the API, before or after the sweep, keeps inserted events."""
     for is_swept in (False, True):
         user_id: UUID = await pool.fetchval(
             "INSERT INTO users (first_name, last_name, date_of_birth, timezone)"
@@ -206,8 +206,8 @@ async def test_an_occasion_added_before_the_sweep_leaves_what_they_came_with(poo
         assert await scheduler(pool).sweep() == 0
 
 
-async def test_an_occasion_added_to_somebody_who_changed_plans_the_change(pool: Pool) -> None:
-    """Plain SQL mended a birth date, no sweep came yet: the API plans that too, for nobody else will."""
+async def test_adding_an_occasion_plans_pending_sql_changes(pool: Pool) -> None:
+    """Adding an occasion also plans an SQL change that the sweep has not planned yet."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00", timezone="UTC")
     await pool.execute("UPDATE users SET date_of_birth = '1990-11-25'")
     await pool.execute("UPDATE users SET unplanned_since = $1", utc("2026-11-15T08:00"))
@@ -217,8 +217,8 @@ async def test_an_occasion_added_to_somebody_who_changed_plans_the_change(pool: 
     assert [event.target_utc for event in events] == [utc("2026-11-25T09:00"), utc("2026-11-21T16:00")]
 
 
-async def test_a_new_time_zone_database_plans_anew(pool: Pool) -> None:
-    """A stored instant goes stale when rules change; with the version, everything PENDING is computed again."""
+async def test_new_time_zone_data_replans_everyone(pool: Pool) -> None:
+    """A new version of the time zone data recomputes all PENDING events."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
     work = scheduler(pool)
     await work.refresh()
@@ -239,8 +239,8 @@ UNREADABLE = [
 ]
 
 
-async def test_an_occasion_nobody_can_plan_does_not_stop_its_neighbours(pool: Pool) -> None:
-    """A rule of plain SQL that leads out of the calendar, or says nothing, costs itself only."""
+async def test_unplannable_occasion_does_not_stop_others(pool: Pool) -> None:
+    """An invalid rule that SQL wrote affects its own occasion only."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00", timezone="America/New_York")
     good = [*UNREADABLE, ("REMINDER", '{"at": "2026-11-18T09:00:00"}')]
     await pool.executemany(
@@ -254,7 +254,7 @@ async def test_an_occasion_nobody_can_plan_does_not_stop_its_neighbours(pool: Po
 
 
 async def test_a_planned_time_stays_within_the_calendar(pool: Pool) -> None:
-    """An instant that no client can read is refused by the table."""
+    """The table rejects a target that Python cannot read."""
     user = await born(pool, "1990-11-20", now="2026-11-01T00:00")
     for column, value in (
         ("target_timestamp_utc", "infinity"),

@@ -1,4 +1,4 @@
-"""Greetings by mail are bulk mail: each can be unsubscribed from, and a person who did so is not greeted."""
+"""Greetings by mail are bulk mail: each has an unsubscribe link, and unsubscribed people get none."""
 
 import email
 import re
@@ -22,7 +22,7 @@ DUE = "UPDATE scheduled_events SET target_timestamp_utc = now() - interval '1 se
 
 
 async def test_a_greeting_can_be_unsubscribed_from(database_url: str) -> None:
-    """The link of this year's greeting ends next year's; the year after is planned all the same."""
+    """The unsubscribe link of a greeting suppresses next year's; the year after is still planned."""
     settings = read_settings({"POSTROOM_DATABASE_URL": database_url, "POSTROOM_SECRET_KEY": "00" * 32})
     signer = link_signer(settings)
     assert signer is not None
@@ -58,8 +58,8 @@ REASONS = [
 
 
 @pytest.mark.parametrize("scope, reason, words", REASONS)
-async def test_the_event_says_why_nothing_was_sent(pool: Pool, scope: str, reason: str, words: str) -> None:
-    """The cause of the suppression, and next year's greeting is planned."""
+async def test_event_has_the_reason_of_the_suppression(pool: Pool, scope: str, reason: str, words: str) -> None:
+    """The failure reason is the cause of the suppression, and next year's greeting is planned."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="Ada@example.org")
     await pool.execute(
         "INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', $1, $2)", scope, reason

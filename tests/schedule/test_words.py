@@ -1,4 +1,4 @@
-"""Templates and locale of one person: given by every way, used when a greeting is handed over."""
+"""Template and locale of a person: set by every interface, used at the handover."""
 
 import email
 from email import policy as rules
@@ -28,7 +28,7 @@ async def handed(pool: Pool) -> tuple[Any, ...]:
 
 
 async def test_a_french_greeting_reaches_a_french_person(database_url: str) -> None:
-    """From a row that SQL wrote to the captured mail: the French text of the template `birthday`."""
+    """A person with locale fr gets the French text of the template `birthday`."""
     async with open_room(read_settings({"POSTROOM_DATABASE_URL": database_url})) as room:
         who = person(first_name="Sophie", email="sophie@example.org")
         await service.create_user(room.pool, who, policy=service.policy_of(room.settings))
@@ -40,8 +40,8 @@ async def test_a_french_greeting_reaches_a_french_person(database_url: str) -> N
     assert email.message_from_bytes(raw, policy=rules.default)["Subject"] == "Joyeux anniversaire, Sophie"
 
 
-async def test_an_occasion_is_written_by_its_template(database_url: str, tmp_path: Path) -> None:
-    """Names, message and the values of the rule are variables of the template."""
+async def test_occasion_is_rendered_with_its_template(database_url: str, tmp_path: Path) -> None:
+    """Names, message and rule values are template variables."""
     folder = tmp_path / "renewal" / "en"
     folder.mkdir(parents=True)
     (folder / "subject").write_text("{{ message }} {{ first_name }} {{ last_name }}")
@@ -62,8 +62,8 @@ async def test_an_occasion_is_written_by_its_template(database_url: str, tmp_pat
     assert mail.get_content().strip() == "Since 2020-05-01, 7 days ahead."
 
 
-async def test_what_is_set_after_planning_is_used(pool: Pool) -> None:
-    """A change moves no event, counts as a version, and the greeting of today follows it."""
+async def test_template_set_after_planning_is_used(pool: Pool) -> None:
+    """A change of the template moves no event, increments the version and applies to today's greeting."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="ada@example.org")
     changes = {"locale": "de", "template": "jubilee"}
     changed, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=utc("2026-11-02T00:00"))
@@ -74,8 +74,8 @@ async def test_what_is_set_after_planning_is_used(pool: Pool) -> None:
     assert "it's your birthday" in variables
 
 
-async def test_sql_counts_a_change_of_words_as_a_version(pool: Pool) -> None:
-    """`users_guard` knows the columns, and refuses what is neither locale nor template."""
+async def test_sql_change_of_template_or_locale_is_a_version(pool: Pool) -> None:
+    """`users_guard` increments the version, and the table rejects invalid values."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await pool.execute("UPDATE users SET template = 'jubilee'")
     assert (await service.get_user(pool, user.id)).version == 2
@@ -84,8 +84,8 @@ async def test_sql_counts_a_change_of_words_as_a_version(pool: Pool) -> None:
             await pool.execute(f"UPDATE users SET {column} = 'Not a name'")
 
 
-async def test_an_occasion_without_a_template_is_its_message(pool: Pool) -> None:
-    """In the person's locale, which only a template would use; the person's template is the birthday's alone."""
+async def test_occasion_without_a_template_sends_its_message(pool: Pool) -> None:
+    """The message is subject and text; the person's template applies to birthdays only."""
     user = await born(
         pool,
         "1990-06-01",
@@ -105,7 +105,7 @@ WRONG = [("locale", "not a locale"), ("template", "../etc"), ("template", "Birth
 
 
 @pytest.mark.parametrize("field, value", WRONG)
-async def test_a_wrong_word_is_named(pool: Pool, field: str, value: str) -> None:
+async def test_invalid_template_or_locale_is_named(pool: Pool, field: str, value: str) -> None:
     with pytest.raises(BadInput) as refused:
         await service.create_user(pool, person(**{field: value}), policy=POSTING, now=NINE)
     assert [error.field for error in refused.value.errors] == [field]
@@ -119,8 +119,8 @@ async def test_an_occasion_s_template_is_checked(pool: Pool) -> None:
     assert [error.field for error in refused.value.errors] == ["template"]
 
 
-def test_a_file_may_have_both() -> None:
-    """Empty cells leave them to the defaults."""
+def test_csv_has_optional_template_and_locale() -> None:
+    """Empty cells use the defaults."""
     header = "first_name,last_name,date_of_birth,timezone,locale,template"
     lines = [header, "Ada,Lovelace,1815-12-10,UTC,fr,jubilee", "Mary,Somerville,1780-12-26,UTC,,"]
     people = [line.person for line in read_people(lines)]

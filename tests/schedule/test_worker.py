@@ -1,4 +1,4 @@
-"""The scheduler: due events handed over exactly once, by however many, after whatever outage."""
+"""The scheduler: due events are handed over exactly once, by any number of schedulers and after outages."""
 
 import asyncio
 from datetime import timedelta
@@ -20,15 +20,15 @@ from postroom.schedule.worker import RETENTION, SHORTEST_REST, Scheduler, Schedu
 
 
 async def test_nothing_is_due_a_second_before(pool: Pool) -> None:
-    """At 08:59:59 it waits, at 09:00:00 it goes."""
+    """An event is not due at 08:59:59 and due at 09:00:00."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     assert await scheduler(pool, "2026-11-15T08:59:59").run_once() == 0
     assert await scheduler(pool).run_once() == 1
     assert await scheduler(pool).run_once() == 0
 
 
-async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
-    """The delivery has the body, the key and the ladder of a greeting, and the event follows it."""
+async def test_due_event_becomes_a_webhook_delivery(pool: Pool) -> None:
+    """The delivery has the body, key and ladder of the greeting, and the event links to it."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     [summary], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
@@ -60,10 +60,10 @@ async def test_a_due_event_becomes_one_signed_for_webhook(pool: Pool) -> None:
         ({}, SchedulePolicy(captures=True), "webhook", "http://inbox.invalid/"),
     ],
 )
-async def test_where_it_goes(
+async def test_order_of_destinations(
     pool: Pool, fields: dict[str, Any], policy: SchedulePolicy, channel: str, address: str
 ) -> None:
-    """The person's webhook, else their mail, else the installation's webhook, else the inbox."""
+    """The destination is the person's webhook, else their email, else the default webhook, else the inbox."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00", **fields)
     await scheduler(pool, policy=policy).run_once()
     row = await pool.fetchrow(
@@ -73,8 +73,8 @@ async def test_where_it_goes(
     assert (row["template_id"] == "birthday") is (channel == "email")
 
 
-async def test_with_no_destination_it_fails_and_says_so(pool: Pool) -> None:
-    """Nothing is sent, the reason is kept, and next year is planned all the same."""
+async def test_event_without_a_destination_fails(pool: Pool) -> None:
+    """The event fails with `no_destination`, and next year is planned."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool, policy=SchedulePolicy()).run_once()
     events, _ = await agenda.list_user_events(pool, user.id)
@@ -97,10 +97,10 @@ async def test_with_no_destination_it_fails_and_says_so(pool: Pool) -> None:
         ("cancelled", "expired", 0, "FAILED", "expired: HTTP 404", 0),
     ],
 )
-async def test_the_delivery_s_end_is_the_event_s(  # noqa: PLR0917 - one column of the table each
+async def test_end_of_the_delivery_ends_the_event(  # noqa: PLR0917 - one parameter per column of the table
     pool: Pool, state: str, reason: str | None, attempts: int, status: str, failure: str | None, retries: int
 ) -> None:
-    """COMPLETED or FAILED with the reason, in the transaction that ends the delivery; the chain goes on either way."""
+    """The event ends in the transaction that ends its delivery, and the next one is planned in any case."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     detail = None if state == "sent" else "HTTP 404"
@@ -118,8 +118,8 @@ async def test_the_delivery_s_end_is_the_event_s(  # noqa: PLR0917 - one column 
     assert (pending.status, pending.target_utc) == (ScheduledEventStatus.PENDING, utc("2027-11-15T09:00"))
 
 
-async def test_a_dead_letter_brought_back_completes_its_event(pool: Pool) -> None:
-    """FAILED becomes COMPLETED when the redriven delivery is sent after all."""
+async def test_redriven_dead_letter_completes_its_event(pool: Pool) -> None:
+    """FAILED becomes COMPLETED when the redriven delivery is sent."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     for assignment in (
@@ -131,8 +131,8 @@ async def test_a_dead_letter_brought_back_completes_its_event(pool: Pool) -> Non
     assert await statuses(pool, user.id) == [("2026", "COMPLETED"), ("2027", "PENDING")]
 
 
-async def test_events_that_ended_long_ago_are_forgotten(pool: Pool) -> None:
-    """After their retention, never before, and never one that is still planned."""
+async def test_ended_events_are_deleted_after_retention(pool: Pool) -> None:
+    """Retention deletes ended events after their time, and no planned ones."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     await pool.execute(
@@ -145,7 +145,7 @@ async def test_events_that_ended_long_ago_are_forgotten(pool: Pool) -> None:
 
 
 async def test_other_deliveries_are_left_alone(pool: Pool) -> None:
-    """Only what the schedule sent settles an event; a done event is done."""
+    """Only deliveries of the schedule end an event, and an ended event cannot be reopened."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     await pool.execute(
@@ -159,7 +159,7 @@ async def test_other_deliveries_are_left_alone(pool: Pool) -> None:
 
 
 async def test_a_claim_takes_the_hundred_oldest_in_order(pool: Pool) -> None:
-    """Of 250 due, the first hundred are the oldest, then the next; each batch comes, and is accepted, in order."""
+    """Batches of a hundred take the oldest of 250 due events first and accept them in order."""
     await many_due(pool, 250)
     await pool.execute(
         "UPDATE scheduled_events SET target_timestamp_utc = target_timestamp_utc - n * interval '1 second'"
@@ -176,7 +176,7 @@ async def test_a_claim_takes_the_hundred_oldest_in_order(pool: Pool) -> None:
 
 
 async def test_the_database_s_clock_decides(pool: Pool) -> None:
-    """Left alone, a claim goes by the time of its transaction, whatever the host thinks it is."""
+    """A claim uses the time of its transaction, not the clock of the host."""
     past, future = await many_due(pool, 2)
     for user_id, ahead in ((past, timedelta(seconds=-1)), (future, timedelta(hours=1))):
         await pool.execute(
@@ -194,7 +194,7 @@ async def test_the_database_s_clock_decides(pool: Pool) -> None:
 
 @pytest.mark.parametrize("schedulers, events", [(3, 100), (100, 1000)])
 async def test_many_schedulers_hand_over_every_event_once(database_url: str, schedulers: int, events: int) -> None:
-    """However many look at once, each on a connection of its own: every event exactly one delivery."""
+    """Concurrent schedulers create exactly one delivery per event."""
     pool = await open_pool(database_url, "postroom", size=schedulers)
     try:
         users = await many_due(pool, events)
@@ -209,8 +209,8 @@ async def test_many_schedulers_hand_over_every_event_once(database_url: str, sch
         await pool.close()
 
 
-async def test_a_day_of_downtime_misses_nothing_and_repeats_nothing(pool: Pool) -> None:
-    """Everything due in 24 hours of outage goes out at the first look, once, and what is late is marked late."""
+async def test_downtime_of_a_day_sends_every_event_once(pool: Pool) -> None:
+    """The first run after 24 hours of downtime sends every due event once and marks it late."""
     zones = (
         "Pacific/Kiritimati",
         "Asia/Tokyo",
@@ -242,8 +242,8 @@ async def test_a_day_of_downtime_misses_nothing_and_repeats_nothing(pool: Pool) 
     assert late == during
 
 
-async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
-    """With `max_lateness` a greeting of yesterday is not sent today; it fails, and says why."""
+async def test_event_beyond_max_lateness_fails(pool: Pool) -> None:
+    """With `max_lateness` yesterday's greeting fails with `too_late`."""
     policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(hours=12)})
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool, "2026-11-16T12:00", policy).run_once()
@@ -252,8 +252,8 @@ async def test_what_is_too_late_is_skipped_where_asked(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
 
 
-async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
-    """A daily message after three days: each day is as late as it is, marked, and skipped where that is too much."""
+async def test_lateness_counts_the_whole_outage(pool: Pool) -> None:
+    """After three days each daily message has its own lateness, and those beyond the limit are skipped."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"RECURRING": timedelta(hours=12)})
     await service.add_occasion(
@@ -274,14 +274,17 @@ async def test_what_an_outage_held_up_is_late_for_all_of_it(pool: Pool) -> None:
     "change, late_by",
     [
         ({"first_name": "Augusta"}, timedelta(hours=6)),
-        ({"timezone": "Europe/Paris"}, timedelta(hours=6)),  # nine was earlier there, but it was due since London's
+        (
+            {"timezone": "Europe/Paris"},
+            timedelta(hours=6),
+        ),  # 09:00 is earlier in Paris, but it was due since 09:00 in London
         ({"timezone": "America/New_York"}, timedelta(hours=1)),
     ],
 )
-async def test_a_correction_during_an_outage_keeps_it_late(
+async def test_correction_during_an_outage_keeps_lateness(
     pool: Pool, change: dict[str, Any], late_by: timedelta
 ) -> None:
-    """What was due before the change is as late after it, and the limit still holds."""
+    """A change of an overdue event does not reset its lateness, and the limit still applies."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"))
     policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
@@ -290,8 +293,8 @@ async def test_a_correction_during_an_outage_keeps_it_late(
     assert (event.status, event.failure_reason, event.late_by) == (ScheduledEventStatus.FAILED, TOO_LATE, late_by)
 
 
-async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool) -> None:
-    """A destination written by plain SQL that is no URL fails its own event only."""
+async def test_invalid_destination_fails_its_own_event_only(pool: Pool) -> None:
+    """An invalid URL that SQL wrote does not stop the other events of the batch."""
     bad, good = [await born(pool, "1990-11-15", now="2026-11-01T00:00") for _ in range(2)]
     await pool.execute("UPDATE users SET webhook_url = 'nowhere' WHERE id = $1", bad.id)
     await scheduler(pool).sweep()
@@ -301,7 +304,7 @@ async def test_an_event_nobody_can_send_does_not_stop_its_neighbours(pool: Pool)
 
 
 async def test_a_suppressed_address_fails_the_event(pool: Pool) -> None:
-    """Somebody who wants no mail gets none, and the event says so."""
+    """A suppressed person gets no mail, and the event has the reason."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="ada@example.org")
     await pool.execute("INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', 'all', 'manual')")
     await scheduler(pool).run_once()
@@ -309,7 +312,7 @@ async def test_a_suppressed_address_fails_the_event(pool: Pool) -> None:
 
 
 async def test_occasions_fire_and_recur(pool: Pool) -> None:
-    """A one-off fires once; a daily one owes every day of an outage."""
+    """A reminder is sent once; a daily message is sent for every day of an outage."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     now = utc("2026-11-10T10:00")
     await service.add_occasion(
@@ -326,8 +329,8 @@ async def test_occasions_fire_and_recur(pool: Pool) -> None:
     assert [row["event_type"] for row in pending] == ["BIRTHDAY", "RECURRING"]
 
 
-async def test_what_somebody_holds_is_asked_for_ever_less_often(pool: Pool) -> None:
-    """A person who is held while their event is due: looks come at longer and longer intervals, up to the poll's."""
+async def test_scheduler_backs_off_while_a_person_is_locked(pool: Pool) -> None:
+    """While the person of a due event is locked, the interval doubles up to the poll interval."""
     await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await born(pool, "1990-11-16", now="2026-11-01T00:00")
     times = [utc("2026-11-15T09:00")]
@@ -338,14 +341,14 @@ async def test_what_somebody_holds_is_asked_for_ever_less_often(pool: Pool) -> N
         rests = [await work._time_to_next() for _ in range(8)]
         assert rests == [timedelta(milliseconds=ms) for ms in (10, 20, 40, 80, 160, 320, 500, 500)]
         times.append(utc("2026-11-16T08:59:59.900"))
-        assert await work._time_to_next() == timedelta(milliseconds=100)  # somebody else's time comes first
+        assert await work._time_to_next() == timedelta(milliseconds=100)  # another event is due earlier
     assert await work.run_once() == 1
     times.append(utc("2026-11-16T08:59:59.999"))
     assert await work._time_to_next() == SHORTEST_REST
 
 
 async def test_the_loop_hands_over_and_stops(pool: Pool) -> None:
-    """Running, it finds what is due by itself; told to stop, it ends."""
+    """The loop hands over due events and ends on stop."""
     handed = asyncio.Event()
 
     def heard(step: str) -> None:

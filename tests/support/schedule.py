@@ -1,4 +1,4 @@
-"""People and due events in tests."""
+"""Helpers of schedule tests: people and due events."""
 
 import asyncio
 from collections import Counter
@@ -18,7 +18,7 @@ from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 HOOK = "https://hooks.example.org/greet"
 POSTING = SchedulePolicy(webhook_url=HOOK)
-"""An installation whose people are greeted through one webhook."""
+"""The policy of an installation with one default webhook."""
 
 
 def utc(text: str) -> datetime:
@@ -45,7 +45,7 @@ async def born(pool: Pool, day: str, *, now: str, policy: SchedulePolicy = POSTI
 
 
 async def many_due(pool: Pool, count: int, *, at: str = "2026-11-15T09:00") -> list[UUID]:
-    """People whose greeting is due in the same second, planned as the product plans them."""
+    """Create people whose greetings are due in the same second."""
     people = [person(first_name=f"Number {n}") for n in range(count)]
     users, wrong = await service.create_users(pool, people, policy=POSTING, now=utc("2026-11-01T00:00"))
     assert not wrong
@@ -53,7 +53,7 @@ async def many_due(pool: Pool, count: int, *, at: str = "2026-11-15T09:00") -> l
 
 
 async def statuses(pool: Pool, user_id: UUID) -> list[tuple[str, str]]:
-    """Year and status of a person's events, in order."""
+    """The year and status of a person's events, in order."""
     rows: Sequence[Any] = await pool.fetch(
         "SELECT extract(year FROM target_timestamp_local)::int AS year, status::text FROM scheduled_events "
         "WHERE user_id = $1 ORDER BY target_timestamp_utc",
@@ -72,7 +72,7 @@ async def counted(pool: Pool) -> Counter[str]:
 
 
 async def works_until(room: Room, question: str) -> None:
-    """A whole worker process, as settings compose it, until the database answers yes."""
+    """Run a whole worker process until the query returns true."""
     stop = asyncio.Event()
     async with asyncio.timeout(60):
         running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
