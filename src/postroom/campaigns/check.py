@@ -10,7 +10,7 @@ from postroom.post.text import is_storable
 from postroom.runtime.zones import is_zone
 
 LONGEST_NAME = 200
-LONGEST_SUBJECT = 998
+LONGEST_SUBJECT = 998  # the line limit of RFC 5322
 LARGEST_BODY = 2 * 1024 * 1024
 
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")

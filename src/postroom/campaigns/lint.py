@@ -19,8 +19,8 @@ from postroom.errors import BadInput
 from postroom.mail.render import RenderError
 from postroom.runtime.template_tags import find_tags, replace_tags
 
-LONG_SUBJECT = 78
-CLIPPED_AT = 102 * 1024
+LONG_SUBJECT = 78  # the recommended line length of RFC 5322
+CLIPPED_AT = 102 * 1024  # Gmail clips larger messages
 MOST_FIELDS = 200
 """Maximum number of merge fields that are checked; each costs two renderings."""
 

@@ -11,7 +11,7 @@ from postroom.campaigns.model import CampaignStatus
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 
-STEP = 5000
+STEP = 5000  # deliveries per transaction, which holds the campaign's row lock
 
 
 async def settle_mail(pool: Pool, campaign_id: int, *, now: datetime | None = None) -> int:

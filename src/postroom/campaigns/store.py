@@ -97,7 +97,7 @@ async def insert_recipients(
 async def list_campaigns(
     connection: Connection, *, status: str | None, before_id: int | None, page_limit: int
 ) -> list[Campaign]:
-    """Without their bodies."""
+    """Campaigns without their bodies."""
     rows = await QUERIES["list_campaigns"].many(connection, status=status, before_id=before_id, page_limit=page_limit)
     return [_campaign(row) for row in rows]
 

@@ -18,7 +18,7 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 
-BATCH = 5000
+BATCH = 5000  # recipients per transaction, which holds the campaign's row lock
 LARGEST_CHUNK = 256 * 1024
 
 OnRefused = Callable[[Sequence[RejectedLine]], None]

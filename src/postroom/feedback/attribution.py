@@ -17,7 +17,7 @@ from postroom.post.report import Failure, Report, ReportKind
 from postroom.post.return_path import find_return_paths
 from postroom.post.text import storable
 
-MOST_CANDIDATES = 50
+MOST_CANDIDATES = 50  # bounds the lookups that a hostile report can cause
 
 
 @dataclass(frozen=True, slots=True)

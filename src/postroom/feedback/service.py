@@ -152,7 +152,7 @@ async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[S
 
 
 async def _by_scope(connection: Connection, address: str) -> dict[Scope, Suppression]:
-    """Store the address itself: the pseudonym of an earlier erasure is not reused for a new suppression."""
+    """The suppressions of an address by scope; rows under its pseudonym only if a pseudonym was given."""
     found = await store.find_suppressions(connection, address=address)
     is_erased = address.startswith("erased:")
     return {each.scope: each for each in found if each.email.startswith("erased:") == is_erased}

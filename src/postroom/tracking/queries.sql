@@ -20,7 +20,7 @@ SELECT sum(ensure_partitions(name, 2, coalesce(:now::timestamptz, now()))) AS ma
 FROM unnest(ARRAY['open_events', 'click_events']) AS t(name);
 
 -- name: find_standing :one
--- Whether an address has unsubscribed, and whether it is suppressed for a reason that its owner cannot undo.
+-- The bulk mail status of an address: unsubscribed by its owner, or suppressed for a reason that its owner cannot undo.
 SELECT coalesce(bool_or(reason = 'unsubscribe'), false) AS is_unsubscribed,
     coalesce(bool_or(reason IN ('manual', 'hard_bounce', 'complaint')), false) AS is_closed
 FROM suppressions

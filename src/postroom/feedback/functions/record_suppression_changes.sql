@@ -3,7 +3,7 @@
 -- transaction. A large import sets `postroom.quiet` and appends no facts, only history.
 CREATE OR REPLACE FUNCTION record_suppression_changes() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- SECURITY DEFINER: a role that may suppress need not have write access to history or events
+SECURITY DEFINER -- a role that may suppress need not have write access to history or events
 SET search_path FROM CURRENT
 SET jit = off
 SET enable_nestloop = off -- transition tables have no statistics, and a nested loop would compare every pair

@@ -85,7 +85,7 @@ def is_genuine(request: Request, *, key: str, now: datetime) -> bool:
     expected = hmac.new(key.encode(), f"{given.timestamp}{given.token}".encode(), hashlib.sha256).hexdigest()
     if not hmac.compare_digest(expected.encode(), given.signature.encode()):
         return False
-    if not (given.timestamp.isascii() and given.timestamp.isdigit() and len(given.timestamp) <= 12):  # noqa: PLR2004
+    if not (given.timestamp.isascii() and given.timestamp.isdigit() and len(given.timestamp) <= 12):  # noqa: PLR2004 - bounds int()
         return False
     return abs(now.timestamp() - int(given.timestamp)) <= WINDOW.total_seconds()
 

@@ -27,7 +27,7 @@ Fetch = Callable[[str], Awaitable[bytes]]
 """Get a small document from a verified URL; raises OSError."""
 
 NOTIFICATION, CONFIRMATION = "Notification", "SubscriptionConfirmation"
-TIMEOUT_S = 10
+TIMEOUT_S = 10  # below the 15 s that SNS waits for our response
 LARGEST_DOCUMENT = 64 * 1024
 MOST_CERTIFICATES = 16
 

@@ -1,7 +1,7 @@
 -- Count finished attempts to send mail by outcome: one row per campaign, sender and domain of a statement.
 CREATE OR REPLACE FUNCTION count_attempts() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- SECURITY DEFINER: a role that finishes attempts need not have write access to statistics
+SECURITY DEFINER -- a role that finishes attempts need not have write access to statistics
 SET search_path FROM CURRENT
 AS $$
 BEGIN

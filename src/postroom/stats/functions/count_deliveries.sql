@@ -3,7 +3,7 @@
 -- dead letter is subtracted again.
 CREATE OR REPLACE FUNCTION count_deliveries() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- SECURITY DEFINER: a role that sends need not have write access to statistics
+SECURITY DEFINER -- a role that sends need not have write access to statistics
 SET search_path FROM CURRENT
 SET jit = off -- disabled plan types raise the cost estimate, which would trigger JIT compilation
 SET enable_nestloop = off -- transition tables have no statistics, and a nested loop would compare every pair

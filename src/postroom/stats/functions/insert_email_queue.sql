@@ -2,7 +2,7 @@
 -- column. A text in campaign_id groups mails: it is stored as the tag `campaign_id` and is not a campaign of Postroom.
 CREATE OR REPLACE FUNCTION insert_email_queue() RETURNS trigger
 LANGUAGE plpgsql
-SECURITY DEFINER -- SECURITY DEFINER: an application may insert without rights on deliveries
+SECURITY DEFINER -- an application may insert without rights on deliveries
 SET search_path FROM CURRENT
 AS $$
 DECLARE
