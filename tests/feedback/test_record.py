@@ -226,7 +226,7 @@ async def test_concurrent_batches_do_not_deadlock(pool: Pool) -> None:
 
 
 async def test_statistics_have_campaign_sender_and_domain(pool: Pool) -> None:
-    """Reports are counted in their transaction; a rejection in the session is not returned mail; a block is none."""
+    """Reports are counted in their transaction; a rejection in the session is not returned, a block is not bounced."""
     ids = [await sent(pool, to) for to in ("a@One.example", "b@one.example", "c@two.example")]
     async with pool.acquire() as connection:
         await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6")
