@@ -53,7 +53,7 @@ def test_a_missing_alter_role_is_one_sentence(database_url: str) -> None:
         done = postroom("deliveries", "list", settings=settings, command=PATIENT)
         doctor = postroom("doctor", settings=settings, command=PATIENT)
     assert done.returncode == 1
-    assert done.stderr.startswith("postroom: The search path of role 'postroom' leads to postroom, not to 'annex'.")
+    assert done.stderr.startswith("postroom: The search path of role 'postroom' is postroom, not 'annex'.")
     assert 'ALTER ROLE "postroom" SET search_path = "annex"' in done.stderr
     assert (doctor.returncode, doctor.stderr) == (1, "")
     assert "fail  pooler" in doctor.stdout

@@ -34,6 +34,7 @@ SCOPES = (
     "src/postroom/cli",
     "src/postroom/client.py",
     "src/postroom/dashboard",
+    "src/postroom/db",
     "src/postroom/delivery",
     "src/postroom/dropins",
     "src/postroom/embedded",

@@ -1,16 +1,16 @@
-"""db: PostgreSQL, as Postroom uses it.
+"""db: access to PostgreSQL.
 
-NAME     db, the ground floor: it knows PostgreSQL and no capability
+NAME     db, the lowest layer: it imports no capability
 OWNS     the tables `migrations` and `loop_failures`
          connection one connection: hosts in turn, verified TLS, time limits
          failures   background loops that raised an error, for `postroom doctor`
          retention  deletes old rows in bounded steps, as the capabilities declare it
          pool       connections whose search path is the room
-         queries    named statements out of `queries.sql` files
+         queries    named statements from `queries.sql` files
          migrate    numbered migrations and canonical function files
          listen     wake-ups by NOTIFY, with reconnection
          faults     SQLSTATE → Python error
-         url        hosts, TLS mode, and the address for other programs with the password apart
+         url        hosts, TLS mode, and the address for other programs, with the password separate
 CALLED BY  every capability's store, and app
 FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is
            dropped; `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`

@@ -1,8 +1,8 @@
-r"""What each table, view, column and function of a room is, for COMMENT ON: `\d+` and `\df+` in psql show it.
+r"""Descriptions of tables, views, columns and functions for COMMENT ON: `\d+` and `\df+` in psql show them.
 
-Nothing is written twice. The comment above CREATE TABLE or CREATE VIEW describes the relation, the comment behind a
-column that column, the comment that opens a function's file the function. `columns.txt` describes the columns that
-mean the same wherever they stand, a line each: `name: text`.
+The comment above CREATE TABLE or CREATE VIEW describes the relation, the comment behind a column that column, the first
+comment of a function's file the function. `columns.txt` describes columns with one meaning in every table, a line each:
+`name: text`.
 """
 
 import re
@@ -19,7 +19,7 @@ _RULE = re.compile(r"── .* ─+$")
 
 @dataclass(frozen=True, slots=True)
 class Comments:
-    """Texts by the name of their object; columns as `table.column`, or alone where all of a name mean the same."""
+    """Texts by object name; columns as `table.column`, or alone if all columns of the name have one meaning."""
 
     relations: Mapping[str, str]
     columns: Mapping[str, str]
@@ -27,8 +27,10 @@ class Comments:
 
 
 def read_comments(migrations: Iterable[str], functions: Iterable[str]) -> Comments:
-    """The comments of these files of SQL, and of `columns.txt`."""
-    relations = {"migrations": "The files of SQL that were applied to the room."}  # no migration makes it
+    """The comments of these SQL files, and of `columns.txt`."""
+    relations = {
+        "migrations": "The files of SQL that were applied to the room."
+    }  # created by the migrator, not by a migration
     columns = _shared_columns()
     for text in migrations:
         for relation, column, comment in _described(text):
@@ -48,7 +50,7 @@ def _shared_columns() -> dict[str, str]:
 
 
 def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
-    """Relation, column or None, and the comment that stands above or behind it."""
+    """Relation, column or None, and the comment above or behind it."""
     above: list[str] = []
     relation = ""
     for line in text.splitlines():
@@ -68,7 +70,7 @@ def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
 
 
 def _column(line: str, above: list[str]) -> tuple[str, str] | None:
-    """The column that a line describes: by a comment behind it or, where it is added, above the statement."""
+    """The column that a line describes: by a comment behind it or, for ADD COLUMN, above the statement."""
     code, _, behind = line.partition(" -- ")
     found = _ADDED.search(code) or _COLUMN.match(code)
     comment = [behind] if behind else above
@@ -76,7 +78,7 @@ def _column(line: str, above: list[str]) -> tuple[str, str] | None:
 
 
 def _described_functions(text: str) -> Iterator[tuple[str, str]]:
-    """The functions of a file, with the paragraph that opens it."""
+    """The functions of a file, with its first paragraph."""
     opening: list[str] = []
     for line in text.splitlines():
         if not line.startswith("-- "):

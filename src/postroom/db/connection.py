@@ -1,10 +1,10 @@
-"""One connection to PostgreSQL, and how it is made.
+"""Open connections to PostgreSQL.
 
-A host that loses power, or an address that moves, leaves connections open on which no answer ever comes. Every
-connection therefore gives up by itself: the kernel probes the peer (keepalive, TCP_USER_TIMEOUT), a pooled connection
-has a time limit per statement, and neither a cancelled statement nor closing waits longer than `END_S`.
+A host that loses power, or an address that moves, leaves connections open without any response. So every connection
+has timeouts: the kernel probes the peer (keepalive, TCP_USER_TIMEOUT), a pooled connection limits each statement, and
+neither a cancelled statement nor closing waits longer than `END_S`.
 
-Each new connection asks for the URL again and tries its hosts in their order, beginning with the one that worked last.
+Each new connection reads the URL again and tries its hosts in order, beginning with the one that worked last.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from postroom.db.url import READ_WRITE, VERIFY_FULL, Host, hosts_of, parameters_
 from postroom.errors import SettingInvalid
 
 Url: TypeAlias = str | Callable[[], str]
-"""A URL, or a function that returns the current one: the embedded server may come back on another port."""
+"""A URL, or a function that returns the current one: the embedded server may restart on another port."""
 
-CONNECT_S = 10.0  # to one host, with TLS and login; a host that drops packets must not keep us from the next one
+CONNECT_S = 10.0  # to one host, with TLS and login; a host that drops packets must not delay the next one for long
 END_S = 5.0
 DEAD_AFTER_S = 30
 
@@ -39,7 +39,7 @@ def current(url: Url) -> str:
 
 
 class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver is shipped without type information
-    """A connection that neither cancelling a statement nor closing can hang."""
+    """A connection on which neither a cancelled statement nor closing can hang."""
 
     __slots__ = ()
 
@@ -48,11 +48,11 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
         _watch_peer(transport.get_extra_info("socket"))
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the driver's signature
-        with contextlib.suppress(TimeoutError):  # the driver has dropped the connection then
+        with contextlib.suppress(TimeoutError):  # the driver has already dropped the connection
             await super().close(timeout=END_S if timeout is None else timeout)
 
     async def _cancel(self, *waiters: Any) -> None:
-        """The driver waits for the end of a cancelled statement as long as for any statement; `END_S` is enough."""
+        """Wait at most `END_S` for a cancelled statement, instead of the statement's timeout."""
         async with asyncio.timeout(END_S) as limit:
             await super()._cancel(*waiters)
         if limit.expired() and not self.is_closed():
@@ -60,7 +60,7 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
 
 
 class Connector:
-    """Makes connections, one per call. Calls raise what the driver raises."""
+    """Opens one connection per call. Calls raise the driver's errors."""
 
     def __init__(self, url: Url, *, options: dict[str, Any]) -> None:
         self._url, self._options = url, options
@@ -102,7 +102,7 @@ class Connector:
 
 
 def reason_of(error: Exception) -> str:
-    """The reason in words, with the way out where it is about TLS."""
+    """The reason as text, with the remedy for TLS and poolers."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
             f"its TLS certificate cannot be verified ({error.verify_message}). Add sslrootcert=/path/to/ca.pem to "
@@ -122,11 +122,11 @@ def reason_of(error: Exception) -> str:
             f"{error}. It is a pooler such as PgBouncer: set POSTROOM_DATABASE_DIRECT_URL to the URL of PostgreSQL "
             f"itself, beside POSTROOM_DATABASE_URL"
         )
-    return str(error) or f"no answer in {CONNECT_S:g} s"
+    return str(error) or f"timed out after {CONNECT_S:g} s"
 
 
 def _tls(url: str, host: Host) -> ssl.SSLContext | str | None:
-    """What the driver gets: for verify-full a context of ours, because its own does not know the system's CAs."""
+    """The driver's ssl argument; verify-full gets our own context, because the driver's lacks the system's CAs."""
     mode = tls_mode(url, host)
     if mode != VERIFY_FULL:
         return mode
@@ -140,7 +140,7 @@ def _watch_peer(made: Any) -> None:
     """Let the kernel end a connection whose peer is gone."""
     if made is None or made.family == socket.AF_UNIX:
         return
-    # The socket that uvloop shows cannot be configured; a copy of its descriptor is the same socket.
+    # uvloop's socket cannot be configured; a duplicate of its descriptor is the same socket.
     with contextlib.suppress(OSError), socket.fromfd(made.fileno(), made.family, made.type) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _TCP_OPTIONS.items():

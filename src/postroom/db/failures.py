@@ -1,4 +1,4 @@
-"""Failures of side loops, kept in the room for `postroom doctor`: one row per loop and host."""
+"""Failures of background loops, stored for `postroom doctor`: one row per loop and host."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ _QUERIES = load("postroom.db")
 
 
 async def record_loop_failure(pool: Pool, loop: str, error: Exception) -> None:
-    """Count one failure. Only the error's class is kept: a message may hold an address or a secret."""
+    """Count a failure. Only the error's class is stored: a message may contain an address or a secret."""
     async with pool.acquire() as connection:
         await _QUERIES["record_loop_failure"].exec(
             connection, loop=loop, host=socket.gethostname(), pid=os.getpid(), error=type(error).__name__
@@ -21,5 +21,5 @@ async def record_loop_failure(pool: Pool, loop: str, error: Exception) -> None:
 
 
 async def list_loop_failures(connection: Connection, *, since: timedelta) -> list[asyncpg.Record]:
-    """The loops that have failed lately, the last one first."""
+    """Loops that failed recently, the latest first."""
     return await _QUERIES["list_loop_failures"].many(connection, since=since)

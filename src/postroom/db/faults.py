@@ -1,7 +1,7 @@
-"""From what PostgreSQL says to what Postroom raises: one table.
+"""The table that maps PostgreSQL's errors to Postroom's.
 
-Our own stored functions raise SQLSTATEs of class PR; the standard leaves classes that begin with I–Z to
-implementations. For bad input the field stands in COLUMN.
+Our stored functions raise SQLSTATEs of class PR; the standard reserves classes that begin with I–Z for implementations.
+For bad input, COLUMN is the field.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,25 +18,25 @@ BAD_TIME_ZONE = "PR030"
 NOT_SETTABLE = "PR101"
 
 INTERRUPTIONS = (
-    OSError,  # TimeoutError is one: a statement or a connection took too long
+    OSError,  # includes TimeoutError: a statement or a connection took too long
     DatabaseUnreachable,
     asyncpg.PostgresConnectionError,
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated
     asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
     asyncpg.LockNotAvailableError,
     asyncpg.OperatorInterventionError,  # a restart, a cancelled statement
-    asyncpg.PostgresSystemError,  # an error of the server's own disk or kernel
+    asyncpg.PostgresSystemError,  # an error of the server's disk or kernel
     asyncpg.ReadOnlySQLTransactionError,  # the first seconds of a switchover
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # the driver's name for a connection that dropped between two messages
-    asyncpg.TransactionRollbackError,  # a deadlock, for example with the recovery of a lost claim
+    asyncpg.InternalClientError,  # the driver's error for a connection lost between two messages
+    asyncpg.TransactionRollbackError,  # a deadlock, for example with the recovery of an expired claim
 )
-"""Errors of the database, its connections and its driver that pass. A loop that meets one pauses and tries again."""
+"""Temporary errors of the database, its connections and its driver. A loop pauses and retries."""
 
 
 def is_passing(error: BaseException) -> bool:
     """True for an interruption: the same statement may succeed later, without any change to it or to the data."""
-    # For an argument that it cannot encode, asyncpg raises an InterfaceError that is a ValueError too.
+    # asyncpg's InterfaceError for an argument that it cannot encode is a ValueError too.
     return isinstance(error, INTERRUPTIONS) and not isinstance(error, ValueError)
 
 
@@ -50,19 +50,19 @@ _LOST = (
 
 
 def is_connection_lost(error: BaseException) -> bool:
-    """True if the database could not be reached or went away, so that nothing is known about the statement."""
+    """True if the database could not be reached or the connection was lost, so that the result is unknown."""
     return isinstance(error, _LOST) and not isinstance(error, ValueError)
 
 
 DATABASE_ERRORS = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""Everything that the database, the driver or the network between them raises."""
+"""All errors of the database, the driver and the network between them."""
 
 _ABOUT_DATA = ("21", "22", "23", "42", "P0", "PR")
 """SQLSTATE classes of errors that the same values raise again: data, constraints, syntax, our own functions."""
 
 
 def is_about_data(error: BaseException) -> bool:
-    """True if the same statement with the same values can never succeed. A missing right can be granted: it may."""
+    """True if the same statement with the same values can never succeed. A missing privilege is not included."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
         return state.startswith(_ABOUT_DATA) and not isinstance(error, asyncpg.InsufficientPrivilegeError)
@@ -75,7 +75,7 @@ _FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
     NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
 }
 
-# Rules of tables that a service checks first, by its own clock; the table has the last word.
+# Constraints that a service checks first, by its own clock; the table decides.
 _CHECKS = {
     "users_date_of_birth_past": ("date_of_birth", "must be in the past"),
 }
@@ -83,7 +83,7 @@ _CHECKS = {
 
 @cache
 def _by_sqlstate() -> dict[str, Callable[[asyncpg.PostgresError], PostroomError]]:
-    """The errors that name the SQLSTATE of a stored function, read when the first one is raised."""
+    """Errors by the SQLSTATE of a stored function, loaded when the first one is raised."""
     return {kind.sqlstate: _with_message(kind) for kind in list_errors() if kind.sqlstate}
 
 
@@ -93,7 +93,7 @@ def _with_message(kind: type[PostroomError]) -> Callable[[asyncpg.PostgresError]
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise our error in place of PostgreSQL's where the table knows it; let every other through."""
+    """Raise Postroom's error for a PostgreSQL error in the table; other errors pass."""
     try:
         yield
     except asyncpg.CheckViolationError as error:

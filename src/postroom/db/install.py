@@ -1,4 +1,4 @@
-"""A room as one file of SQL, for people who install by psql or by a migration tool of their own.
+"""A room as one SQL file, for installation by psql or by another migration tool.
 
 The script creates the schema, applies every migration and function file in one transaction and records them, so that
 `postroom migrate` finds the room up to date. `EVENT_STORE` installs the event store alone, into a schema that has
@@ -13,13 +13,13 @@ from postroom.db.pool import quote_identifier
 from postroom.db.queries import load
 
 EVENT_STORE = ("db", "events")
-"""The capabilities that the event store needs; their partition functions come along and are not called."""
+"""The capabilities that the event store needs; their partition functions are included and not called."""
 
 _QUERIES = load("postroom.db")
 
 
 def room_script(room: str, *, only: Sequence[str] = ()) -> str:
-    """The SQL that creates a room, or of it what these capabilities own."""
+    """The SQL that creates a room, or the tables of some capabilities."""
     migrations = [file for file in migration_files() if not only or file.capability in only]
     functions = [file for file in function_files() if not only or file.name.partition("/")[0] in only]
     name = quote_identifier(room)
@@ -33,7 +33,7 @@ def room_script(room: str, *, only: Sequence[str] = ()) -> str:
             "SET LOCAL timezone = 'UTC';",
             _QUERIES["create_migrations_table"].sql.rstrip(";\n") + ";",
             *(_applied(file) for file in migrations),
-            f"SET LOCAL search_path = {name}, pg_temp; -- a caller's temporary table must not stand in for one of ours",
+            f"SET LOCAL search_path = {name}, pg_temp; -- a caller's temporary table must not shadow one of ours",
             *(_applied(file) for file in functions),
             "SELECT close_functions();",
             _described(migrations, functions),
@@ -43,7 +43,7 @@ def room_script(room: str, *, only: Sequence[str] = ()) -> str:
 
 
 def _applied(file: SqlFile) -> str:
-    """The text of a file, and the record that it was applied."""
+    """The text of a file, and the statement that records it as applied."""
     values = f"({_literal(file.name)}, {_literal(file.checksum)})"
     record = f"INSERT INTO migrations (name, checksum) VALUES {values};"  # noqa: S608 - quoted, and from our own files
     return f"\n-- {file.name}\n{file.text.rstrip()}\n{record}"

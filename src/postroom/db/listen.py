@@ -1,9 +1,8 @@
 """Wake-ups by NOTIFY.
 
-A listener holds one connection of its own, outside any pooler. It pings the server every `PING_S`: without that, a
-connection whose server vanished would look as quiet as one without notifications. After any error the listener
-reconnects and wakes its owner once, because notifications may have been missed. Owners also poll: a notification is a
-courtesy, never the only way to learn of work.
+A listener has one connection of its own, outside any pooler. It pings the server every `PING_S`, because a connection
+whose server vanished looks like one without notifications. After any error the listener reconnects and wakes its owner
+once, because notifications may have been missed. Owners also poll: a notification is never the only trigger of work.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _log = structlog.get_logger()
 
 
 class Listener:
-    """Calls `on_wake(payload)` for each notification; with an empty payload after a reconnection."""
+    """Calls `on_wake(payload)` for each notification, and with an empty payload after a reconnect."""
 
     def __init__(self, url: Url, room: str, *, channel: str, on_wake: Callable[[str], None]) -> None:
         self._url, self._room, self._channel, self._on_wake = url, room, channel, on_wake
@@ -70,7 +69,7 @@ class Listener:
 
 
 async def _ping_until(lost: asyncio.Event, connection: Session) -> None:
-    """Return when the connection is lost; raise `TimeoutError` when the server no longer answers."""
+    """Return when the connection is lost; raise `TimeoutError` when the server no longer responds."""
     while not lost.is_set():
         try:
             async with asyncio.timeout(PING_S):

@@ -1,10 +1,10 @@
 """Forward-only migrations and canonical function files.
 
 `db/migrations/NNNN_<capability>.sql` creates the tables of a capability; a later version changes them by
-`NNNN_<capability>_<change>.sql`. Each file is applied once, in its own transaction. Stored functions live one per file
-in `<capability>/functions/` and are applied again whenever their text changes, so a function has one file and a
-readable history. An advisory lock makes concurrent starts wait for each other. A database that a later version
-migrated is refused, and so is an applied file that was edited since.
+`NNNN_<capability>_<change>.sql`. Each file is applied once, in its own transaction. Stored functions have one file
+each in `<capability>/functions/`, which is applied again whenever its text changes. An advisory lock serialises
+concurrent starts. A database that a later version migrated is rejected, and so is an applied file that was edited
+since.
 """
 
 import dataclasses
@@ -42,14 +42,14 @@ CAPABILITIES = (
     "archive",
     "http",
 )
-"""The packages that own stored functions: a function in LANGUAGE sql comes after those that it calls."""
+"""The packages with stored functions; a function in LANGUAGE sql comes after those that it calls."""
 
 _QUERIES = load("postroom.db")
 
 
 @dataclass(frozen=True, slots=True)
 class SqlFile:
-    """One file of SQL, known by its name and its text."""
+    """One SQL file: its name and its text."""
 
     name: str
     text: str
@@ -70,7 +70,7 @@ class SqlFile:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """What a migration run has to do, or did."""
+    """The files that a migration run applies, or has applied."""
 
     migrations: tuple[SqlFile, ...]
     functions: tuple[SqlFile, ...]
@@ -94,7 +94,7 @@ def function_files() -> list[SqlFile]:
 
 
 async def migrate(url: Url, room: str, *, dry_run: bool = False) -> MigrationPlan:
-    """Bring the room up to this version. With `dry_run`, only say what would be done."""
+    """Migrate the room to this version. With `dry_run`, only return the plan."""
     connection = await connect(url, room)
     try:
         await _QUERIES["lock_migrations"].exec(connection, room=room)
@@ -113,7 +113,7 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
     exists = await _QUERIES["find_schema"].maybe(connection, room=room)
     if exists is not None and row["schema"] != room:
         raise DatabaseError(
-            f"The search path of role {row['role']!r} leads to {row['schema'] or 'no schema'}, not to {room!r}. "
+            f"The search path of role {row['role']!r} is {row['schema'] or 'empty'}, not {room!r}. "
             f"Behind a pooler it must come from the role: ALTER ROLE {quote_identifier(row['role'])} "
             f"SET search_path = {quote_identifier(room)}"
         )
@@ -125,7 +125,7 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
 
 
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
-    """Raise `MigrationPending` unless the room is exactly what this version needs, and whole."""
+    """Raise `MigrationPending` unless the room is completely restored and has exactly this version's files."""
     await _check_whole(connection, room)
     plan = await _plan(connection, room)
     if not plan.is_empty:
@@ -134,10 +134,10 @@ async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
 
 
 async def check_served(connection: asyncpg.Connection, room: str) -> None:
-    """Raise `MigrationPending` if the room lacks a migration of this version, or is half restored.
+    """Raise `MigrationPending` if the room lacks a migration of this version, or its restore is unfinished.
 
-    A process that was right when it started goes on when a newer version migrates the room: migrations only add, and
-    functions keep their parameters. Without this, an upgrade took every old process from its load balancer at once.
+    A running process continues when a newer version migrates the room: migrations only add, and functions keep their
+    parameters. Otherwise an upgrade would remove every old process from its load balancer at once.
     """
     await _check_whole(connection, room)
     applied = {row["name"] for row in await _QUERIES["list_applied_files"].many(connection)}
@@ -201,7 +201,7 @@ async def _apply(connection: asyncpg.Connection, plan: MigrationPlan) -> None:
 
 
 def comment_texts(migrations: Sequence[SqlFile], functions: Sequence[SqlFile]) -> dict[str, str]:
-    """The comments of these files, as `describe_room` takes them."""
+    """The comments of these files, in the form that `describe_room` takes."""
     comments = read_comments([file.text for file in migrations], [file.text for file in functions])
     return {name: json.dumps(texts, sort_keys=True) for name, texts in dataclasses.asdict(comments).items()}
 

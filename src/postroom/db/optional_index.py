@@ -1,4 +1,4 @@
-"""Indexes that cost every write and serve only some installations: made when an operator asks for one."""
+"""Optional indexes, which cost every write and serve only some installations: created on request."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,10 +9,10 @@ _QUERIES = load("postroom.db")
 
 
 async def make_index(pool: Pool, name: str, create: Callable[[Connection], Awaitable[None]]) -> bool:
-    """Make an index while writes go on; False if it exists. Only the owner of the room can.
+    """Create an index without blocking writes; False if it exists. Needs the owner of the room.
 
-    CREATE INDEX CONCURRENTLY runs outside any transaction. One that was interrupted leaves an invalid index behind,
-    which is dropped first.
+    CREATE INDEX CONCURRENTLY runs outside any transaction. An interrupted one leaves an invalid index behind, which is
+    dropped first.
     """
     async with pool.acquire() as connection:
         found = await _QUERIES["find_index"].maybe(connection, name=name)

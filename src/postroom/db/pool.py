@@ -1,9 +1,9 @@
 """Connections to the room.
 
-A pool's connections find everything through `search_path`; no statement names the schema. Their day is the day in UTC,
-whatever the server's time zone: what the service calls today and what a constraint calls today must be the same. Behind
-a transaction pooler (PgBouncer) prepared statements are off and both must come from the role, because a pooler does not
-carry session settings: `ALTER ROLE … SET search_path = …` and `ALTER ROLE … SET timezone = 'UTC'`.
+Connections find tables through `search_path`; no statement names the schema. Their time zone is UTC, independent of
+the server's, so that service and constraints agree on today's date. Behind a transaction pooler (PgBouncer) prepared
+statements are off and both settings must come from the role, because a pooler does not keep session settings: `ALTER
+ROLE … SET search_path = …` and `ALTER ROLE … SET timezone = 'UTC'`.
 """
 
 import asyncio
@@ -35,15 +35,15 @@ def _options(room: str, *, pooled: bool) -> dict[str, Any]:
             "search_path": quote_identifier(room),
             "application_name": "postroom",
             "timezone": "UTC",
-            "jit": "off",  # every statement is short; compiling it costs more than running it
-            # A plan made while a table was small stays in use while it grows; all our statements have their index.
+            "jit": "off",  # every statement is short; JIT compilation costs more than it saves
+            # A plan made for a small table stays in use while the table grows; every statement has an index.
             "enable_seqscan": "off",
         }
     }
 
 
 class _RoomPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
-    """A pool in which neither taking nor returning a connection, nor closing, waits without end."""
+    """A pool with a timeout for acquiring, releasing and closing."""
 
     __slots__ = ("_acquire_s",)
 
@@ -71,12 +71,12 @@ async def open_pool(
     *,
     size: int = 20,
     pooled: bool = False,
-    timeout: timedelta | None = None,  # noqa: ASYNC109
+    timeout: timedelta | None = None,  # noqa: ASYNC109 - the limit of each statement, not of this call
 ) -> Pool:
-    """A pool whose connections live in the room. Raises `DatabaseUnreachable` when no server answers.
+    """A pool of connections to the room. Raises `DatabaseUnreachable` if no server responds.
 
-    `timeout` limits each statement; a connection that does not answer in time is dropped. Waiting for a connection
-    takes at most as long as a statement and the making of a connection together.
+    `timeout` limits each statement; a connection that exceeds it is dropped. Acquiring a connection takes at most as
+    long as a statement and a connect together.
     """
     options = _options(room, pooled=pooled)
     limit_s = None if timeout is None else timeout.total_seconds()
@@ -99,10 +99,10 @@ async def open_pool(
 
 
 async def _leave_as_is(_connection: Session) -> None:
-    """What a statement of ours leaves behind in its session: nothing. An open transaction is rolled back before this.
+    """Skip the reset of a released connection; asyncpg has already rolled back an open transaction.
 
-    Asking the server to reset everything after each use would be a second round trip for every statement; LISTEN,
-    session locks and settings live on connections of their own, made by `connect`.
+    A reset would be a second round trip for every statement, and there is nothing to reset: LISTEN, session locks and
+    settings use connections of their own, made by `connect`.
     """
 
 

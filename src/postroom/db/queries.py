@@ -1,4 +1,4 @@
-"""Named statements: SQL is written in `queries.sql`, asked for by name.
+"""Named statements: SQL is written in `queries.sql` and called by name.
 
 A statement is a header, a sentence, and the SQL:
 
@@ -6,10 +6,9 @@ A statement is a header, a sentence, and the SQL:
     -- One delivery by its id.
     SELECT … WHERE id = :id
 
-`:many | :one | :maybe | :exec` is what it returns; calling it any other way is a bug and raises at once. Parameters are
-named and become `$1, $2, …` in the order of their first appearance. `@room.` before a function's name stands for the
-room's schema when the statement runs on somebody else's connection, and for nothing on our own, whose search path is
-the room.
+`:many | :one | :maybe | :exec` is the kind of result; calling a statement as another kind raises `TypeError`.
+Parameters are named and become `$1, $2, …` in the order of their first appearance. `@room.` before a function's name
+is replaced by the room's schema on an application's connection, and removed on our own, whose search path is the room.
 """
 
 import re
@@ -26,7 +25,7 @@ _COMMENT_LINE = re.compile(r"^\s*--.*$", re.MULTILINE)
 
 
 class Connection(Protocol):
-    """What a statement needs of a connection; asyncpg's connections and pooled connections both have it."""
+    """The methods of a connection that statements use; asyncpg's connections and pooled connections have them."""
 
     async def execute(self, query: str, *args: Any) -> str: ...
     async def fetch(self, query: str, *args: Any) -> list[asyncpg.Record]: ...
@@ -56,13 +55,13 @@ class Statement:
         return await connection.fetchrow(self.sql, *self._arguments("maybe", values))
 
     async def exec(self, connection: Connection, **values: Any) -> int:
-        """Run it and return how many rows it touched."""
+        """Run it and return the number of changed rows."""
         tag = await connection.execute(self.sql, *self._arguments("exec", values))
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
     def in_room(self, room: str) -> "Statement":
-        """The same statement for a connection whose search path is not ours."""
+        """The statement for a connection with another search path."""
         quoted = '"' + room.replace('"', '""') + '".'
         return Statement(self.name, self.kind, self.purpose, self.sql.replace("@room.", quoted), self.parameters)
 
@@ -76,7 +75,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """All statements of one capability: those of our own connections, and templates for others' rooms."""
+    """All statements of one capability: for our own connections, and templates for other connections."""
 
     package: str
     _own: Mapping[str, Statement] = field(repr=False)
@@ -93,7 +92,7 @@ class Queries:
 
 
 def load(package: str, file: str = "queries.sql") -> Queries:
-    """Read a capability's statements; a duplicate or a malformed block raises at import."""
+    """Load a capability's statements; a duplicate or a malformed block raises at import."""
     templates: dict[str, Statement] = {}
     for statement in _parse(files(package).joinpath(file).read_text("utf-8")):
         if statement.name in templates:

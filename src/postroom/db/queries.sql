@@ -1,11 +1,11 @@
--- Statements about the room itself: its schema and what has been applied to it.
+-- Statements about the room: its schema and the applied files.
 
 -- name: close_functions :exec
--- Functions that run as the owner are closed to PUBLIC; see functions/close_functions.sql.
+-- Revoke functions that run as the owner from PUBLIC; see functions/close_functions.sql.
 SELECT close_functions();
 
 -- name: create_migrations_table :exec
--- The list of applied files; the only table no migration makes.
+-- The table of applied files; the only table that no migration creates.
 CREATE TABLE IF NOT EXISTS migrations (
     name       text        PRIMARY KEY,
     checksum   text        NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE IF NOT EXISTS migrations (
 );
 
 -- name: describe_room :exec
--- Give tables, views, columns and functions their comments; see functions/describe_room.sql.
+-- Set the comments of tables, views, columns and functions; see functions/describe_room.sql.
 SELECT describe_room(:relations::text::jsonb, :columns::text::jsonb, :functions::text::jsonb);
 
 -- name: describe_session :one
@@ -21,7 +21,7 @@ SELECT describe_room(:relations::text::jsonb, :columns::text::jsonb, :functions:
 SELECT current_user::text AS role, current_schema()::text AS schema, current_setting('timezone') AS timezone;
 
 -- name: find_index :maybe
--- An index of the room, and whether it was made to its end.
+-- An index of the room, and whether it is valid.
 SELECT indisvalid AS is_valid
 FROM pg_index
 WHERE indexrelid = to_regclass(:name);
@@ -33,7 +33,7 @@ FROM pg_catalog.pg_tables
 WHERE schemaname = :room AND tablename = 'migrations';
 
 -- name: find_restore :maybe
--- The mark of a room that is coming back from a backup and is not whole yet.
+-- The mark of an unfinished restore.
 SELECT 1
 FROM pg_catalog.pg_tables
 WHERE schemaname = :room AND tablename = 'restoring';
@@ -50,7 +50,7 @@ SELECT name, checksum
 FROM migrations;
 
 -- name: list_loop_failures :many
--- Side loops that have raised an error lately, the last one first.
+-- Background loops that failed recently, the latest first.
 SELECT loop, host, pid, error, failures, clock_timestamp() - failed_at AS ago
 FROM loop_failures
 WHERE failed_at > clock_timestamp() - :since::interval
@@ -58,25 +58,25 @@ ORDER BY failed_at DESC
 LIMIT 5;
 
 -- name: lock_migrations :exec
--- Wait for any other process that is migrating this room; the lock ends with the session.
+-- Wait for another process that is migrating this room; the lock ends with the session.
 SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
 
 -- name: ping :one
--- Prove that the server still answers on this connection.
+-- Check that the server responds on this connection.
 SELECT 1;
 
 -- name: put_temporary_tables_last :exec
--- Functions that run as the owner keep this search path: a caller's temporary table must not stand in for one of ours.
+-- Set the search path of functions that run as the owner: a caller's temporary table must not shadow one of the room.
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', false);
 
 -- name: record_applied_file :exec
--- Remember that a file was applied with this text.
+-- Record that a file was applied, with its checksum.
 INSERT INTO migrations (name, checksum)
 VALUES (:name, :checksum)
 ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now();
 
 -- name: record_loop_failure :exec
--- Count one failure of a side loop on this host.
+-- Count a failure of a background loop on this host.
 INSERT INTO loop_failures (loop, host, pid, error)
 VALUES (:loop, :host, :pid, :error)
 ON CONFLICT (loop, host) DO UPDATE

@@ -1,7 +1,7 @@
 """Retention: rows that are older than a setting allows are deleted, in bounded steps.
 
-Each capability declares what it deletes as `RETENTION`, a table of store functions and the settings they obey. One loop
-of the worker applies all of them. Any number of processes may run it at once.
+Each capability declares its deletions as `RETENTION`, a table of store functions and their settings. One loop of the
+worker applies them all. Any number of processes may run it concurrently.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -17,11 +17,11 @@ from postroom.settings import Settings
 
 STEP = 1000
 SHARE = 0.05
-"""The share of the time that retention works; the rest is for mail."""
+"""The share of the time that retention works; it pauses for the rest, to leave the database to mail."""
 
 
 class Step(NamedTuple):
-    """A step through rows in order: how many it looked at, how many it deleted, and where the next step begins."""
+    """A step through rows in order: rows read, rows deleted, and the start of the next step."""
 
     seen: int
     deleted: int
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """A store function that deletes one step of old rows, and how long they are kept.
+    """A store function that deletes one step of old rows, and their retention.
 
     The function gets `retention`, `batch_limit` and `now`, and the settings in `also` by name. It returns the number of
     rows, or a `Step`; then the next call gets `after`.
@@ -61,7 +61,7 @@ class Sweeper:
         return Loop("retention", self.run_once, rest=self._settings.cleanup_interval, interruptible=True)
 
     async def run_once(self) -> int:
-        """Apply every row of the table; returns how many rows of the room were deleted."""
+        """Apply every row of the table; returns the number of deleted rows."""
         return sum(await run_all(self._sweep, self._table))
 
     async def _sweep(self, row: Retention) -> int:

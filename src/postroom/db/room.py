@@ -1,7 +1,7 @@
-"""An open room: the database it lives in, reached and checked.
+"""An open room: its database, connected and checked.
 
-Start order is a promise: the database answers, then it is migrated or checked, then a caller gets it. Any failure is
-one clear error before anything listens.
+The start order is fixed: connect, migrate or check, then return the room. Every failure is one clear error before any
+server listens.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from postroom.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One schema of one database, and the way to it."""
+    """One schema of one database, and its connections."""
 
     settings: Settings
     through_pooler: Url = field(repr=False)
-    direct: Url = field(repr=False)  # around the pooler: LISTEN, migrations, advisory locks
+    direct: Url = field(repr=False)  # without the pooler: LISTEN, migrations, advisory locks
     pool: Pool = field(repr=False)
 
     @property
@@ -32,7 +32,7 @@ class Room:
 
     @property
     def direct_url(self) -> str:
-        """As of now; a connection that is made again and again asks `direct` instead."""
+        """The current direct URL; for repeated connections use `direct`."""
         return current(self.direct)
 
     @property
@@ -42,10 +42,10 @@ class Room:
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, creating: bool = False) -> AsyncIterator[tuple[Url, Url]]:
-    """The URLs of the database, pooled and direct; without a configured one, of the embedded server.
+    """The URLs of the database, pooled and direct; those of the embedded server if none is configured.
 
-    The embedded server is started if it does not run; its URL is read from its state file for each new connection. Only
-    with `creating` is a data directory made: `RoomMissing` otherwise.
+    The embedded server is started if it does not run; its URL is read from its state file for each new connection. A
+    data directory is created only with `creating`; otherwise `RoomMissing` is raised.
     """
     if settings.database_url is not None:
         yield settings.database_url, settings.database_direct_url or settings.database_url
@@ -64,7 +64,7 @@ async def open_database(settings: Settings, *, creating: bool = False) -> AsyncI
 
 @asynccontextmanager
 async def open_room(settings: Settings, *, migrating: bool = False) -> AsyncIterator[Room]:
-    """Reach the database and make sure the room is what this version needs: migrated here, or checked."""
+    """Connect to the database and migrate or check the room."""
     async with open_database(settings, creating=migrating) as (url, direct_url):
         if migrating:
             await migrate(direct_url, settings.schema)

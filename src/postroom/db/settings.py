@@ -8,7 +8,7 @@ from postroom.runtime.setting import duration_from, positive, setting
 
 
 def parse_schema(value: str) -> str:
-    """The name of a room. PostgreSQL keeps names that begin with pg_ for itself."""
+    """The name of a room. PostgreSQL reserves names that begin with pg_."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,47}", value) or value.startswith("pg_") or value == "information_schema":
         raise ValueError("must be a lower-case identifier of at most 48 characters that does not begin with pg_")
     return value
@@ -49,5 +49,5 @@ class DatabaseSettings:
 
     @property
     def is_pooled(self) -> bool:
-        """True behind a transaction pooler: no prepared statements there, and LISTEN goes around it."""
+        """True behind a transaction pooler: without prepared statements, and LISTEN uses the direct URL."""
         return self.database_direct_url is not None

@@ -37,12 +37,12 @@ class Host:
 
 
 def joined(parts: SplitResult) -> str:
-    """As it was split: the standard library leaves `//` out where no host is named, and PostgreSQL needs it."""
+    """Join a split URL; the standard library omits `//` without a host, and PostgreSQL needs it."""
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
 
 
 def hosts_of(url: str) -> list[Host]:
-    """Every host of a URL, in its order; none if it leaves the choice to the driver. `ValueError` on bad ports."""
+    """Every host of a URL, in order; empty if it leaves the choice to the driver. `ValueError` for invalid ports."""
     parts = urlsplit(url)
     parameters = parameters_of(url)
     before_path = parts.netloc.rpartition("@")[2]
@@ -58,7 +58,7 @@ def hosts_of(url: str) -> list[Host]:
 
 
 def parameters_of(url: str) -> dict[str, str]:
-    """What stands after the question mark; of a name that is there twice, the last."""
+    """The query parameters; the last one of a repeated name."""
     return dict(parse_qsl(urlsplit(url).query))
 
 
@@ -68,7 +68,7 @@ def tls_mode(url: str, host: Host) -> str | None:
 
 
 def tls_context(url: str) -> ssl.SSLContext:
-    """Verifies certificate and host name by `sslrootcert`, or by the certificate authorities of this system."""
+    """A context that verifies certificate and host name by `sslrootcert`, or by the system's authorities."""
     parameters = parameters_of(url)
     authority = parameters.get("sslrootcert", "system")
     context = ssl.create_default_context(cafile=None if authority == "system" else authority)
@@ -79,14 +79,14 @@ def tls_context(url: str) -> ssl.SSLContext:
 
 
 def needs_tls(url: str) -> bool:
-    """True if a program that opens this URL must be able to speak TLS."""
+    """True if a program that opens this URL must support TLS."""
     return any(tls_mode(url, host) not in (None, "disable", "allow", "prefer") for host in hosts_of(url))
 
 
 def for_programs(url: str) -> tuple[str, str | None]:
     """The address for psql, pg_dump and pg_restore, with the same choice of host and TLS as our own connections.
 
-    The password stands apart, for the environment: everybody sees a command line.
+    The password is separate, for the environment: every user of the host can read a command line.
     """
     address, password = without_password(url)
     parameters, hosts = parameters_of(url), hosts_of(url)
@@ -102,16 +102,16 @@ def for_programs(url: str) -> tuple[str, str | None]:
 
 
 def with_parameter(url: str, name: str, value: str) -> str:
-    """The URL with this parameter, in place of one of the same name."""
+    """The URL with this parameter, replacing one of the same name."""
     parts = urlsplit(url)
     others = [parameter for parameter in parts.query.split("&") if parameter and _name(parameter) != name]
     return joined(parts._replace(query="&".join([*others, f"{name}={quote(value, safe='')}"])))
 
 
 def without_password(url: str) -> tuple[str, str | None]:
-    """The address for a command line, which everybody sees, and the password for the environment; None without one.
+    """The address for a command line, which every user of the host can read, and the password or None.
 
-    It may stand before the host or among the parameters; if in both, our own driver takes the first, and so do we.
+    The password may be before the host or among the parameters; with both, the first is used, as by our driver.
     """
     parts = urlsplit(url)
     user, separator, host = parts.netloc.rpartition("@")
@@ -125,7 +125,7 @@ def without_password(url: str) -> tuple[str, str | None]:
 
 
 def _name_and_port(entry: str, *, is_encoded: bool) -> tuple[str, int | None]:
-    """`host`, `host:5432`, `[::1]:5432` or a socket's directory, which stands encoded before the path."""
+    """Parse `host`, `host:5432`, `[::1]:5432` or a socket's directory, which is encoded before the path."""
     text = entry.strip()
     if text.startswith("["):
         name, _, port = text[1:].partition("]")

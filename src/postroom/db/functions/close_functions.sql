@@ -1,6 +1,6 @@
--- Take EXECUTE from PUBLIC on every function of the room that runs as its owner, and on every trigger function.
+-- Revoke EXECUTE from PUBLIC on every function of the room that runs as its owner, and on every trigger function.
 --
--- PostgreSQL gives EXECUTE on a new function to everybody. A trigger function cannot be called, but a role that may
+-- PostgreSQL grants EXECUTE on a new function to PUBLIC. A trigger function cannot be called, but a role that may
 -- execute it can attach it to a temporary table of its own, whose columns have types with casts of its own: these casts
 -- then run with the owner's rights. A trigger needs no EXECUTE to fire, so no role loses anything. The migrator calls
 -- this in the transaction that creates functions; the roles that may call one are granted it by name

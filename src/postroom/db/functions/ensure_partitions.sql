@@ -1,12 +1,12 @@
--- Make a table's partitions for this month and as many months ahead. Safe to call at any time, by several processes at once. A month
--- of which the default partition already holds rows is left to it.
+-- Create a table's partitions for this month and the given number of months ahead. Safe to call at any time and concurrently.
+-- A month that has rows in the default partition gets no partition.
 CREATE OR REPLACE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamptz DEFAULT now())
 RETURNS integer
 LANGUAGE plpgsql
-SECURITY DEFINER -- a worker that does not own the room may still make room for next month
+SECURITY DEFINER -- a worker that does not own the room must be able to create next month's partition
 SET search_path FROM CURRENT
-SET TimeZone = 'UTC' -- months begin in UTC, whatever the session thinks
-SET lock_timeout = '1s' -- writers queue behind a waiting lock; the next turn tries again
+SET TimeZone = 'UTC' -- months begin in UTC, independent of the session's time zone
+SET lock_timeout = '1s' -- writers queue behind a waiting lock; the next run tries again
 AS $$
 DECLARE
     v_month timestamptz;
@@ -17,7 +17,7 @@ BEGIN
         RETURN 0;
     END IF;
     IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' OR p_months > 24 THEN
-        RAISE EXCEPTION 'partitions are made for times within ten years of now and at most 24 months ahead';
+        RAISE EXCEPTION 'partitions are created for times within ten years of now and at most 24 months ahead';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
@@ -32,7 +32,7 @@ BEGIN
             );
             v_made := v_made + 1;
         EXCEPTION WHEN check_violation OR invalid_object_definition THEN
-            NULL; -- the default partition holds rows of that month, or a partition of another name covers it
+            NULL; -- the default partition has rows of that month, or a partition of another name covers it
         END;
     END LOOP;
     RETURN v_made;

@@ -1,4 +1,4 @@
--- The column by which a table is partitioned; NULL for a table that is not, or not by one column, or not there.
+-- The column by which a table is partitioned; NULL for a missing table, or one not partitioned by a single column.
 CREATE OR REPLACE FUNCTION partition_column(p_table text) RETURNS text
 LANGUAGE sql STABLE
 AS $$
