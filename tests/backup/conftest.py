@@ -1,4 +1,4 @@
-"""The object store on loopback."""
+"""Fixtures of an object store on loopback."""
 
 from tests.support.object_store import bucket, s3_endpoint
 

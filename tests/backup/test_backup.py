@@ -1,4 +1,4 @@
-"""A room in a file: proven when it is made, whole when it comes back, and at work again in another cluster."""
+"""Backups: verified when made, complete when restored, usable in another cluster."""
 
 import os
 import signal
@@ -35,8 +35,8 @@ from postroom.settings import Settings
 
 @pytest.fixture(scope="module")
 async def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
-    """A server that has counted far fewer transactions than the run's own."""
-    # An autovacuum worker's transaction would hold back those who follow tables there.
+    """A server with much lower transaction ids than the test server."""
+    # An autovacuum worker's transaction would hold back followers there.
     quiet = replace(FAST, extra=(("autovacuum", "off"),))
     async with EmbeddedServer(tmp_path_factory.mktemp("other") / "data", quiet) as server:
         yield server
@@ -53,7 +53,7 @@ async def other_url(other_cluster: EmbeddedServer) -> AsyncIterator[str]:
 
 
 async def collect(room: Room) -> list[int]:
-    """What the collector of tokens gets next."""
+    """The tokens that the collector dequeues next."""
     async with room.pool.acquire() as connection, connection.transaction():
         return [row["id"] for row in await connection.fetch("SELECT id FROM dequeue_tokens(100)")]
 
@@ -70,8 +70,8 @@ async def burn_transactions(url: str, count: int) -> None:
     await connection.close()
 
 
-async def test_a_backup_comes_back_in_another_cluster_as_it_was(room: Room, tmp_path: Path, other_url: str) -> None:
-    """Every table with every value, proven by the manifest that was made with it."""
+async def test_backup_is_restored_unchanged_in_another_cluster(room: Room, tmp_path: Path, other_url: str) -> None:
+    """Every table has every value, as counted in the manifest."""
     await accepted(room.pool, a_mail("ann@example.org"), a_mail("bob@example.org"))
     file = tmp_path / "room.backup"
     made = await make_backup(room, file, actor=ACTOR)
@@ -84,8 +84,8 @@ async def test_a_backup_comes_back_in_another_cluster_as_it_was(room: Room, tmp_
         assert await accepted(back.pool, a_mail("carol@example.org")) == [3]
 
 
-async def test_events_and_their_followers_go_on_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
-    """In a cluster with lower transaction ids new events follow the old ones; a follower misses and repeats none."""
+async def test_followers_continue_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
+    """With lower transaction ids new events follow the old ones; a follower skips and repeats none."""
     await burn_transactions(room.url, 3000)
     await EventStore(room.pool).append([Event.of("Said", {"n": n}, talk=1) for n in range(3)])
     seen, _ = await EventStore(room.pool).follow(Query.of(tags=["talk=1"]), limit=2)
@@ -100,8 +100,8 @@ async def test_events_and_their_followers_go_on_after_a_restore(room: Room, tmp_
         assert [event.data["n"] for event in told.events] == [0, 1, 2, 3]
 
 
-async def test_the_collector_of_tokens_goes_on_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
-    """What was collected is not collected again, what was not is, and what is new comes after it."""
+async def test_token_collector_continues_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
+    """Collected tokens are not collected again; waiting and new ones are."""
     await burn_transactions(room.url, 3000)
     await sign_up(room, "ann", "bob")
     collected = await collect(room)
@@ -118,8 +118,8 @@ async def test_the_collector_of_tokens_goes_on_after_a_restore(room: Room, tmp_p
         assert await collect(back) == []
 
 
-async def test_a_room_can_come_back_under_another_name(room: Room, tmp_path: Path) -> None:
-    """Beside the one it came from, in the same database, and each works by itself."""
+async def test_room_can_be_restored_under_another_name(room: Room, tmp_path: Path) -> None:
+    """Original and copy work side by side in one database."""
     await accepted(room.pool, a_mail("ann@example.org"))
     file = tmp_path / "room.backup"
     await make_backup(room, file, actor=ACTOR, verify=False)
@@ -136,10 +136,10 @@ async def test_a_room_can_come_back_under_another_name(room: Room, tmp_path: Pat
 
 
 @pytest.mark.parametrize("step", ["begun", "restored", "migrated"])
-async def test_a_killed_restore_is_finished_by_asking_again(
+async def test_killed_restore_is_finished_by_repeating_it(
     room: Room, tmp_path: Path, other_url: str, step: str
 ) -> None:
-    """Nobody works in a room that is half back; the same restore finishes it, cursors included, and another may not."""
+    """No process opens the half-restored room; the same restore finishes it, and another file is rejected."""
     await burn_transactions(room.url, 3000)
     await sign_up(room, "ann")
     assert len(await collect(room)) == 1
@@ -166,8 +166,8 @@ async def test_a_killed_restore_is_finished_by_asking_again(
         await restore_backup(other_url, file, actor=ACTOR)
 
 
-async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path) -> None:
-    """Nothing is restored over something."""
+async def test_restore_does_not_overwrite_a_room(room: Room, tmp_path: Path) -> None:
+    """An existing room or file is an error."""
     file = tmp_path / "room.backup"
     await make_backup(room, file, actor=ACTOR, verify=False)
     with pytest.raises(RoomNotEmpty):
@@ -177,8 +177,8 @@ async def test_a_room_that_exists_is_not_overwritten(room: Room, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["Annex 1", "pg_annex", "public", "", "information_schema"])
-async def test_a_room_gets_no_name_that_no_room_can_have(room: Room, tmp_path: Path, name: str) -> None:
-    """It is refused as POSTROOM_SCHEMA refuses it, before anything is made."""
+async def test_invalid_room_name_is_rejected(room: Room, tmp_path: Path, name: str) -> None:
+    """The rule is that of POSTROOM_SCHEMA, checked before anything is created."""
     file = tmp_path / "room.backup"
     await make_backup(room, file, actor=ACTOR, verify=False)
     schemas = "SELECT nspname FROM pg_namespace ORDER BY 1"
@@ -189,8 +189,8 @@ async def test_a_room_gets_no_name_that_no_room_can_have(room: Room, tmp_path: P
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-async def test_a_restore_that_fails_leaves_nothing_behind(room: Room, tmp_path: Path, *, was_there: bool) -> None:
-    """The schema that it made goes; one that stood there empty before stays, for somebody made it with its rights."""
+async def test_failed_restore_leaves_nothing_behind(room: Room, tmp_path: Path, *, was_there: bool) -> None:
+    """The schema that it created is dropped; an empty one that existed before stays, with its privileges."""
     file = tmp_path / "room.backup"
     made = await make_backup(room, file, actor=ACTOR, verify=False)
     file.write_bytes(b"nonsense")
@@ -205,7 +205,7 @@ async def test_a_restore_that_fails_leaves_nothing_behind(room: Room, tmp_path: 
 
 
 async def test_a_copy_does_not_own_the_files_of_the_archive(room: Room, tmp_path: Path) -> None:
-    """A room that came back under another name only reads what the first one wrote."""
+    """A room restored under another name only reads the original's files."""
     await add_attempts(room.pool, JANUARY, 3)
     await run(room, options_for(tmp_path / "archive"))
     file = tmp_path / "room.backup"
@@ -216,7 +216,7 @@ async def test_a_copy_does_not_own_the_files_of_the_archive(room: Room, tmp_path
 
 
 async def test_an_error_names_the_missing_backup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is a file that is not there, and no database that went away."""
+    """The error is about the file, not about the database."""
     missing = tmp_path / "b3.backup"
     with pytest.raises(FileNotFoundError) as caught:
         missing.read_bytes()
@@ -228,8 +228,8 @@ async def test_an_error_names_the_missing_backup(tmp_path: Path, capsys: pytest.
         await verify_backup(missing)
 
 
-async def test_a_damaged_backup_is_noticed(room: Room, tmp_path: Path, other_url: str) -> None:
-    """By its checksum, before anything is restored; one without its manifest is none."""
+async def test_damaged_backup_is_rejected(room: Room, tmp_path: Path, other_url: str) -> None:
+    """The checksum is compared before the restore; a backup without its manifest is rejected."""
     file = tmp_path / "room.backup"
     await make_backup(room, file, actor=ACTOR, verify=False)
     assert (await verify_backup(file)).room == "postroom"
@@ -247,7 +247,7 @@ async def test_a_damaged_backup_is_noticed(room: Room, tmp_path: Path, other_url
 
 
 async def test_an_erased_person_stays_suppressed_after_a_restore(room: Room, tmp_path: Path, other_url: str) -> None:
-    """The key goes with the room, so the hash still means the person."""
+    """The key is part of the room, so the hash still matches the person."""
     await suppress(room.pool, "ann@example.org")
     await erase(room, ArchiveOptions(url=str(tmp_path)), address="ann@example.org", actor=ACTOR)
     file = tmp_path / "room.backup"
@@ -258,15 +258,17 @@ async def test_an_erased_person_stays_suppressed_after_a_restore(room: Room, tmp
         assert await back.pool.fetchval(is_listed) is True
 
 
-def test_differences_are_told_by_table() -> None:
-    """What is missing, what has other numbers, what has other values."""
+def test_differences_are_listed_by_table() -> None:
+    """Missing tables, other row counts and other values are listed."""
     expected = (TableCount("a", 1, 5), TableCount("b", 1, 5), TableCount("c", 1, 5), TableCount("d", 1, 5))
     found = (TableCount("a", 1, 5), TableCount("b", 2, 5), TableCount("c", 1, 6))
     assert differences(expected, found) == ["b has 2 rows instead of 1", "c has different values", "d is missing"]
 
 
-async def test_no_program_is_told_the_password(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everybody on the machine reads the arguments of pg_dump, wherever in its URL the password stands."""
+async def test_password_is_not_among_program_arguments(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of the host can read the arguments of pg_dump."""
     real, bin_dir, told = find_binaries(), tmp_path / "bin", tmp_path / "told"
     bin_dir.mkdir()
     for name in ("postgres", "initdb"):
@@ -283,8 +285,8 @@ async def test_no_program_is_told_the_password(room: Room, tmp_path: Path, monke
     assert (in_secret, password in openly) == (password, False)
 
 
-async def test_a_backup_is_its_owner_s_alone(room: Room, tmp_path: Path) -> None:
-    """Also while it is written: it has bodies and keys. What a killed one left under another mode makes way."""
+async def test_backup_is_private_to_its_owner(room: Room, tmp_path: Path) -> None:
+    """Its mode is 0600 from the first byte; a leftover file with another mode is replaced."""
     file = tmp_path / "room.backup"
     (tmp_path / ".room.backup.unfinished").write_text("left")
     (tmp_path / ".room.backup.unfinished").chmod(0o644)

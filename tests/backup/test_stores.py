@@ -1,4 +1,4 @@
-"""Backups in a folder and in a bucket: on a schedule, before a migration, and kept for as long as they should be."""
+"""Backups in a folder and in a bucket: scheduled, before a migration, and their retention."""
 
 import asyncio
 from dataclasses import replace
@@ -33,7 +33,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture(params=["folder", "bucket"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> BackupOptions:
-    """Where backups go, every day, two of them."""
+    """A store with daily backups, of which two are kept."""
     chosen = BackupOptions(url=str(tmp_path / "backups"), interval=DAY, keep=2)
     if request.param == "bucket":
         bucket: ArchiveOptions = request.getfixturevalue("bucket")
@@ -56,8 +56,8 @@ async def back_up(room: Room, place: BackupOptions, now: datetime) -> str | None
     return await back_up_if_due(room, place, actor=ACTOR, clock=lambda: now)
 
 
-async def test_a_backup_in_a_bucket_is_proven_and_comes_back(room: Room, bucket: ArchiveOptions) -> None:
-    """Stored with its manifest, fetched back, verified, restored under another name; no file is written over."""
+async def test_backup_in_a_bucket_is_verified_and_restored(room: Room, bucket: ArchiveOptions) -> None:
+    """It is stored with its manifest, downloaded, verified and restored under another name; no file is overwritten."""
     await accepted(room.pool, a_mail("ann@example.org"))
     target = "s3://mail/by-hand/room.backup"
     made = await make_backup_at(room, target, actor=ACTOR, endpoint=bucket.endpoint)
@@ -69,8 +69,8 @@ async def test_a_backup_in_a_bucket_is_proven_and_comes_back(room: Room, bucket:
         await make_backup_at(room, target, actor=ACTOR, verify=False, endpoint=bucket.endpoint)
 
 
-async def test_a_backup_is_made_when_the_newest_is_old_enough(room: Room, place: BackupOptions) -> None:
-    """By whichever process asks first; the others find it there."""
+async def test_backup_is_made_when_the_newest_is_too_old(room: Room, place: BackupOptions) -> None:
+    """The first process makes it; the others find it."""
     first = await back_up(room, place, NOW)
     assert first is not None
     assert await back_up(room, place, NOW + timedelta(hours=23)) is None
@@ -81,7 +81,7 @@ async def test_a_backup_is_made_when_the_newest_is_old_enough(room: Room, place:
 
 
 async def test_old_backups_are_deleted(room: Room, place: BackupOptions) -> None:
-    """The newest two stay; what an interrupted backup left goes with the old ones."""
+    """The newest two stay; incomplete backups are deleted too."""
     for day in range(3):
         await back_up(room, place, NOW + day * DAY)
     async with room.pool.acquire() as connection:
@@ -93,14 +93,14 @@ async def test_old_backups_are_deleted(room: Room, place: BackupOptions) -> None
 
 
 async def test_one_process_makes_the_backup(room: Room, tmp_path: Path) -> None:
-    """The lock decides; the others come back at the next turn."""
+    """The lock decides; the others try again at the next run."""
     place = BackupOptions(url=str(tmp_path / "backups"))
     made = await asyncio.gather(*(back_up(room, place, NOW) for _ in range(3)))
     assert len([path for path in made if path]) == 1
 
 
 async def test_the_loop_of_the_archive_makes_the_backup(room: Room, tmp_path: Path) -> None:
-    """Without POSTROOM_BACKUP_URL none is made."""
+    """Without POSTROOM_BACKUP_URL no backup is made."""
     await ArchiveWorker(room, options_for(tmp_path), clock=at_now).run_once()
     assert not (tmp_path / "backups").exists()
     settings = replace(room.settings, backup_url=str(tmp_path / "backups"))
@@ -109,22 +109,22 @@ async def test_the_loop_of_the_archive_makes_the_backup(room: Room, tmp_path: Pa
     assert await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'backup.make'") == "postroom"
 
 
-async def test_a_backup_that_fails_leaves_no_file(room: Room, place: BackupOptions) -> None:
-    """Nothing that a later run could take for a backup."""
+async def test_failed_backup_leaves_no_file(room: Room, place: BackupOptions) -> None:
+    """A later run finds nothing that looks like a backup."""
     await room.pool.execute("DROP FUNCTION fingerprint_table(text)")
     with pytest.raises(asyncpg.UndefinedFunctionError):
         await back_up(room, place, NOW)
     assert await backups_in(place, room) == []
 
 
-async def test_a_store_out_of_reach_is_reported(room: Room) -> None:
-    """Before anything is dumped."""
+async def test_unreachable_store_is_reported(room: Room) -> None:
+    """The check precedes the dump."""
     with pytest.raises(ArchiveUnreachable):
         await back_up(room, BackupOptions(url="s3://nowhere/x", endpoint="http://127.0.0.1:1"), NOW)
 
 
 async def test_a_room_with_data_is_backed_up_before_its_tables_change(room: Room, tmp_path: Path) -> None:
-    """The file comes back as the room was before."""
+    """The file has the state before the migration."""
     settings = replace(room.settings, data_dir=tmp_path)
     assert await back_up_before_migrating(room.url, settings) is None
     await accepted(room.pool, a_mail("ann@example.org"))
@@ -135,7 +135,7 @@ async def test_a_room_with_data_is_backed_up_before_its_tables_change(room: Room
 
 
 async def test_a_new_room_holds_no_data(pool: Pool, database_url: str) -> None:
-    """The list of tables that migrations fill is that of a new room, no more and no less."""
+    """The list of tables that migrations fill equals the tables with rows in a new room."""
     await migrate(database_url, "fresh")
     connection = await asyncpg.connect(database_url)
     rows = await connection.fetch(

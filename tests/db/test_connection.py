@@ -1,4 +1,4 @@
-"""Connections that end by themselves: silent servers, lost listeners, several hosts."""
+"""Connections with timeouts: unresponsive servers, lost listeners, several hosts."""
 
 import asyncio
 import socket
@@ -25,10 +25,10 @@ async def proxy(database_url: str) -> AsyncIterator[FreezingProxy]:
         yield made
 
 
-async def test_statements_go_on_after_all_connections_fell_silent(
+async def test_statements_continue_after_connections_froze(
     proxy: FreezingProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A frozen connection fails within its limit, also inside a transaction, and the pool makes another."""
+    """A frozen connection times out, also inside a transaction, and the pool opens another."""
     monkeypatch.setattr(connection, "END_S", 0.5)
     async with asyncio.timeout(PATIENCE_S):
         pool = await open_pool(proxy.url, SCHEMA, size=1, timeout=SHORT)
@@ -42,8 +42,8 @@ async def test_statements_go_on_after_all_connections_fell_silent(
         await pool.close()
 
 
-async def test_waiting_for_a_connection_ends(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pool whose connections are all in use raises instead of waiting without end."""
+async def test_acquiring_a_connection_times_out(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool whose connections are all in use raises an error."""
     monkeypatch.setattr("postroom.db.pool.CONNECT_S", 0.1)
     async with asyncio.timeout(PATIENCE_S):
         pool = await open_pool(database_url, SCHEMA, size=1, timeout=SHORT)
@@ -79,10 +79,10 @@ class Heard:
             pass
 
 
-async def test_a_listener_whose_server_fell_silent_reconnects(
+async def test_listener_of_a_frozen_server_reconnects(
     proxy: FreezingProxy, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A ping finds that no answer comes; the next connection gets the next notification."""
+    """A ping times out; the next connection gets the next notification."""
     monkeypatch.setattr(listen, "PING_S", 0.1)
     monkeypatch.setattr(listen, "PING_TIMEOUT_S", 2.0)
     heard = Heard()
@@ -97,7 +97,7 @@ async def test_a_listener_whose_server_fell_silent_reconnects(
 async def test_an_error_of_the_driver_does_not_end_a_listener(
     database_url: str, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The driver raises InternalClientError when a server goes away between two messages; a bug is survived too."""
+    """The driver raises InternalClientError when a server ends between two messages; other errors too."""
     errors: list[Exception] = [asyncpg.InternalClientError("cannot switch to state 12"), RuntimeError("a bug")]
 
     async def failing(url: str, room: str) -> Session:

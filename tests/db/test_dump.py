@@ -1,4 +1,4 @@
-"""The committed schema: written from the migrations, the same by every version of PostgreSQL."""
+"""The committed schema: generated from the migrations, the same with every version of PostgreSQL."""
 
 from tests.conftest import postgres_major
 
@@ -38,8 +38,8 @@ CREATE TABLE room.t (
 """
 
 
-def test_only_the_schema_itself_is_kept() -> None:
-    """No word of pg_dump about itself, no schema name, one form of NOT NULL; bodies stay to the letter."""
+def test_dump_contains_only_the_schema() -> None:
+    """pg_dump's remarks and the schema name are removed, NOT NULL has one form; function bodies are verbatim."""
     assert normalised(DUMP, "room") == HEADER + (
         "\nCREATE FUNCTION f() RETURNS void\n    LANGUAGE plpgsql\n"
         "    AS $$\n-- ours\nSET x = 1;\n\n\nPERFORM room.g();\n$$;\n\n"
@@ -48,7 +48,7 @@ def test_only_the_schema_itself_is_kept() -> None:
 
 
 async def test_a_real_room_is_dumped(database_url: str) -> None:
-    """The dump of a migrated room holds its tables and nothing that changes from run to run."""
+    """The dump of a migrated room has its tables and nothing that changes from run to run."""
     dump = await dump_schema(database_url, "postroom", major=postgres_major())
     assert dump.startswith(HEADER)
     assert "CREATE TABLE deliveries (" in dump
@@ -56,7 +56,7 @@ async def test_a_real_room_is_dumped(database_url: str) -> None:
     assert dump == await dump_schema(database_url, "postroom", major=postgres_major())
 
 
-async def test_the_committed_schema_is_what_the_migrations_make(database_url: str) -> None:
-    """Who changes a migration or a function runs `./dev schema`; every version of PostgreSQL makes the same schema."""
+async def test_committed_schema_matches_the_migrations(database_url: str) -> None:
+    """Run `./dev schema` after changing a migration or a function; every PostgreSQL version gives the same result."""
     dump = await dump_schema(database_url, "postroom", major=postgres_major())
     assert dump == SCHEMA_FILE.read_text(), "run ./dev schema"

@@ -38,12 +38,12 @@ from postroom.settings import Settings
     ],
 )
 def test_hosts_are_read_from_both_forms(url: str, hosts: list[Host]) -> None:
-    """Before the path, and among the parameters."""
+    """Hosts may be before the path or among the parameters."""
     assert hosts_of(url) == hosts
 
 
-def test_hosts_that_are_local() -> None:
-    """Sockets and loopback; a name that only looks like it is not."""
+def test_local_hosts_are_recognised() -> None:
+    """Sockets and loopback are local; a name that looks similar is not."""
     names = ("/run/pg", "localhost", "127.0.0.1", "127.9.9.9", "::1", "localhost.example.org", "10.0.0.1", "db")
     assert [name for name in names if Host(name, 1).is_local] == [
         "/run/pg",
@@ -66,20 +66,20 @@ def test_hosts_that_are_local() -> None:
         ("postgresql://db/d?sslrootcert=/ca", "postgresql://db/d?sslrootcert=/ca&sslmode=verify-full"),
     ],
 )
-def test_programs_get_the_same_choice(url: str, address: str) -> None:
-    """Psql and pg_dump would take any host, and no TLS."""
+def test_programs_use_the_same_host_and_tls(url: str, address: str) -> None:
+    """Psql and pg_dump would otherwise take any host, without TLS."""
     assert for_programs(url)[0] == address
 
 
-async def test_a_wrong_list_of_ports_is_an_error_of_the_setting() -> None:
-    """Two hosts and three ports mean nothing."""
+async def test_wrong_number_of_ports_is_an_invalid_setting() -> None:
+    """Two hosts with three ports are rejected."""
     with pytest.raises(SettingInvalid, match="2 hosts and 3 ports"):
         await connect("postgresql:///d?host=a,b&port=1,2,3", SCHEMA)
 
 
 @pytest.fixture
 async def read_only(tmp_path: Path, server: TestServer) -> AsyncIterator[str]:
-    """A second real server with the same login, which accepts connections and no writes."""
+    """A second real server with the same login, which is read-only."""
     password = urlsplit(server.url).password
     assert password is not None
     home = tmp_path / "standby"
@@ -99,8 +99,8 @@ def _together(first: int, second: int, database_url: str, form: str) -> str:
 
 
 @pytest.mark.parametrize("form", ["hosts", "parameters"])
-async def test_a_host_that_is_down_is_passed_over(form: str, database_url: str) -> None:
-    """Pool, room and psql find the second one; a URL of hosts that are all down names each."""
+async def test_host_that_is_down_is_skipped(form: str, database_url: str) -> None:
+    """Pool, room and psql use the second host; if all are down, the error names each."""
     port = urlsplit(database_url).port
     assert port is not None
     url = _together(free_port(), port, database_url, form)
@@ -113,8 +113,8 @@ async def test_a_host_that_is_down_is_passed_over(form: str, database_url: str) 
         await open_pool(_together(1, 2, database_url, form), SCHEMA)
 
 
-async def test_a_host_that_is_read_only_is_passed_over(read_only: str, server: TestServer) -> None:
-    """After a failover the old primary may answer again, as a standby; alone it is used for what it is."""
+async def test_read_only_host_is_skipped(read_only: str, server: TestServer) -> None:
+    """After a failover the old primary may be a standby; as the only host it is rejected."""
     first, second = urlsplit(read_only).port, urlsplit(server.url).port
     assert first is not None
     assert second is not None

@@ -1,4 +1,4 @@
-"""The room as one file of SQL: psql installs it, and Postroom takes it for its own."""
+"""A room as one SQL file: psql installs it, and Postroom uses it."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from postroom.events.service import index_event_tags
 
 @pytest.fixture
 async def empty_url(server: TestServer) -> str:
-    """A database with nothing in it."""
+    """An empty database."""
     name = f"empty_{uuid4().hex}"
     connection = await asyncpg.connect(server.url)
     await connection.execute(f'CREATE DATABASE "{name}"')
@@ -28,7 +28,7 @@ async def empty_url(server: TestServer) -> str:
 
 
 async def psql(url: str, script: str) -> None:
-    """Run a script by PostgreSQL's own client, as a person does."""
+    """Run a script with psql."""
     program = str(find_binaries(postgres_major()).tool("psql"))
     done = await asyncio.to_thread(
         subprocess.run,
@@ -43,7 +43,7 @@ async def psql(url: str, script: str) -> None:
 
 
 async def test_psql_installs_a_room(empty_url: str) -> None:
-    """Nothing is left for `postroom migrate` to do, and mail is accepted at once."""
+    """`postroom migrate` has nothing to do, and mail is accepted at once."""
     await psql(empty_url, room_script("office"))
     connection = await connect(empty_url, "office")
     try:
@@ -55,8 +55,8 @@ async def test_psql_installs_a_room(empty_url: str) -> None:
     assert (await migrate(empty_url, "office")).is_empty
 
 
-async def test_the_event_store_stands_alone(empty_url: str) -> None:
-    """Without any table of mail: append, append under a condition, read, and a command by a plain INSERT."""
+async def test_event_store_is_installed_without_mail_tables(empty_url: str) -> None:
+    """It appends, appends under a condition, reads, and takes a command by a plain INSERT."""
     await psql(empty_url, room_script("facts", only=EVENT_STORE))
     async with await open_pool(empty_url, "facts") as pool:
         assert await pool.fetchval("SELECT to_regclass('deliveries')") is None
@@ -76,8 +76,8 @@ async def test_the_event_store_stands_alone(empty_url: str) -> None:
         ]
 
 
-async def test_the_tags_of_events_can_be_indexed(pool: Pool) -> None:
-    """Made once, on request; then `tags @> …` has an index to use."""
+async def test_event_tags_can_be_indexed(pool: Pool) -> None:
+    """The index is created once, on request, and used for `tags @> …`."""
     assert [await index_event_tags(pool, actor="test") for _ in range(2)] == [True, False]
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SET LOCAL enable_seqscan = off")
@@ -85,8 +85,8 @@ async def test_the_tags_of_events_can_be_indexed(pool: Pool) -> None:
     assert any("events_tags_idx" in row[0] for row in plan)
 
 
-async def test_the_rest_can_be_added_to_an_event_store(empty_url: str) -> None:
-    """`postroom migrate` makes a whole room of it, and the events stay."""
+async def test_event_store_can_become_a_whole_room(empty_url: str) -> None:
+    """`postroom migrate` adds the rest, and the events stay."""
     await psql(empty_url, room_script("facts", only=EVENT_STORE))
     async with await open_pool(empty_url, "facts") as pool:
         await EventStore(pool).append(Event.of("WalletOpened", wallet=1))

@@ -1,4 +1,4 @@
-"""What every connection of the room has in common, and what a table's refusal becomes."""
+"""Settings of every connection, and translation of constraint errors."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,8 +11,8 @@ from postroom.errors import BadInput
 from postroom.schedule import service
 
 
-async def test_the_day_is_the_day_in_utc(pool: Pool, database_url: str) -> None:
-    """In a pool and on a connection of its own, whatever the database says."""
+async def test_session_time_zone_is_utc(pool: Pool, database_url: str) -> None:
+    """In a pool and on a single connection, independent of the database's time zone."""
     name = await pool.fetchval("SELECT current_database()")
     await pool.execute(f"ALTER DATABASE \"{name}\" SET timezone = 'Pacific/Kiritimati'")
     async with await open_pool(database_url, SCHEMA, size=1) as fresh:
@@ -22,8 +22,8 @@ async def test_the_day_is_the_day_in_utc(pool: Pool, database_url: str) -> None:
     await session.close()
 
 
-async def test_a_day_that_only_the_table_refuses_names_its_field(pool: Pool) -> None:
-    """A process whose clock is ahead takes today for the past; the table does not, and says so as the service would."""
+async def test_constraint_error_names_the_field(pool: Pool) -> None:
+    """A process whose clock is ahead passes a date that the table rejects; the error equals the service's own."""
     now = datetime.now(UTC)
     with pytest.raises(BadInput) as refused:
         await service.create_user(pool, person(date_of_birth=now.date()), policy=POSTING, now=now + timedelta(days=1))

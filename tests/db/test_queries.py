@@ -22,7 +22,7 @@ UPDATE things SET n = n + 1;
 
 
 def test_a_block_becomes_a_statement() -> None:
-    """Parameters are numbered by first appearance; casts and comments are left alone."""
+    """Parameters are numbered by first appearance; casts and comments are unchanged."""
     find, touch = queries._parse(TEXT.replace("':quoted'", "'quoted'"))
     assert (find.name, find.kind, find.purpose) == ("find_thing", "maybe", "One thing by its id.")
     assert find.parameters == ("id", "name")
@@ -31,14 +31,14 @@ def test_a_block_becomes_a_statement() -> None:
     assert (touch.parameters, touch.sql) == ((), "UPDATE things SET n = n + 1")
 
 
-def test_a_room_is_named_only_on_foreign_connections() -> None:
-    """`@room.` is nothing on our own connections and the quoted schema on others'."""
+def test_room_prefix_is_used_on_other_connections_only() -> None:
+    """`@room.` is removed on our own connections and the quoted schema on others."""
     find = next(queries._parse(TEXT))
     assert find.in_room('odd"name').sql.count('"odd""name".things') == 1
 
 
-async def test_calling_a_statement_as_what_it_is_not_raises(pool: Pool) -> None:
-    """The declared kind is a promise to the reader."""
+async def test_statement_called_as_another_kind_raises(pool: Pool) -> None:
+    """The declared kind is checked."""
     statement = Statement("one", "one", "", "SELECT 1 AS n", ())
     with pytest.raises(TypeError, match="is :one, called as :many"):
         await statement.many(pool)
@@ -47,21 +47,21 @@ async def test_calling_a_statement_as_what_it_is_not_raises(pool: Pool) -> None:
 
 
 async def test_one_requires_a_row(pool: Pool) -> None:
-    """`:one` without a row is an error, `:maybe` is None."""
+    """Without a row `:one` raises, and `:maybe` returns None."""
     with pytest.raises(LookupError):
         await Statement("none", "one", "", "SELECT 1 WHERE false", ()).one(pool)
     assert await Statement("none", "maybe", "", "SELECT 1 WHERE false", ()).maybe(pool) is None
 
 
 async def test_exec_counts_rows(pool: Pool) -> None:
-    """`:exec` returns how many rows it touched."""
+    """`:exec` returns the number of changed rows."""
     insert = Statement(
         "add", "exec", "", "INSERT INTO workers (pid, host) SELECT 1, 'h' FROM generate_series(1, 3)", ()
     )
     assert await insert.exec(pool) == 3
 
 
-async def test_a_database_error_comes_through(pool: Pool) -> None:
-    """The loader hides nothing."""
+async def test_database_error_is_not_hidden(pool: Pool) -> None:
+    """The loader raises the driver's error."""
     with pytest.raises(asyncpg.UndefinedTableError):
         await Statement("lost", "many", "", "SELECT 1 FROM nowhere", ()).many(pool)

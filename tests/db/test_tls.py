@@ -20,7 +20,7 @@ NAME = "db.example.org"
 
 @pytest.fixture(autouse=True)
 def names_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The only thing that is made up: a name that is not local, and that leads to loopback."""
+    """Resolve a name that is not local to loopback."""
     real = socket.getaddrinfo
 
     def resolve(host: Any, *others: Any, **more: Any) -> Any:
@@ -31,7 +31,7 @@ def names_lead_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
-    """A server's context for the name, and the file of the private authority that signed it."""
+    """A server context for the name, and the file of the private authority that signed its certificate."""
     made = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.issue_cert(NAME).configure_cert(context)
@@ -53,20 +53,18 @@ async def _ask(url: str) -> int:
         await session.close()
 
 
-async def test_a_private_authority_is_named_by_sslrootcert(
+async def test_sslrootcert_verifies_a_private_authority(
     database_url: str, authority: tuple[ssl.SSLContext, str]
 ) -> None:
-    """Certificate and name are verified by the file that the URL names."""
+    """Certificate and name are verified by the file in the URL."""
     context, file = authority
     async with tls_postgres(database_url, context) as port:
         assert await _ask(_url(database_url, NAME, port, f"?sslrootcert={file}")) == 1
         assert await _ask(_url(database_url, NAME, port, f"?sslmode=verify-full&sslrootcert={file}")) == 1
 
 
-async def test_a_certificate_that_cannot_be_verified_is_refused(
-    database_url: str, authority: tuple[ssl.SSLContext, str]
-) -> None:
-    """By an unknown authority, or for another name; the error names the setting and the choices."""
+async def test_unverifiable_certificate_is_rejected(database_url: str, authority: tuple[ssl.SSLContext, str]) -> None:
+    """An unknown authority or another name is an error that names the setting and the choices."""
     context, file = authority
     async with tls_postgres(database_url, context) as port:
         with pytest.raises(DatabaseUnreachable, match=r"sslrootcert=/path/to/ca\.pem to POSTROOM_DATABASE_URL"):
@@ -76,8 +74,8 @@ async def test_a_certificate_that_cannot_be_verified_is_refused(
         assert await _ask(_url(database_url, NAME, port, "?sslmode=require")) == 1
 
 
-async def test_a_server_without_tls_is_refused_unless_the_url_allows_it(database_url: str) -> None:
-    """A password does not travel in the clear because a server, or somebody in between, said no to TLS."""
+async def test_server_without_tls_is_rejected_unless_allowed(database_url: str) -> None:
+    """The password is not sent in clear text because a server, or an attacker in between, declines TLS."""
     async with tls_postgres(database_url, None) as port:
         with pytest.raises(DatabaseUnreachable, match="sslmode=disable to the URL"):
             await _ask(_url(database_url, NAME, port))
@@ -85,7 +83,7 @@ async def test_a_server_without_tls_is_refused_unless_the_url_allows_it(database
         assert await _ask(_url(database_url, "127.0.0.1", port)) == 1
 
 
-async def test_a_missing_authority_file_is_named(database_url: str) -> None:
-    """A wrong path is an error of the setting, not of the server."""
+async def test_missing_authority_file_is_an_invalid_setting(database_url: str) -> None:
+    """The error names the setting, not the server."""
     with pytest.raises(SettingInvalid, match="sslrootcert or sslcert cannot be read"):
         await _ask(_url(database_url, NAME, 1, "?sslrootcert=/nowhere/ca.pem"))

@@ -1,4 +1,4 @@
-"""The database's URL for other programs: nothing of the password in it, and everything else as it was."""
+"""The database's URL for other programs: without the password, otherwise unchanged."""
 
 import pytest
 
@@ -21,6 +21,6 @@ from postroom.db.url import without_password
         ("postgresql:///d?host=/run/pg&user=u&password=p", "postgresql:///d?host=/run/pg&user=u", "p"),
     ],
 )
-def test_a_password_is_taken_out_wherever_it_stands(url: str, address: str, password: str | None) -> None:
-    """Before the host and among the parameters, decoded; the rest stays to the letter."""
+def test_password_is_removed_from_the_url(url: str, address: str, password: str | None) -> None:
+    """Before the host or among the parameters, decoded; the rest is unchanged."""
     assert without_password(url) == (address, password)

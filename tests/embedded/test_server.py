@@ -1,4 +1,4 @@
-"""One PostgreSQL under one data directory: shared, durable, and hard to kill."""
+"""The embedded server: shared, durable, robust against kills."""
 
 import asyncio
 import os
@@ -25,22 +25,22 @@ StartUser = Callable[..., Awaitable[Process]]
 
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
-    """A data directory that does not exist yet."""
+    """A data directory that does not exist."""
     return tmp_path / "data"
 
 
 @pytest.fixture(scope="module")
 def used_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory from an earlier day, shared because making one takes most of a test's time.
+    """A data directory with a cluster, shared because creating one takes most of a test's time.
 
-    Every test leaves its server stopped; the first one to come makes the cluster.
+    Every test leaves its server stopped; the first one creates the cluster.
     """
     return tmp_path_factory.mktemp("used") / "data"
 
 
 @pytest.fixture
 async def start_user() -> AsyncIterator[StartUser]:
-    """Starts user processes, and sees to it that none is left."""
+    """Starts client processes, and ends them after the test."""
     started: list[Process] = []
 
     async def start(directory: Path, **environment: str) -> Process:
@@ -62,7 +62,7 @@ async def start_user() -> AsyncIterator[StartUser]:
 
 
 def with_initdb(directory: Path, script: str) -> Path:
-    """PostgreSQL's programs, with another one in the place of initdb."""
+    """PostgreSQL's programs, with initdb replaced by a script."""
     directory.mkdir()
     (directory / "postgres").symlink_to(find_binaries().tool("postgres"))
     (directory / "initdb").write_text(f"#!/bin/sh\n{script}\n")
@@ -77,7 +77,7 @@ async def said_url(user: Process) -> str:
 
 @pytest.mark.parametrize("major", [18, 16])
 async def test_a_new_directory_becomes_a_working_server(data_dir: Path, major: int) -> None:
-    """From nothing: a UTF-8 server of the major asked for, that the URL reaches from Python and from psql."""
+    """A UTF-8 server of the requested major version, reachable from Python and psql."""
     async with EmbeddedServer(data_dir, ServerOptions(fsync=False, major=major)) as server:
         assert await ask(server.url, "SELECT current_setting('server_version_num')::int / 10000") == major
         assert await ask(server.url, "SELECT current_setting('server_encoding')") == "UTF8"
@@ -90,9 +90,9 @@ async def test_a_new_directory_becomes_a_working_server(data_dir: Path, major: i
 
 
 async def test_the_role_owns_its_database_and_may_clone_it_but_is_no_superuser(used_dir: Path) -> None:
-    """The application's role has what it needs and no more; the superuser answers on the socket only."""
+    """The application's role has only the privileges it needs; the superuser can connect over the socket only."""
     async with EmbeddedServer(used_dir, FAST) as server:
-        await ask(server.url, "CREATE DATABASE copy TEMPLATE postroom")  # the first, while nobody else is in it
+        await ask(server.url, "CREATE DATABASE copy TEMPLATE postroom")  # the first, while no other process uses it
         role = "SELECT (rolsuper, rolcreatedb, rolcanlogin)::text FROM pg_roles WHERE rolname = current_user"
         assert await ask(server.url, role) == "(f,t,t)"
         assert await ask(server.admin_url, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is True
@@ -103,8 +103,8 @@ async def test_the_role_owns_its_database_and_may_clone_it_but_is_no_superuser(u
             await ask(f"postgresql://postroom:wrong@127.0.0.1:{port}/postroom", "SELECT 1")
 
 
-async def test_the_password_is_kept_from_other_eyes(data_dir: Path) -> None:
-    """Files are private, and the password is in none of repr, log, command line and errors."""
+async def test_password_is_in_no_log_or_command_line(data_dir: Path) -> None:
+    """Files are private, and repr, log, command line and errors do not contain the password."""
     async with EmbeddedServer(data_dir, ServerOptions(fsync=False, extra=(("log_statement", "all"),))) as server:
         home = DataDirectory(data_dir)
         state = home.read_state()
@@ -120,7 +120,7 @@ async def test_the_password_is_kept_from_other_eyes(data_dir: Path) -> None:
             assert "SCRAM-SHA-256$" not in text
 
 
-async def test_durability_is_given_up_only_on_request(used_dir: Path) -> None:
+async def test_fsync_is_off_only_on_request(used_dir: Path) -> None:
     """The default server syncs; the test server does not."""
     async with EmbeddedServer(used_dir) as durable:
         assert await ask(durable.url, "SELECT current_setting('fsync')") == "on"
@@ -129,7 +129,7 @@ async def test_durability_is_given_up_only_on_request(used_dir: Path) -> None:
 
 
 async def test_two_objects_share_one_server_and_the_last_stops_it(used_dir: Path) -> None:
-    """Leaving is not stopping while somebody else is there."""
+    """A server with another user keeps running."""
     first, second = EmbeddedServer(used_dir, FAST), EmbeddedServer(used_dir, FAST)
     url = await first.start()
     assert await second.start() == url == await first.start() == await running_url(used_dir)
@@ -141,8 +141,8 @@ async def test_two_objects_share_one_server_and_the_last_stops_it(used_dir: Path
     assert not DataDirectory(used_dir).is_alive()
 
 
-async def test_the_starter_may_leave_before_the_others(used_dir: Path, start_user: StartUser) -> None:
-    """A second process shares the server, which survives the exit of the process that started it."""
+async def test_server_survives_the_exit_of_its_starter(used_dir: Path, start_user: StartUser) -> None:
+    """A second process keeps using it."""
     starter = await start_user(used_dir)
     url = await said_url(starter)
     async with EmbeddedServer(used_dir, FAST) as server:
@@ -153,8 +153,8 @@ async def test_the_starter_may_leave_before_the_others(used_dir: Path, start_use
     assert await running_url(used_dir) is None
 
 
-async def test_processes_that_start_together_get_one_server(data_dir: Path, start_user: StartUser) -> None:
-    """Four processes and a new directory: one cluster, one server, one URL, and nothing left in the end."""
+async def test_concurrent_starts_share_one_server(data_dir: Path, start_user: StartUser) -> None:
+    """Four processes and a new directory give one cluster, one server and one URL; none is left at the end."""
     users = [await start_user(data_dir) for _ in range(4)]
     urls = await asyncio.gather(*(said_url(user) for user in users))
     assert len(set(urls)) == 1
@@ -165,7 +165,7 @@ async def test_processes_that_start_together_get_one_server(data_dir: Path, star
 
 
 async def test_a_killed_server_starts_again_with_its_data(used_dir: Path) -> None:
-    """SIGKILL of the server loses nothing that was committed; the same object starts it again."""
+    """SIGKILL loses no committed data; the same object starts the server again."""
     async with EmbeddedServer(used_dir) as server:
         await ask(server.url, "CREATE TABLE kept AS SELECT 42 AS answer")
         os.kill(postmaster(used_dir), signal.SIGKILL)
@@ -174,7 +174,7 @@ async def test_a_killed_server_starts_again_with_its_data(used_dir: Path) -> Non
 
 
 async def test_a_server_killed_under_another_process_starts_again(used_dir: Path, start_user: StartUser) -> None:
-    """The dead server is a zombie of the process that started it, and stops nobody; the new one is found as before."""
+    """The dead server is a zombie of its starter, which does not prevent a new start."""
     starter = await start_user(used_dir)
     old_url, old_pid = await said_url(starter), postmaster(used_dir)
     os.kill(old_pid, signal.SIGKILL)
@@ -186,8 +186,8 @@ async def test_a_server_killed_under_another_process_starts_again(used_dir: Path
         assert await ask(server.url, "SELECT 1") == 1
 
 
-async def test_a_restart_by_somebody_else_is_noticed(used_dir: Path) -> None:
-    """After a crash repaired by another user, start answers with the new URL."""
+async def test_restart_by_another_process_is_detected(used_dir: Path) -> None:
+    """After a crash and a restart by another process, `start` returns the new URL."""
     first, second = EmbeddedServer(used_dir, FAST), EmbeddedServer(used_dir, FAST)
     await first.start()
     await second.start()
@@ -202,7 +202,7 @@ async def test_a_restart_by_somebody_else_is_noticed(used_dir: Path) -> None:
 async def test_a_server_outlives_its_killed_starter(
     used_dir: Path, start_user: StartUser, number: signal.Signals
 ) -> None:
-    """Killed, or interrupted from its terminal: the server is not hit, and the next start adopts it."""
+    """After a kill or Ctrl-C of its starter the server runs on, and the next start adopts it."""
     starter = await start_user(used_dir)
     url = await said_url(starter)
     os.killpg(starter.pid, number)
@@ -217,7 +217,7 @@ async def test_a_server_outlives_its_killed_starter(
 async def test_a_start_killed_while_making_the_cluster_is_repeated(
     data_dir: Path, tmp_path: Path, start_user: StartUser
 ) -> None:
-    """What a killed start left half made is thrown away and made again."""
+    """The half-made cluster of a killed start is deleted and created again."""
     trap = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && kill -9 $PPID')
     starter = await start_user(data_dir, PG_BIN=str(trap))
     assert await starter.wait() == -signal.SIGKILL
@@ -227,8 +227,8 @@ async def test_a_start_killed_while_making_the_cluster_is_repeated(
     assert not DataDirectory(data_dir).unfinished.exists()
 
 
-async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> None:
-    """The server finishes a killed start's CREATE DATABASE; the next start does not run into it."""
+async def test_start_waits_for_statements_of_a_killed_start(used_dir: Path) -> None:
+    """The server finishes a killed start's CREATE DATABASE; the next start waits for it."""
     waiting = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)"
     async with EmbeddedServer(used_dir, FAST) as server, asyncio.timeout(60):
         killed_start = await asyncpg.connect(server.admin_url)
@@ -244,8 +244,8 @@ async def test_what_a_killed_start_still_does_is_waited_for(used_dir: Path) -> N
         await next_start.stop()
 
 
-async def test_a_pid_file_that_names_a_stranger_is_ignored(used_dir: Path) -> None:
-    """A process id left from before a reboot, now somebody else's, does not stop the start."""
+async def test_pid_file_with_a_reused_process_id_is_ignored(used_dir: Path) -> None:
+    """A process id from before a reboot that now belongs to another process does not prevent a start."""
     async with EmbeddedServer(used_dir, FAST):
         lines = (DataDirectory(used_dir).cluster / "postmaster.pid").read_text().splitlines()
     (DataDirectory(used_dir).cluster / "postmaster.pid").write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
@@ -254,7 +254,7 @@ async def test_a_pid_file_that_names_a_stranger_is_ignored(used_dir: Path) -> No
 
 
 async def test_a_lost_state_file_is_replaced(used_dir: Path) -> None:
-    """A running server whose password was lost is adopted, with a new password."""
+    """A running server whose password was lost is adopted with a new password."""
     async with EmbeddedServer(used_dir, FAST) as first:
         DataDirectory(used_dir).state.unlink()
         async with EmbeddedServer(used_dir, FAST) as second:
@@ -263,8 +263,8 @@ async def test_a_lost_state_file_is_replaced(used_dir: Path) -> None:
             assert await first.start() == second.url
 
 
-async def test_the_wrong_major_says_so_and_what_to_do(data_dir: Path) -> None:
-    """A directory of 16 is refused to 18, stopped or running, and opens as 16 when nothing else is asked."""
+async def test_wrong_major_version_is_rejected(data_dir: Path) -> None:
+    """A directory of 16 cannot be opened by 18, stopped or running; without a requested version it opens as 16."""
     wrong = EmbeddedServer(data_dir, ServerOptions(major=18))
     async with EmbeddedServer(data_dir, ServerOptions(fsync=False, major=16)):
         with pytest.raises(EmbeddedServerError, match=r"made by PostgreSQL 16 .* opened by 18"):
@@ -275,8 +275,8 @@ async def test_the_wrong_major_says_so_and_what_to_do(data_dir: Path) -> None:
         assert str(await ask(server.url, "SHOW server_version")).startswith("16")
 
 
-async def test_a_long_path_still_has_a_socket(tmp_path: Path) -> None:
-    """Where the path is too long for a socket, a short private directory serves and is removed in the end."""
+async def test_long_path_uses_a_short_socket_directory(tmp_path: Path) -> None:
+    """The short private directory is removed at the end."""
     async with EmbeddedServer(tmp_path / ("x" * 120), FAST) as server:
         state = DataDirectory(tmp_path / ("x" * 120)).read_state()
         assert state is not None
@@ -286,7 +286,7 @@ async def test_a_long_path_still_has_a_socket(tmp_path: Path) -> None:
 
 
 async def test_a_taken_port_is_named(used_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that stays taken ends the attempts with the server's own words."""
+    """After the last attempt the error has the server's own message."""
     monkeypatch.setattr(embedded, "RETRY_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         extra = (("port", str(taken.getsockname()[1])),)
@@ -296,8 +296,8 @@ async def test_a_taken_port_is_named(used_dir: Path, monkeypatch: pytest.MonkeyP
         assert await ask(server.url, "SELECT 1") == 1
 
 
-async def test_an_old_port_that_is_taken_is_left_alone(used_dir: Path) -> None:
-    """Started again while somebody else listens on its port, the server takes another one."""
+async def test_server_takes_another_port_if_its_own_is_taken(used_dir: Path) -> None:
+    """A restart while another program listens on the old port chooses a new one."""
     async with EmbeddedServer(used_dir, FAST) as server:
         old_url = server.url
     port = int(old_url.rpartition(":")[2].partition("/")[0])
@@ -307,8 +307,8 @@ async def test_an_old_port_that_is_taken_is_left_alone(used_dir: Path) -> None:
             assert await ask(server.url, "SELECT 1") == 1
 
 
-async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
-    """What will not pass by itself is not tried again."""
+async def test_invalid_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
+    """A permanent failure is not retried."""
     server = EmbeddedServer(used_dir, ServerOptions(fsync=False, extra=(("shared_bufers", "1"),)))
     with pytest.raises(EmbeddedServerError, match="shared_bufers"):
         await server.start()
@@ -320,7 +320,7 @@ async def test_a_bad_setting_fails_at_once_with_the_log(used_dir: Path) -> None:
 async def test_a_cancelled_start_can_be_repeated(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Giving up while the cluster is being made stops the making; a later start works."""
+    """Cancelling during initdb stops initdb; a later start works."""
     endless = with_initdb(tmp_path / "bin", 'mkdir -p "$2" && echo 18 > "$2/PG_VERSION" && exec sleep 300')
     monkeypatch.setenv("PG_BIN", str(endless))
     starting = asyncio.create_task(EmbeddedServer(data_dir, FAST).start())
@@ -336,8 +336,8 @@ async def test_a_cancelled_start_can_be_repeated(
         assert await ask(server.url, "SELECT 1") == 1
 
 
-async def test_strange_files_are_never_overwritten(data_dir: Path) -> None:
-    """A cluster directory with files but no PostgreSQL data is refused."""
+async def test_foreign_files_are_never_overwritten(data_dir: Path) -> None:
+    """A cluster directory with files but no PostgreSQL data is rejected."""
     (data_dir / "postgres").mkdir(parents=True)
     (data_dir / "postgres" / "letter.txt").write_text("precious")
     with pytest.raises(EmbeddedServerError, match="Move it away"):
@@ -345,8 +345,8 @@ async def test_strange_files_are_never_overwritten(data_dir: Path) -> None:
     assert (data_dir / "postgres" / "letter.txt").read_text() == "precious"
 
 
-async def test_the_log_keeps_no_values(used_dir: Path) -> None:
-    """A row that is refused is told to who sent it, and not to a file that stays."""
+async def test_server_log_contains_no_values(used_dir: Path) -> None:
+    """The error about a rejected row reaches its sender and not the log."""
     async with EmbeddedServer(used_dir, FAST) as server:
         connection = await asyncpg.connect(server.url)
         try:
@@ -361,21 +361,21 @@ async def test_the_log_keeps_no_values(used_dir: Path) -> None:
     assert "Zerlina" not in log
 
 
-async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
-    """The error names the path, and is ours."""
+async def test_data_directory_that_is_a_file_is_rejected(tmp_path: Path) -> None:
+    """The `EmbeddedServerError` names the path."""
     (tmp_path / "file").touch()
     with pytest.raises(EmbeddedServerError, match="file cannot be used"):
         await EmbeddedServer(tmp_path / "file").start()
 
 
-async def test_asking_for_a_running_server_leaves_no_trace(data_dir: Path) -> None:
-    """Where there is no server, looking for one creates nothing."""
+async def test_running_url_creates_nothing(data_dir: Path) -> None:
+    """Looking for a server in an empty directory leaves no file."""
     assert await running_url(data_dir) is None
     assert not os.access(data_dir, os.F_OK)
 
 
-def test_a_long_log_is_set_aside(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log starts anew when it has grown too long; one predecessor is kept."""
+def test_long_log_is_rotated(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new log begins when the old one is too long; one old log is kept."""
     monkeypatch.setattr(data_directory, "LOG_LIMIT_BYTES", 3)
     data_dir.mkdir()
     home = DataDirectory(data_dir)

@@ -1,4 +1,4 @@
-"""Forgetting a person: everywhere, provably, without forgetting that they want no mail."""
+"""Erasing a person from every table and file, while the suppression stays."""
 
 import hashlib
 import hmac
@@ -38,7 +38,7 @@ PERSONAL = r"email|address|recipient|login|raw|payload|custom_data|user_agent|ip
 
 
 async def everything(pool: Pool) -> str:
-    """All rows of all tables of the room, as text and in lower case, without the audit of the erasure itself."""
+    """All rows of all tables of the room, as lower-case text, without the audit entries of the erasure."""
     said: list[str] = []
     for table in await pool.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'postroom'::regnamespace AND relkind = 'r'"
@@ -56,7 +56,7 @@ async def everything(pool: Pool) -> str:
 
 
 async def fill(room: Room, email: str) -> None:
-    """A person in every table that knows people."""
+    """Store a person in every table that holds people."""
     pool = room.pool
     mixed = email.replace("example", "Example").capitalize()
     await accepted(
@@ -120,7 +120,7 @@ async def fill(room: Room, email: str) -> None:
 
 
 async def test_nothing_is_left_of_the_address(room: Room, tmp_path: Path) -> None:
-    """In no column of no table, in no case; others stay as they are."""
+    """No column of any table contains the address in any case; other addresses stay."""
     await fill(room, ANN)
     await fill(room, f"jo{ANN}")
     await fill(room, f"{ANN}.uk")
@@ -133,8 +133,8 @@ async def test_nothing_is_left_of_the_address(room: Room, tmp_path: Path) -> Non
     assert ANN not in said, [line for line in said.splitlines() if ANN in line]
 
 
-async def test_the_audit_log_knows_of_it_without_the_address(room: Room, tmp_path: Path) -> None:
-    """Who, when, and how much; asking a second time finds nothing more."""
+async def test_audit_log_records_the_erasure_without_the_address(room: Room, tmp_path: Path) -> None:
+    """It has actor, time and counts; a second erasure finds nothing more."""
     await fill(room, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor="key:ops")
     rows = await room.pool.fetch("SELECT actor, action, subject, after::text FROM audit_log ORDER BY id")
@@ -148,8 +148,8 @@ async def test_the_audit_log_knows_of_it_without_the_address(room: Room, tmp_pat
     assert [found.id for found in (await list_erasures(room.pool))[0]] == [2, 1]
 
 
-async def test_a_suppression_outlives_the_address(room: Room, tmp_path: Path) -> None:
-    """It is kept as HMAC-SHA-256 under the room's key, and the next erasure of the same person finds the same."""
+async def test_suppression_survives_as_a_keyed_hash(room: Room, tmp_path: Path) -> None:
+    """It is kept as HMAC-SHA-256 under the room's key, and a second erasure gives the same hash."""
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     [kept] = await room.pool.fetch("SELECT address, scope::text, reason::text FROM suppressions")
@@ -162,8 +162,8 @@ async def test_a_suppression_outlives_the_address(room: Room, tmp_path: Path) ->
     assert await room.pool.fetchval("SELECT count(*) FROM suppressions") == 1
 
 
-async def test_who_was_erased_gets_nothing_whatever_way_mail_takes(room: Room, tmp_path: Path) -> None:
-    """The kept hash is asked when mail is accepted, before it is sent, and when a campaign is fed."""
+async def test_erased_person_gets_no_mail_by_any_path(room: Room, tmp_path: Path) -> None:
+    """The kept hash is checked at acceptance, before sending, and when a campaign is fed."""
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     [refused] = await accepted(room.pool, a_mail("Ann@Example.org"))
@@ -183,8 +183,8 @@ async def test_who_was_erased_gets_nothing_whatever_way_mail_takes(room: Room, t
     assert {tuple(row) for row in rows} == {(ANN, "suppressed"), (BOB, "fed")}
 
 
-async def test_mail_that_waits_for_the_person_is_cancelled(room: Room, tmp_path: Path) -> None:
-    """Also what a worker holds; mail with others among its recipients goes on to them alone."""
+async def test_waiting_mail_to_the_person_is_cancelled(room: Room, tmp_path: Path) -> None:
+    """Claimed mail too; mail with other recipients is sent to them alone."""
     alone, held, shared = await accepted(room.pool, a_mail(ANN), a_mail(ANN), a_mail(ANN, BOB, text=f"Dear {ANN}"))
     await room.pool.execute("UPDATE deliveries SET next_attempt_at = now() + interval '1 h' WHERE id <> $1", held)
     assert [outgoing.id for outgoing in await claimed(room.pool)] == [held]
@@ -200,8 +200,8 @@ async def test_mail_that_waits_for_the_person_is_cancelled(room: Room, tmp_path:
     assert body.startswith("Dear erased:")
 
 
-async def test_an_account_can_be_kept(room: Room, tmp_path: Path) -> None:
-    """For applications that delete their people themselves."""
+async def test_erasure_can_keep_the_account(room: Room, tmp_path: Path) -> None:
+    """Some applications delete their accounts themselves."""
     await fill(room, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR, keep_accounts=True)
     assert await room.pool.fetchval("SELECT count(*) FROM accounts") == 1
@@ -209,8 +209,8 @@ async def test_an_account_can_be_kept(room: Room, tmp_path: Path) -> None:
     assert await room.pool.fetchval("SELECT count(*) FROM open_events") == 0
 
 
-async def test_somebody_who_waits_for_a_campaign_is_counted_with_those_on_a_list(room: Room, tmp_path: Path) -> None:
-    """So that the campaign's counts still add up."""
+async def test_waiting_campaign_recipient_is_counted_as_suppressed(room: Room, tmp_path: Path) -> None:
+    """The campaign's counts still add up."""
     await fill(room, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     row = await room.pool.fetchrow("SELECT suppressed_count, total_count FROM campaigns")
@@ -218,8 +218,8 @@ async def test_somebody_who_waits_for_a_campaign_is_counted_with_those_on_a_list
     assert await room.pool.fetchval("SELECT state::text FROM campaign_recipients") == "suppressed"
 
 
-async def test_events_keep_their_places(room: Room, tmp_path: Path) -> None:
-    """The log still has every fact at its position; only the person is out of data and tags."""
+async def test_events_keep_their_positions(room: Room, tmp_path: Path) -> None:
+    """Every event stays at its position; only data and tags lose the address."""
     store = EventStore(room.pool)
     await store.append([Event("Ordered", {"by": ANN}, (f"customer={ANN}",)), Event("Paid", {"n": 1}, ("order=7",))])
     before = await room.pool.fetch("SELECT position, transaction_id::text, type FROM events ORDER BY 1")
@@ -260,8 +260,8 @@ async def check_archive(room: Room, tmp_path: Path) -> None:
     ] == []
 
 
-async def test_files_of_the_archive_are_rewritten(room: Room, tmp_path: Path) -> None:
-    """Opens go, texts lose the address, the files still match their records, others are not touched."""
+async def test_archive_files_are_rewritten(room: Room, tmp_path: Path) -> None:
+    """Opens are deleted, texts lose the address, files still match their records, other files are unchanged."""
     await archive_of(room, tmp_path)
     done = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     assert (done.is_done, done.counts["archive"]) == (True, 20)
@@ -272,10 +272,10 @@ async def test_files_of_the_archive_are_rewritten(room: Room, tmp_path: Path) ->
     "step, occurrence",
     [("begun", 1), ("searched", 3), ("rewritten", 1), ("replaced", 1), ("replaced", 2), ("switched", 1)],
 )
-async def test_a_killed_erasure_is_finished_by_whoever_comes_next(
+async def test_killed_erasure_is_finished_by_the_next_run(
     room: Room, tmp_path: Path, step: str, occurrence: int
 ) -> None:
-    """The record says how far it was; files and records agree at the end, and the address is nowhere."""
+    """Afterwards files and records agree, and no copy of the address is left."""
     await fill(room, ANN)
     await archive_of(room, tmp_path)
     dying = Orders(room.url, str(tmp_path), NOW, task="erase", die_at=step, occurrence=occurrence)
@@ -286,8 +286,8 @@ async def test_a_killed_erasure_is_finished_by_whoever_comes_next(
     assert [found.is_done for found in (await list_erasures(room.pool))[0]] == [True]
 
 
-async def test_an_erasure_waits_for_whoever_works_on_the_archive(room: Room, tmp_path: Path) -> None:
-    """The database is done at once, the archive when it is free; only then the address is forgotten."""
+async def test_erasure_waits_for_the_archive_lock(room: Room, tmp_path: Path) -> None:
+    """The database part is done at once, the archive part later; only then the row loses the address."""
     await archive_of(room, tmp_path)
     async with archive_session(room):
         running = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
@@ -311,22 +311,22 @@ async def test_an_erasure_waits_for_whoever_works_on_the_archive(room: Room, tmp
         ("annxexample.org", False),
     ],
 )
-async def test_an_address_is_found_and_not_inside_a_longer_one(pool: Pool, text: str, *, is_found: bool) -> None:
-    """The database and the rewriting of files agree on what it is."""
+async def test_address_is_not_found_inside_a_longer_one(pool: Pool, text: str, *, is_found: bool) -> None:
+    """The stored function and the rewriting of files use the same rule."""
     assert (address_pattern(ANN).search(text) is not None) is is_found
     erased = await pool.fetchval("SELECT erase_text($1, $2, 'erased:x')", text, ANN)
     assert (erased != text) is is_found
 
 
-async def test_an_address_must_be_one(room: Room, tmp_path: Path) -> None:
-    """Nonsense is refused by the name of the field, and nothing is noted."""
+async def test_invalid_address_is_rejected(room: Room, tmp_path: Path) -> None:
+    """The error names the field, and no erasure is recorded."""
     with pytest.raises(BadInput, match="email"):
         await erase(room, options_for(tmp_path), address="nonsense", actor=ACTOR)
     assert (await list_erasures(room.pool))[0] == []
 
 
-async def test_the_key_is_for_the_owner_alone(room: Room, tmp_path: Path) -> None:
-    """Another role cannot read it, and is still told what an address is under it."""
+async def test_erasure_key_is_readable_by_the_owner_only(room: Room, tmp_path: Path) -> None:
+    """Another role cannot read the key, but can compute a pseudonym."""
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     grants = await room.pool.fetch(
         "SELECT grantee FROM information_schema.role_table_grants "
@@ -337,8 +337,8 @@ async def test_the_key_is_for_the_owner_alone(room: Room, tmp_path: Path) -> Non
     assert definer is True
 
 
-async def test_no_table_that_looks_personal_was_forgotten(pool: Pool) -> None:
-    """Whoever adds a table with addresses says what erasing does to it, or why nothing."""
+async def test_every_personal_table_has_an_erasure_rule(pool: Pool) -> None:
+    """A new table with addresses must be listed with its rule, or with the reason for none."""
     rows = await pool.fetch(
         """
         SELECT DISTINCT c.relname AS table_name
@@ -353,8 +353,8 @@ async def test_no_table_that_looks_personal_was_forgotten(pool: Pool) -> None:
     assert looked_at - tables_erased() - set(EXEMPT) == set()
 
 
-async def test_every_place_names_columns_that_are_there(pool: Pool) -> None:
-    """A column that was renamed would otherwise be passed over in silence."""
+async def test_erased_columns_exist(pool: Pool) -> None:
+    """A renamed column would otherwise be skipped silently."""
     from postroom.erasure.places import PLACES
 
     for place in PLACES:

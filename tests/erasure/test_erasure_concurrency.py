@@ -1,4 +1,4 @@
-"""An erasure beside other requests about the same person: nothing fails, nothing deadlocks."""
+"""Erasures concurrent with other requests for the same person: no errors and no deadlocks."""
 
 import asyncio
 from pathlib import Path
@@ -45,7 +45,7 @@ async def test_a_token_is_requested_while_its_account_is_deleted(pool: Pool) -> 
 
 
 async def test_an_activation_is_reissued_while_its_account_is_deleted(pool: Pool) -> None:
-    """The answer is that the account does not wait for activation."""
+    """The response is that the account is not waiting for activation."""
     account_id = await sign_up(pool, "ada")
     async with pool.acquire() as connection:
         async with connection.transaction():
@@ -72,7 +72,7 @@ async def test_a_code_is_guessed_during_an_erasure(room: Room, tmp_path: Path) -
 
 
 async def test_two_erasures_of_one_person_at_once(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of them ends while the other still searches; mail that arrives in between used to break the latter (500)."""
+    """One erasure ends while the other still searches; mail that arrived in between used to fail the latter (500)."""
     search = service._search
     others = [erase]
 

@@ -1,4 +1,4 @@
-"""Forgetting a person in files that are damaged, half written, or elsewhere: never done too early, never stuck."""
+"""Erasing from files that are damaged, incomplete or unreachable."""
 
 import signal
 from dataclasses import replace
@@ -36,7 +36,7 @@ ANN, BOB = "ann@example.org", "bob@example.org"
 
 
 async def two_files(room: Room, folder: Path) -> tuple[Path, Path]:
-    """January and February in the archive, Ann in both."""
+    """January and February in the archive, with Ann in both."""
     for month in (JANUARY, FEBRUARY):
         await add_attempts(room.pool, month, 10, first=month.month * 100)
     await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here'")
@@ -46,7 +46,7 @@ async def two_files(room: Room, folder: Path) -> tuple[Path, Path]:
 
 
 def bytes_in(folder: Path) -> str:
-    """Every text in every Parquet file under a folder, whatever it is called."""
+    """Every text in every Parquet file in a folder."""
     files = [path for path in folder.rglob("*") if path.is_file() and "parquet" in path.name]
     return str([part.to_pylist() for path in files for part in read_tables(path)])
 
@@ -56,8 +56,8 @@ def manifests_of(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("damage", ["missing", "damaged"])
-async def test_a_file_that_is_damaged_keeps_nothing_else_waiting(room: Room, tmp_path: Path, damage: str) -> None:
-    """The person is out of the other files, the next person's erasure and the archive go on, and it is not done."""
+async def test_damaged_file_does_not_stop_the_other_files(room: Room, tmp_path: Path, damage: str) -> None:
+    """Other files, other erasures and the archive continue; this erasure is not done."""
     january, _ = await two_files(room, tmp_path)
     whole = january.read_bytes()
     january.unlink() if damage == "missing" else january.write_bytes(b"nonsense")
@@ -79,8 +79,8 @@ async def test_a_file_that_is_damaged_keeps_nothing_else_waiting(room: Room, tmp
     assert ANN not in bytes_in(tmp_path)
 
 
-async def test_a_damaged_file_does_not_become_good_by_being_erased(room: Room, tmp_path: Path) -> None:
-    """One that was exchanged for another is left as it is and named; nobody writes a new checksum over the damage."""
+async def test_damaged_file_is_not_rewritten(room: Room, tmp_path: Path) -> None:
+    """A replaced file is left unchanged and named; its damage gets no valid checksum."""
     january, february = await two_files(room, tmp_path)
     january.write_bytes(february.read_bytes())
     waiting = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
@@ -93,8 +93,8 @@ async def test_a_damaged_file_does_not_become_good_by_being_erased(room: Room, t
 
 
 @pytest.mark.parametrize("step", ["rewritten", "replaced", "switched"])
-async def test_a_kill_leaves_no_file_too_many(room: Room, tmp_path: Path, step: str) -> None:
-    """Before the record is switched the old file counts, after it the new one; the other goes with the next turn."""
+async def test_killed_erasure_leaves_no_spare_file(room: Room, tmp_path: Path, step: str) -> None:
+    """The record names the old file before the switch and the new one after; the next run removes the other."""
     await two_files(room, tmp_path)
     dying = Orders(room.url, str(tmp_path), NOW, task="erase", die_at=step)
     assert await run_to_its_end(dying) == -signal.SIGKILL
@@ -108,8 +108,8 @@ async def test_a_kill_leaves_no_file_too_many(room: Room, tmp_path: Path, step: 
     assert [finding async for finding in verify_archive(room.pool, options_for(tmp_path)) if not finding.is_good] == []
 
 
-async def test_the_last_file_of_these_rows_is_not_removed(room: Room, tmp_path: Path) -> None:
-    """If an older state of the room came back, what its record calls too many may be all there is."""
+async def test_last_file_of_a_piece_is_not_removed(room: Room, tmp_path: Path) -> None:
+    """In a room restored from an older state, the spare file may be the only copy."""
     january, _ = await two_files(room, tmp_path)
     other = january.rename(january.with_name("part-001-later.parquet"))
     await room.pool.execute(
@@ -122,8 +122,8 @@ async def test_the_last_file_of_these_rows_is_not_removed(room: Room, tmp_path: 
     assert other.exists()
 
 
-async def test_a_store_that_does_not_answer_keeps_nobody_in_other_files(room: Room, tmp_path: Path) -> None:
-    """The person is out of what can be reached, and the erasure says what cannot."""
+async def test_unreachable_store_does_not_stop_other_files(room: Room, tmp_path: Path) -> None:
+    """Reachable files are erased, and the erasure names the store that is not."""
     january, _ = await two_files(room, tmp_path)
     await room.pool.execute(
         "UPDATE archived_partitions SET store_url = 's3://nowhere/x' WHERE path = $1",
@@ -136,8 +136,8 @@ async def test_a_store_that_does_not_answer_keeps_nobody_in_other_files(room: Ro
     assert ANN not in bytes_in(tmp_path)
 
 
-async def test_a_copy_of_a_room_leaves_the_files_of_the_other_alone(room: Room, tmp_path: Path) -> None:
-    """It gets files of its own without the person; whoever wrote the old ones still has them."""
+async def test_copy_of_a_room_leaves_the_original_s_files(room: Room, tmp_path: Path) -> None:
+    """It writes files of its own without the person; the original's files are unchanged."""
     old = await two_files(room, tmp_path)
     whole = [path.read_bytes() for path in old]
     await room.pool.execute("SELECT disown_archive()")
@@ -151,8 +151,8 @@ async def test_a_copy_of_a_room_leaves_the_files_of_the_other_alone(room: Room, 
     assert good == [True, True]
 
 
-async def test_over_http_a_damaged_file_is_202(room: Room, tmp_path: Path) -> None:
-    """The database has forgotten, and the answer says that a file waits."""
+async def test_damaged_file_is_202_over_http(room: Room, tmp_path: Path) -> None:
+    """The database is erased, and the response says that a file is left."""
     january, _ = await two_files(room, tmp_path)
     january.unlink()
     settled = replace(room, settings=replace(room.settings, archive_url=str(tmp_path)))
@@ -164,8 +164,8 @@ async def test_over_http_a_damaged_file_is_202(room: Room, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("step", ["stored", "exported", "verified", "detached"])
-async def test_a_piece_on_its_way_leaves_no_file_behind(room: Room, tmp_path: Path, step: str) -> None:
-    """Also the one that a killed archiver stored without a word: done means that no file has the address."""
+async def test_unfinished_piece_leaves_no_file_with_the_address(room: Room, tmp_path: Path, step: str) -> None:
+    """An unrecorded file of a killed archiver is removed too."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
     await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here'")
@@ -182,8 +182,8 @@ async def test_a_piece_on_its_way_leaves_no_file_behind(room: Room, tmp_path: Pa
     assert [finding async for finding in verify_archive(room.pool, options_for(tmp_path)) if not finding.is_good] == []
 
 
-async def test_a_kill_while_a_file_is_thrown_away_loses_nothing(room: Room, tmp_path: Path) -> None:
-    """The piece is marked before its file goes: an archiver who comes in between writes it again and drops nothing."""
+async def test_kill_during_the_removal_of_a_file_loses_nothing(room: Room, tmp_path: Path) -> None:
+    """The piece is marked before its file is deleted, so that an archiver exports it again and drops nothing."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
     assert await run_to_its_end(Orders(room.url, str(tmp_path), NOW, die_at="detached")) == -signal.SIGKILL
@@ -195,16 +195,16 @@ async def test_a_kill_while_a_file_is_thrown_away_loses_nothing(room: Room, tmp_
     assert archived_ids(tmp_path) == list(range(1, 11))
 
 
-async def test_files_are_rewritten_where_they_were_written(room: Room, tmp_path: Path) -> None:
-    """After the settings named another place, the person is found in the old one too."""
+async def test_files_in_a_previous_store_are_rewritten(room: Room, tmp_path: Path) -> None:
+    """After a change of the setting, files in the old store are erased too."""
     await two_files(room, tmp_path / "old")
     done = await erase(room, options_for(tmp_path / "new"), address=ANN, actor=ACTOR)
     assert (done.is_done, done.counts["archive"]) == (True, 20)
     assert ANN not in bytes_in(tmp_path)
 
 
-async def test_a_table_that_is_dropped_meanwhile_is_no_error(room: Room, tmp_path: Path) -> None:
-    """The archiver may drop a month while an erasure searches it; its file is searched instead."""
+async def test_table_dropped_during_a_search_is_no_error(room: Room, tmp_path: Path) -> None:
+    """The archiver may drop a month during an erasure; its file is searched instead."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 10)
     await room.pool.execute("UPDATE attempts SET reply_text = 'no ann@example.org here'")

@@ -1,4 +1,4 @@
-"""Forgetting a person in the ledger, whose attempts outlive their deliveries."""
+"""Erasing from the ledger, whose attempts are kept longer than their deliveries."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ async def test_the_ledger_forgets_a_person_whose_deliveries_are_retired(room: Ro
 
 
 async def test_the_archive_forgets_the_recipient_of_an_attempt(room: Room, tmp_path: Path) -> None:
-    """In a file no delivery id leads to the person: the columns of the attempt itself do."""
+    """A file has no delivery to look up: the columns of the attempt name the person."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 3)
     await room.pool.execute(

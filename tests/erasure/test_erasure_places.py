@@ -1,4 +1,4 @@
-"""Forgetting a person off the beaten track: other spellings, keys of machines, words of people, half a restore."""
+"""Erasing in rare places: other spellings, machine-made keys, free text, unfinished restores."""
 
 import json
 import signal
@@ -30,13 +30,13 @@ JOERG = "jörg@bücher.example"
 
 
 async def lines_with(pool: Pool, *wanted: str) -> list[str]:
-    """What is left, table by table; empty if nothing is."""
+    """The matching lines of all tables."""
     return [line for line in (await everything(pool)).splitlines() if any(each in line for each in wanted)]
 
 
 @pytest.mark.parametrize("tables", ["recorded", "half filled"])
-async def test_a_month_that_came_back_is_searched(room: Room, tmp_path: Path, tables: str) -> None:
-    """Also one that a restore left half filled, of which no record knows."""
+async def test_restored_month_is_searched(room: Room, tmp_path: Path, tables: str) -> None:
+    """The table of an unfinished restore without a record is searched too."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 3)
     await room.pool.execute("SELECT make_restored_table('attempts', 'attempts_restored_2029_03')")
@@ -59,8 +59,8 @@ async def test_a_month_that_came_back_is_searched(room: Room, tmp_path: Path, ta
     assert await lines_with(room.pool, ANN) == []
 
 
-async def test_a_month_that_comes_back_while_an_erasure_waits_is_searched_too(room: Room, tmp_path: Path) -> None:
-    """The database was done before; the restored table is looked at when the files are."""
+async def test_month_restored_during_an_erasure_is_searched(room: Room, tmp_path: Path) -> None:
+    """The restored table is searched with the files, after the database part."""
     async with archive_session(room):
         waiting = await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
         assert not waiting.is_done
@@ -73,8 +73,8 @@ async def test_a_month_that_comes_back_while_an_erasure_waits_is_searched_too(ro
     assert await lines_with(room.pool, ANN) == []
 
 
-async def test_asking_again_searches_again(room: Room, tmp_path: Path) -> None:
-    """Also while the first erasure still waits for a file: the person may have been written down since."""
+async def test_repeated_request_searches_again(room: Room, tmp_path: Path) -> None:
+    """Also while the first erasure waits for a file: the address may have been stored since."""
     await make_months(room.pool, JANUARY)
     await add_attempts(room.pool, JANUARY, 3)
     await run(room, options_for(tmp_path))
@@ -104,10 +104,8 @@ async def test_asking_again_searches_again(room: Room, tmp_path: Path) -> None:
         ("k=mary-ann@example.org", "k=mary-ann@example.org"),
     ],
 )
-async def test_in_a_key_the_address_may_stand_behind_a_separator(
-    room: Room, tmp_path: Path, key: str, left: str
-) -> None:
-    """Unless somebody of the longer address is known here, as Mary-Ann is: then the key is theirs."""
+async def test_address_behind_a_separator_is_erased_from_keys(room: Room, tmp_path: Path, key: str, left: str) -> None:
+    """The key stays if the longer address belongs to a known person, such as Mary-Ann."""
     await accepted(room.pool, a_mail("Mary-Ann@example.org"))
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     pseudonym = await room.pool.fetchval("SELECT erased_address($1)", ANN)
@@ -115,8 +113,8 @@ async def test_in_a_key_the_address_may_stand_behind_a_separator(
     assert erased.replace(pseudonym, "erased:x") == left
 
 
-async def test_keys_that_differ_by_case_stay_two(room: Room, tmp_path: Path) -> None:
-    """Ids of commands are unique: two spellings of one person must not become one id."""
+async def test_keys_that_differ_in_case_stay_distinct(room: Room, tmp_path: Path) -> None:
+    """Command ids are unique: two spellings of one address must not become one id."""
     for spelling in (ANN, "Ann@example.org", "ANN@example.org"):
         await room.pool.execute(
             "INSERT INTO commands (type, command_id, data) VALUES ('Order', $1, '{}')", f"signup-{spelling}"
@@ -127,7 +125,7 @@ async def test_keys_that_differ_by_case_stay_two(room: Room, tmp_path: Path) -> 
 
 
 def test_spellings_of_an_address() -> None:
-    """The ASCII form of a domain and its own letters, and what JSON makes of them; usually there is one."""
+    """The ASCII and Unicode forms of a domain, and their JSON escapes; usually there is one."""
     assert spellings(ANN) == (ANN,)
     assert spellings("jörg@xn--bcher-kva.example") == (
         "jörg@xn--bcher-kva.example",
@@ -142,8 +140,8 @@ def test_spellings_of_an_address() -> None:
 
 
 @pytest.mark.parametrize("asked", [JOERG, "Jörg@xn--bcher-kva.example", "JÖRG@BÜCHER.example"])
-async def test_letters_beyond_ascii_are_found_in_every_spelling(room: Room, tmp_path: Path, asked: str) -> None:
-    """In texts, in JSON, in bytes; with the domain in its own letters or in ASCII, in any case."""
+async def test_non_ascii_addresses_are_found_in_every_spelling(room: Room, tmp_path: Path, asked: str) -> None:
+    """In texts, JSON and bytes; with an ASCII or Unicode domain, in any case."""
     written = (JOERG, "Jörg@Bücher.example", "jörg@xn--bcher-kva.example", "JÖRG@xn--bcher-kva.example")
     await accepted(room.pool, *(a_mail(each) for each in written))
     for number, each in enumerate(written):
@@ -160,8 +158,8 @@ async def test_letters_beyond_ascii_are_found_in_every_spelling(room: Room, tmp_
     assert await lines_with(room.pool, "rg@b", "rg@xn") == []
 
 
-async def test_words_of_people_lose_the_address(room: Room, tmp_path: Path) -> None:
-    """Origins, notes, details, custom data, the audit log: wherever somebody can have written it."""
+async def test_free_text_loses_the_address(room: Room, tmp_path: Path) -> None:
+    """Origins, notes, details, custom data and the audit log are searched."""
     pool = room.pool
     await suppress(pool, "bob@example.org")
     await suppress(pool, ANN)
@@ -193,18 +191,18 @@ async def test_words_of_people_lose_the_address(room: Room, tmp_path: Path) -> N
 
 
 async def test_the_audit_log_stays_append_only(room: Room, tmp_path: Path) -> None:
-    """Nothing but an erasure changes it, and that only by an address."""
+    """Only an erasure changes it, by address."""
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     with pytest.raises(Exception, match="append-only"):
-        await room.pool.execute("UPDATE audit_log SET actor = 'somebody else'")
+        await room.pool.execute("UPDATE audit_log SET actor = 'another'")
     with pytest.raises(Exception, match="append-only"):
         await room.pool.execute("SELECT erase_audit('erasure.begin', 'nothing')")
     with pytest.raises(Exception, match="append-only"):
         await room.pool.execute("SET postroom.erasing = 'on'; DELETE FROM audit_log")
 
 
-async def test_mail_from_the_person_or_answered_to_them_loses_the_address(room: Room, tmp_path: Path) -> None:
-    """Its keys, tags and data too; it goes on to whom it is for, from the installation's own sender."""
+async def test_mail_from_the_person_loses_the_address(room: Room, tmp_path: Path) -> None:
+    """Keys, tags and data too; it is sent to its recipients from the installation's own sender."""
     named = {
         "tags": {"k": f"welcome-{ANN}", "n": "1"},
         "custom_data": {"by": ANN},
@@ -230,7 +228,7 @@ async def test_mail_from_the_person_or_answered_to_them_loses_the_address(room: 
 
 
 async def test_bodies_of_webhooks_lose_the_address(room: Room, tmp_path: Path) -> None:
-    """A webhook has no recipient by whom it would be found; mail to others that mentions the person stays."""
+    """A webhook has no recipient to find it by; mail to others that mentions the person stays."""
     [hook, mail] = await accepted(
         room.pool,
         a_mail("bob@example.org", text=f'{{"to": "{ANN}"}}'),
@@ -244,8 +242,8 @@ async def test_bodies_of_webhooks_lose_the_address(room: Room, tmp_path: Path) -
     assert bodies[mail] == f"ask {ANN}"
 
 
-async def test_what_comes_in_while_an_erasure_runs_goes_too(room: Room, tmp_path: Path) -> None:
-    """A hard bounce between the first look and the last: the suppression is kept, the address is not."""
+async def test_bounce_during_an_erasure_is_erased_too(room: Room, tmp_path: Path) -> None:
+    """The suppression of a concurrent hard bounce is kept, its address is not."""
     dying = Orders(room.url, str(tmp_path), NOW, task="erase", die_at="begun")
     assert await run_to_its_end(dying) == -signal.SIGKILL
     await suppress(room.pool, ANN)
@@ -254,8 +252,8 @@ async def test_what_comes_in_while_an_erasure_runs_goes_too(room: Room, tmp_path
     assert await room.pool.fetchval("SELECT address LIKE 'erased:%' FROM suppressions")
 
 
-async def test_a_suppression_of_somebody_erased_is_found_and_lifted(room: Room, tmp_path: Path) -> None:
-    """By the address, which is not kept; also if it was suppressed again since, and after that mail goes out."""
+async def test_suppression_of_an_erased_person_can_be_lifted(room: Room, tmp_path: Path) -> None:
+    """The given address finds it, also after a second suppression; afterwards mail is sent."""
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     [found] = await feedback.find_suppressions(room.pool, "Ann@example.org")
@@ -272,8 +270,8 @@ async def test_a_suppression_of_somebody_erased_is_found_and_lifted(room: Room, 
     assert await state_of(room.pool, mail) is DeliveryState.QUEUED
 
 
-async def test_a_list_with_somebody_erased_goes_out_and_in_again(room: Room, tmp_path: Path) -> None:
-    """What stands for them is exported and imported as it is, and still suppresses."""
+async def test_suppression_list_keeps_pseudonyms_on_export_and_import(room: Room, tmp_path: Path) -> None:
+    """The pseudonym is exported and imported unchanged, and still suppresses."""
     await suppress(room.pool, ANN)
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     lines = [line async for page in feedback.export(room.pool) for line in write_lines(page, header=True).splitlines()]
@@ -286,10 +284,10 @@ async def test_a_list_with_somebody_erased_goes_out_and_in_again(room: Room, tmp
 
 
 @pytest.mark.parametrize("others", [(), ("carol@example.org",)])
-async def test_a_bounce_that_comes_after_the_erasure_suppresses_the_pseudonym(
+async def test_bounce_after_the_erasure_suppresses_the_pseudonym(
     room: Room, tmp_path: Path, others: tuple[str, ...]
 ) -> None:
-    """Also of mail that went to others too; the address does not come back with it."""
+    """Mail with several recipients too; the address is not stored again."""
     delivery_id = await sent(room.pool, "ada@example.org", *others)
     await erase(room, options_for(tmp_path), address="ada@example.org", actor=ACTOR)
     raw = report("postfix-unknown-user", delivery_id=delivery_id)

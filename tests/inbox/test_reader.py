@@ -1,4 +1,4 @@
-"""Reading captured MIME: whatever it is, it is shown and never raises."""
+"""Reading captured MIME: any bytes can be shown, and none raise."""
 
 import pytest
 from hypothesis import given
@@ -23,7 +23,7 @@ from postroom.inbox.reader import decode_words, first_values, read_message, subj
     ],
 )
 def test_subjects_are_decoded(raw: bytes, subject: str | None) -> None:
-    """Encoded words, folds and raw UTF-8 become text; what is broken stays readable."""
+    """Encoded words, folds and raw UTF-8 become text; broken ones stay readable."""
     found = subject_of(raw)
     assert found.isprintable()
     assert subject is None or found == subject
@@ -46,8 +46,8 @@ def test_the_first_texts_are_the_body_and_the_rest_is_attached() -> None:
     assert [file.filename for file in read.attachments] == [None, "é.html"]
 
 
-def test_a_captured_webhook_is_all_body() -> None:
-    """What would have been posted is shown as text; the same inside a mail is a file."""
+def test_captured_webhook_is_read_as_text() -> None:
+    """A JSON message is shown as text; a JSON part of a mail is an attachment."""
     read = read_message('Subject: Webhook\r\nContent-Type: application/json\r\n\r\n{"to":"Zoë"}'.encode())
     assert (read.text, read.attachments) == ('{"to":"Zoë"}', ())
     inside = (
@@ -56,22 +56,22 @@ def test_a_captured_webhook_is_all_body() -> None:
     assert [file.content_type for file in read_message(inside).attachments] == ["application/json"]
 
 
-def test_an_unknown_charset_is_read_as_well_as_it_can_be() -> None:
-    """A charset nobody knows does not hide the text."""
+def test_text_with_an_unknown_charset_is_shown() -> None:
+    """An unknown charset does not hide the text."""
     read = read_message(b"Content-Type: text/plain; charset=klingon\r\n\r\nHello")
     assert read.text == "Hello"
 
 
 def test_the_first_of_a_repeated_header_is_shown() -> None:
-    """Headers come in order; by name, the first counts."""
+    """Headers keep their order; by name, the first value is used."""
     read = read_message(b"Received: one\r\nReceived: two\r\nX-A: b\r\n\r\n")
     assert read.headers == (("Received", "one"), ("Received", "two"), ("X-A", "b"))
     assert first_values(read.headers) == {"Received": "one", "X-A": "b"}
 
 
 @given(raw=st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
-def test_no_bytes_can_break_the_reader(raw: bytes) -> None:
-    """Anything at all can be read, and what comes out can be written as JSON and stored."""
+def test_reader_accepts_any_bytes(raw: bytes) -> None:
+    """The result can be encoded as JSON and stored."""
     read = read_message(b"Subject: " + raw + b"\r\nContent-Type: text/plain\r\n\r\n" + raw)
     texts = [subject_of(b"Subject: " + raw), read.text or "", *(value for header in read.headers for value in header)]
     for text in texts:
@@ -81,6 +81,6 @@ def test_no_bytes_can_break_the_reader(raw: bytes) -> None:
 
 @given(st.text(max_size=100))
 def test_any_header_value_can_be_decoded(value: str) -> None:
-    """Decoding never raises and never leaves half a character."""
+    """Decoding never raises and never leaves a surrogate."""
     decode_words(f"=?utf-8?q?{value}?=").encode()
     decode_words(value).encode()

@@ -44,7 +44,7 @@ async def _captured(room: Room) -> int:
 
 
 async def test_a_captured_message_is_stored_before_its_250(room: Room, transport: CaptureTransport) -> None:
-    """When the answer is there, so are the bytes, the envelope and the decoded subject."""
+    """When the reply is returned, bytes, envelope and decoded subject are stored."""
     reply = await transport.send(_envelope("Ann@Example.org", "bob@example.org"), Letter(RAW))
     assert (reply.stage, reply.code, reply.remote_host) == (Stage.FINAL, 250, "capture")
     row = await room.pool.fetchrow("SELECT * FROM inbox_messages")
@@ -70,7 +70,7 @@ async def test_a_captured_message_is_stored_before_its_250(room: Room, transport
         ("ann+bounce@example.org", (Stage.FINAL, 250, "2.0.0"), Disposition.DELIVERED, 1),
     ],
 )
-async def test_magic_recipients_behave_badly_on_purpose(
+async def test_magic_recipients_fail_on_purpose(
     room: Room,
     transport: CaptureTransport,
     address: str,
@@ -78,7 +78,7 @@ async def test_magic_recipients_behave_badly_on_purpose(
     verdict: Disposition,
     kept: int,
 ) -> None:
-    """Each magic name gives its reply, and the reply means what the table says."""
+    """Each magic name gives its reply, with the outcome of the table."""
     envelope = _envelope(address)
     reply = await transport.send(envelope, Letter())
     assert (reply.stage, reply.code, reply.enhanced) == answer
@@ -86,8 +86,8 @@ async def test_magic_recipients_behave_badly_on_purpose(
     assert await _captured(room) == kept
 
 
-async def test_recipients_are_answered_one_by_one(room: Room, transport: CaptureTransport) -> None:
-    """One refused address does not keep the message from the others, and does not get it."""
+async def test_each_recipient_gets_its_own_reply(room: Room, transport: CaptureTransport) -> None:
+    """A rejected address does not stop the message to the others, and does not get it."""
     envelope = _envelope("bounce@example.org", "ann@example.org", "defer@example.org")
     reply = await transport.send(envelope, Letter())
     verdicts = {entry.address: entry.verdict for entry in classify(reply, envelope).recipients}
@@ -99,8 +99,8 @@ async def test_recipients_are_answered_one_by_one(room: Room, transport: Capture
     assert await room.pool.fetchval("SELECT recipients FROM inbox_messages") == ["ann@example.org"]
 
 
-async def test_slow_takes_its_time(room: Room) -> None:
-    """A slow recipient is still being served while another is done."""
+async def test_slow_recipient_does_not_delay_others(room: Room) -> None:
+    """Another delivery ends while a slow one is still running."""
     transport = CaptureTransport(room.pool, slow=timedelta(hours=1))
     slow = asyncio.create_task(transport.send(_envelope("slow@example.org"), Letter()))
     assert (await transport.send(_envelope("ann@example.org"), Letter())).code == 250
@@ -108,8 +108,8 @@ async def test_slow_takes_its_time(room: Room) -> None:
     slow.cancel()
 
 
-async def test_many_at_once_are_each_stored_once(room: Room, transport: CaptureTransport) -> None:
-    """Sends that wait together share statements; each message is there once, with its own envelope."""
+async def test_concurrent_messages_are_each_stored_once(room: Room, transport: CaptureTransport) -> None:
+    """Concurrent sends share statements; each message is stored once, with its own envelope."""
     sends = (transport.send(_envelope(f"p{n}@example.org", delivery_id=n), Letter()) for n in range(200))
     assert {reply.code for reply in await asyncio.gather(*sends)} == {250}
     await transport.close()
@@ -118,8 +118,8 @@ async def test_many_at_once_are_each_stored_once(room: Room, transport: CaptureT
     assert all(row["recipients"] == [f"p{row['delivery_id']}@example.org"] for row in rows)
 
 
-async def test_a_lost_database_is_no_answer(room: Room, transport: CaptureTransport) -> None:
-    """If the commit cannot be known, the reply says that nobody knows, and nothing is raised."""
+async def test_lost_database_connection_is_ambiguous(room: Room, transport: CaptureTransport) -> None:
+    """If it is unknown whether the commit succeeded, the reply is ambiguous, and no error is raised."""
     await room.pool.close()
     reply = await transport.send(_envelope("ann@example.org"), Letter())
     assert (reply.stage, reply.code) == (Stage.FINAL, None)
@@ -127,7 +127,7 @@ async def test_a_lost_database_is_no_answer(room: Room, transport: CaptureTransp
 
 
 async def test_the_inbox_is_listed_newest_first_by_recipient(browser: Browser, transport: CaptureTransport) -> None:
-    """`to` finds an envelope's address in any case; items have the documented fields."""
+    """`to` matches an envelope recipient in any case; items have the documented fields."""
     for number, to in enumerate(["ann@example.org", "bob@example.org", "ANN@example.org"], 1):
         await transport.send(_envelope(to, delivery_id=number), Letter(RAW))
     everything = (await browser.get("/v1/inbox")).json["items"]
@@ -141,7 +141,7 @@ async def test_the_inbox_is_listed_newest_first_by_recipient(browser: Browser, t
 
 
 async def test_the_inbox_is_listed_in_pages(browser: Browser, transport: CaptureTransport) -> None:
-    """Pages follow each other while mail arrives."""
+    """Pages continue correctly while mail arrives."""
     for number in range(1, 4):
         await transport.send(_envelope("ann@example.org", delivery_id=number), Letter())
     first = (await browser.get("/v1/inbox?limit=2")).json
@@ -151,8 +151,8 @@ async def test_the_inbox_is_listed_in_pages(browser: Browser, transport: Capture
     assert second["next_cursor"] is None
 
 
-async def test_a_message_is_read_and_given_raw(browser: Browser, transport: CaptureTransport) -> None:
-    """Headers, text, HTML and attachments come apart; the bytes come as they were."""
+async def test_message_is_read_parsed_and_raw(browser: Browser, transport: CaptureTransport) -> None:
+    """Headers, text, HTML and attachments are separate; the raw bytes are unchanged."""
     await transport.send(_envelope("ann@example.org"), Letter(RAW))
     [item] = (await browser.get("/v1/inbox")).json["items"]
     read = (await browser.get(f"/v1/inbox/{item['id']}")).json
@@ -170,15 +170,13 @@ async def test_a_message_is_read_and_given_raw(browser: Browser, transport: Capt
 
 @pytest.mark.parametrize("path", ["/v1/inbox/99", "/v1/inbox/99/raw"])
 async def test_an_unknown_message_is_not_found(browser: Browser, path: str) -> None:
-    """404 as a problem, even where the answer would be a message."""
+    """The 404 is a problem document, also for the raw endpoint."""
     response = await browser.get(path)
     assert (response.status, response.json["code"]) == (404, "inbox_message_not_found")
 
 
-async def test_clearing_forgets_everything_and_is_audited(
-    browser: Browser, room: Room, transport: CaptureTransport
-) -> None:
-    """The inbox is empty afterwards; the audit log says who emptied it."""
+async def test_clearing_the_inbox_is_audited(browser: Browser, room: Room, transport: CaptureTransport) -> None:
+    """The inbox is empty afterwards; the audit log has the actor."""
     await transport.send(_envelope("ann@example.org"), Letter())
     assert (await browser.ask("DELETE", "/v1/inbox")).json == {"cleared": 1}
     assert (await browser.get("/v1/inbox")).json["items"] == []
@@ -186,7 +184,7 @@ async def test_clearing_forgets_everything_and_is_audited(
 
 
 async def test_the_inbox_keeps_the_newest_messages(room: Room) -> None:
-    """The table is bounded: capture is the default transport, and a forgotten instance must not fill the disk."""
+    """The table is bounded: capture is the default transport, and an unattended instance must not fill the disk."""
     transport = CaptureTransport(room.pool, keep=10)
     for number in range(1, 31):
         await transport.send(_envelope("ann@example.org", delivery_id=number), Letter(RAW))

@@ -1,4 +1,4 @@
-"""Signature Version 4: botocore signs the same requests the same way, and is believed when it signed right."""
+"""Signature Version 4: signatures equal botocore's, and botocore's are verified."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -32,7 +32,7 @@ every_request = pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUE
 def by_botocore(
     method: str, url: str, headers: dict[str, str], body: bytes, *, service: str = "ses", token: str | None = None
 ) -> dict[str, str]:
-    """The headers after botocore signed, at the moment it is."""
+    """The headers after botocore signed at the current time."""
     kind: Any = botocore.auth.S3SigV4Auth if service == "s3" else botocore.auth.SigV4Auth
     request = AWSRequest(method=method, url=url, headers=headers, data=body)
     kind(Credentials("EXAMPLEKEY", "example/secret+key", token), service, "eu-central-1").add_auth(request)
@@ -58,7 +58,7 @@ def signed(
 
 
 def received(method: str, url: str, headers: dict[str, str], body: bytes) -> dict[str, Any]:
-    """A signed request as a server sees it."""
+    """A signed request as a server receives it."""
     parts = urlsplit(url)
     added = {name.lower(): value for name, value in {**headers, **signed(method, url, headers, body)}.items()}
     port = {"http": ":80", "https": ":443"}[parts.scheme]
@@ -107,7 +107,7 @@ def test_a_session_token_is_signed_too() -> None:
 
 
 def test_s3_has_its_own_rules() -> None:
-    """For S3 the path is signed as it is sent, and the hash of the content stands in a header."""
+    """For S3 the path is signed as it is sent, and a header has the hash of the content."""
     url = "https://bucket.s3.amazonaws.com/a%20b//c"
     theirs = by_botocore("PUT", url, {}, b"content", service="s3")
     ours = signed("PUT", url, {}, b"content", service="s3", now=moment_of(theirs))
@@ -116,7 +116,7 @@ def test_s3_has_its_own_rules() -> None:
 
 
 def test_secrets_stay_out_of_representations() -> None:
-    """Neither the secret nor the token can get into a log by way of repr."""
+    """Neither the secret nor the token appears in repr."""
     shown = repr(AwsCredentials("EXAMPLEKEY", "example-secret", "example-token"))
     assert "EXAMPLEKEY" in shown
     assert "secret'" not in shown
@@ -124,13 +124,13 @@ def test_secrets_stay_out_of_representations() -> None:
 
 
 @every_request
-def test_what_was_signed_is_believed(request_: tuple[str, str, dict[str, str], bytes]) -> None:
+def test_valid_signatures_are_accepted(request_: tuple[str, str, dict[str, str], bytes]) -> None:
     """A server with the same secret accepts every one of these requests."""
     judge(received(*request_))
 
 
 def test_a_proxy_may_add_headers() -> None:
-    """What is not signed may change on the way."""
+    """Unsigned headers may change."""
     request = good()
     request["headers"] |= {"via": "1.1 proxy", "user-agent": "other"}
     judge(request)
@@ -145,8 +145,8 @@ CHANGES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("change, reason", CHANGES.values(), ids=CHANGES.keys())
-def test_a_changed_request_is_refused(change: dict[str, Any], reason: str) -> None:
-    """No part of the request can be exchanged."""
+def test_changed_request_is_rejected(change: dict[str, Any], reason: str) -> None:
+    """No part of the request can be replaced."""
     with pytest.raises(SignatureRefused) as refused:
         judge({**good(), **change})
     assert refused.value.reason == reason
@@ -166,8 +166,8 @@ HEADERS: dict[str, tuple[dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize("change, reason", HEADERS.values(), ids=HEADERS.keys())
-def test_a_changed_header_is_refused(change: dict[str, str], reason: str) -> None:
-    """A signed header cannot be exchanged, and a request without a whole signature has none."""
+def test_changed_signed_header_is_rejected(change: dict[str, str], reason: str) -> None:
+    """A signed header cannot be replaced, and an incomplete signature is rejected."""
     request = good()
     request["headers"] |= change
     with pytest.raises(SignatureRefused) as refused:
@@ -175,8 +175,8 @@ def test_a_changed_header_is_refused(change: dict[str, str], reason: str) -> Non
     assert refused.value.reason == reason
 
 
-def test_a_signed_header_that_is_gone_is_noticed() -> None:
-    """Taking a signed header away is a change like any other."""
+def test_missing_signed_header_is_rejected() -> None:
+    """Removing a signed header invalidates the signature."""
     request = good()
     del request["headers"]["content-type"]
     with pytest.raises(SignatureRefused, match="missing"):
@@ -185,7 +185,7 @@ def test_a_signed_header_that_is_gone_is_noticed() -> None:
 
 @pytest.mark.parametrize("name", ["host", "x-amz-date"])
 def test_host_and_moment_must_be_signed(name: str) -> None:
-    """A signature that leaves them out could be used elsewhere, or for ever."""
+    """Without them a signature could be used for another host, or without a time limit."""
     header = good()["headers"]["authorization"]
     names = header.partition("SignedHeaders=")[2].partition(",")[0]
     without = ";".join(part for part in names.split(";") if part != name)
@@ -193,22 +193,22 @@ def test_host_and_moment_must_be_signed(name: str) -> None:
         parse_authorization(header.replace(names, without))
 
 
-def test_another_secret_is_refused() -> None:
-    """Knowing the access key id is not enough."""
+def test_wrong_secret_is_rejected() -> None:
+    """The access key id alone is not enough."""
     with pytest.raises(SignatureRefused) as refused:
         judge(good(), secret="another")
     assert refused.value.reason == "mismatch"
 
 
 @pytest.mark.parametrize("minutes", [-4.9, 4.9])
-def test_clocks_may_differ_a_little(minutes: float) -> None:
-    """A quarter of an hour either way is borne."""
+def test_small_clock_skew_is_accepted(minutes: float) -> None:
+    """The request is accepted within the limit, in both directions."""
     judge(good(), now=NOW + timedelta(minutes=minutes))
 
 
 @pytest.mark.parametrize("minutes", [-5.1, 5.1])
-def test_an_old_signature_is_worth_nothing(minutes: float) -> None:
-    """Beyond a quarter of an hour, either way, the request is refused as expired."""
+def test_expired_signature_is_rejected(minutes: float) -> None:
+    """Beyond the limit, in both directions, the request is rejected as expired."""
     with pytest.raises(SignatureRefused) as refused:
         judge(good(), now=NOW + timedelta(minutes=minutes))
     assert refused.value.reason == "expired"

@@ -1,4 +1,4 @@
-"""AWS's default credential chain, against local servers in the place of STS, ECS, EKS and IMDS."""
+"""AWS's default credential chain, with local servers for STS, ECS, EKS and IMDS."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ NOWHERE = {"AWS_EC2_METADATA_DISABLED": "true"}
 
 @dataclass
 class Metadata:
-    """The endpoints that hand out credentials, and what they were asked."""
+    """The endpoints that return credentials, and the requests they got."""
 
     lifetime: timedelta = timedelta(hours=6)
     is_broken: bool = False
@@ -84,7 +84,7 @@ def home_with(folder: Path, *, credentials: str = "", config: str = "") -> dict[
 
 
 async def test_the_environment_comes_first(tmp_path: Path) -> None:
-    """Before a profile, as in Amazon's own tools."""
+    """The environment precedes a profile, as in Amazon's own tools."""
     files = home_with(tmp_path, credentials="[default]\naws_access_key_id = FILE\naws_secret_access_key = s\n")
     env = {**files, "AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}
     assert await CredentialChain(env).current() == AwsCredentials("ENV", "s", "t")
@@ -116,15 +116,15 @@ async def test_a_profile_is_read_from_both_files(tmp_path: Path, profile: str | 
         ("nonsense", "config cannot be read"),
     ],
 )
-async def test_a_profile_that_cannot_be_used_is_named(tmp_path: Path, config: str, message: str) -> None:
-    """Not passed over in favour of another source, which may belong to somebody else."""
+async def test_unusable_profile_is_an_error(tmp_path: Path, config: str, message: str) -> None:
+    """It is not replaced by another source, which may belong to another account."""
     env = {**home_with(tmp_path, config=config), "AWS_PROFILE": "work"}
     with pytest.raises(ConfigurationError, match=message):
         await CredentialChain(env).current()
 
 
 async def test_a_web_identity_assumes_its_role(tmp_path: Path) -> None:
-    """With the token of the file, at STS as moto plays it; named by the environment or by a profile."""
+    """The token of the file is sent to moto's STS; the role comes from the environment or a profile."""
     (tmp_path / "token").write_text("example-web-identity-token\n")
     with moto_running() as sts:
         base = {**NOWHERE, "HOME": str(tmp_path), "AWS_ENDPOINT_URL_STS": sts, "AWS_REGION": "eu-west-1"}
@@ -139,14 +139,14 @@ async def test_a_web_identity_assumes_its_role(tmp_path: Path) -> None:
 
 
 async def test_a_missing_token_file_is_reported(tmp_path: Path) -> None:
-    """With the role, and without a traceback."""
+    """The error names the role."""
     env = {"AWS_ROLE_ARN": ROLE, "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "none"), "HOME": str(tmp_path)}
     with pytest.raises(ConfigurationError, match=f"AWS STS, for the role {ROLE}: FileNotFoundError"):
         await CredentialChain(env).current()
 
 
-async def test_a_container_asks_its_endpoint(tmp_path: Path) -> None:
-    """With the token of EKS Pod Identity, read from its file."""
+async def test_container_endpoint_gets_its_token(tmp_path: Path) -> None:
+    """The token of EKS Pod Identity is read from its file."""
     (tmp_path / "token").write_text("Bearer x\n")
     async with metadata_running(Metadata()) as metadata:
         env = {
@@ -159,15 +159,15 @@ async def test_a_container_asks_its_endpoint(tmp_path: Path) -> None:
     assert metadata.asked == [("container", "Bearer x")]
 
 
-async def test_a_container_endpoint_elsewhere_is_refused(tmp_path: Path) -> None:
-    """The token is not sent in clear text to a host of the internet."""
+async def test_remote_container_endpoint_is_rejected(tmp_path: Path) -> None:
+    """The token is not sent in clear text to a remote host."""
     env = {"HOME": str(tmp_path), "AWS_CONTAINER_CREDENTIALS_FULL_URI": "http://192.0.2.7/x"}
     with pytest.raises(ConfigurationError, match="must be https or a local address"):
         await CredentialChain(env).current()
 
 
-async def test_an_instance_has_the_credentials_of_its_role(tmp_path: Path) -> None:
-    """By IMDSv2: a session token first, then the role, then its credentials."""
+async def test_instance_uses_the_credentials_of_its_role(tmp_path: Path) -> None:
+    """IMDSv2: first a session token, then the role, then its credentials."""
     async with metadata_running(Metadata()) as metadata:
         env = {"HOME": str(tmp_path), "AWS_EC2_METADATA_SERVICE_ENDPOINT": metadata.url}
         found = await CredentialChain(env).current()
@@ -175,8 +175,8 @@ async def test_an_instance_has_the_credentials_of_its_role(tmp_path: Path) -> No
     assert metadata.asked == [("instance", "the-role")]
 
 
-async def test_credentials_are_kept_until_shortly_before_they_expire(tmp_path: Path) -> None:
-    """Then they are replaced; if that fails, they are used for as long as they are valid."""
+async def test_credentials_are_cached_until_shortly_before_expiry(tmp_path: Path) -> None:
+    """Then they are replaced; if that fails, they are used while they are valid."""
     async with metadata_running(Metadata()) as metadata:
         env = {"HOME": str(tmp_path), "AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{metadata.url}/container"}
         chain = CredentialChain(env)
@@ -191,8 +191,8 @@ async def test_credentials_are_kept_until_shortly_before_they_expire(tmp_path: P
 
 
 @pytest.mark.parametrize("endpoint", [None, "http://127.0.0.1:9"])
-async def test_no_credentials_at_all_say_where_they_were_sought(tmp_path: Path, endpoint: str | None) -> None:
-    """In one sentence, with the metadata service disabled or out of reach."""
+async def test_error_without_credentials_names_the_sources(tmp_path: Path, endpoint: str | None) -> None:
+    """One sentence, with the metadata service disabled or unreachable."""
     env = {"AWS_EC2_METADATA_SERVICE_ENDPOINT": endpoint} if endpoint else NOWHERE
     with pytest.raises(ConfigurationError, match="No AWS credentials were found"):
         await CredentialChain({"HOME": str(tmp_path), **env}).current()

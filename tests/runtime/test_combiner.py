@@ -1,4 +1,4 @@
-"""Combining: who waits together is answered together, and nobody pays for a neighbour."""
+"""Combiner: concurrent items share a flush, and an invalid item fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from postroom.runtime.combiner import Combiner
 
 
 class Flushes:
-    """Doubles numbers; refuses negative ones; waits at the gate if there is one."""
+    """Doubles numbers; rejects negative ones; waits at the gate if there is one."""
 
     def __init__(self, *, gated: bool = False) -> None:
         self.batches: list[list[int]] = []
@@ -31,15 +31,15 @@ class Flushes:
         return [item * 2 for item in items]
 
 
-async def test_a_lone_item_waits_for_nobody() -> None:
-    """With nobody at work a flush starts at once."""
+async def test_single_item_is_flushed_at_once() -> None:
+    """Without a running flush a new one starts immediately."""
     flushes = Flushes()
     assert await Combiner(flushes).submit(1) == 2
     assert flushes.batches == [[1]]
 
 
-async def test_who_comes_during_a_flush_joins_the_next() -> None:
-    """While one flush runs, the others gather and are flushed together, in order."""
+async def test_items_during_a_flush_join_the_next() -> None:
+    """They are collected and flushed together, in order."""
     flushes = Flushes(gated=True)
     combiner = Combiner(flushes)
     first = asyncio.create_task(combiner.submit(1))
@@ -51,8 +51,8 @@ async def test_who_comes_during_a_flush_joins_the_next() -> None:
     assert flushes.batches == [[1], [2, 3, 4]]
 
 
-async def test_a_poisonous_item_fails_alone() -> None:
-    """When a flush raises, its items are tried one by one and only the bad one gets the error."""
+async def test_invalid_item_fails_alone() -> None:
+    """When a flush raises, its items are flushed one by one, and only the invalid one gets the error."""
     combiner = Combiner(Flushes())
     answers = await asyncio.gather(*map(combiner.submit, (1, -1, 2)), return_exceptions=True)
     assert answers[0] == 2
@@ -60,8 +60,8 @@ async def test_a_poisonous_item_fails_alone() -> None:
     assert answers[2] == 4
 
 
-async def test_a_lost_connection_is_not_tried_again() -> None:
-    """After a lost connection nobody knows what was committed: trying again could do it twice."""
+async def test_lost_connection_is_not_retried() -> None:
+    """It is unknown whether the flush was committed: a retry could do it twice."""
     flushes = Flushes()
     combiner = Combiner(flushes)
     answers = await asyncio.gather(*map(combiner.submit, (1, 404, 2)), return_exceptions=True)
@@ -71,15 +71,15 @@ async def test_a_lost_connection_is_not_tried_again() -> None:
 
 
 async def test_batches_are_bounded_by_number_and_weight() -> None:
-    """No flush is larger than it may be; an item heavier than the bound goes alone."""
+    """No flush exceeds the limits; an item heavier than the limit is flushed alone."""
     flushes = Flushes()
     combiner = Combiner(flushes, largest=3, heaviest=10, weigh=lambda item: item)
     await asyncio.gather(*map(combiner.submit, (1, 1, 1, 1, 50, 6, 6)))
     assert flushes.batches == [[1, 1, 1], [1], [50], [6], [6]]
 
 
-async def test_giving_up_does_not_take_back() -> None:
-    """A caller who stops waiting leaves the others alone, and its item is still flushed."""
+async def test_cancelled_caller_does_not_withdraw_its_item() -> None:
+    """The item is still flushed, and other callers are not affected."""
     flushes = Flushes(gated=True)
     combiner = Combiner(flushes)
     impatient, patient = asyncio.create_task(combiner.submit(1)), asyncio.create_task(combiner.submit(2))
@@ -92,7 +92,7 @@ async def test_giving_up_does_not_take_back() -> None:
 
 
 async def test_drain_waits_for_everything() -> None:
-    """After draining, nothing waits and nothing runs."""
+    """After draining no item is left and no flush runs."""
     flushes = Flushes()
     combiner = Combiner(flushes)
     task = asyncio.create_task(combiner.submit(1))
@@ -102,8 +102,8 @@ async def test_drain_waits_for_everything() -> None:
     await combiner.drain()
 
 
-async def test_a_stopped_combiner_leaves_nobody_waiting() -> None:
-    """If its task is cancelled, everyone who waits is told."""
+async def test_cancelled_combiner_fails_its_callers() -> None:
+    """Every waiting caller gets an error."""
     flushes = Flushes(gated=True)
     combiner = Combiner(flushes)
     first = asyncio.create_task(combiner.submit(1))
@@ -129,6 +129,6 @@ async def test_a_stopped_combiner_leaves_nobody_waiting() -> None:
         (ValueError(), False),
     ],
 )
-def test_which_errors_leave_everything_unknown(error: Exception, lost: bool) -> None:  # noqa: FBT001 - a case
-    """Only an error of the connection leaves open what became of a statement."""
+def test_lost_connection_errors_are_recognised(error: Exception, lost: bool) -> None:  # noqa: FBT001 - a case
+    """Only a connection error leaves the result of a statement unknown."""
     assert is_connection_lost(error) is lost

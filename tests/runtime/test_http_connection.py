@@ -20,7 +20,7 @@ START = b"GET / HTTP/1.1\r\nhost: a\r\n"
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Reads the body of a POST, and answers with its size."""
+    """Reads the body of a POST, and responds with its size."""
     if scope["type"] != "http":
         message = await receive()
         await send({"type": f"{message['type']}.complete"})
@@ -38,7 +38,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class Client:
-    """One connection, byte by byte."""
+    """One client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -53,7 +53,7 @@ class Client:
         return int(head.split()[1]), await self.reader.readexactly(int(length.split()[1]))
 
     async def problem(self) -> dict[str, Any]:
-        """A refusal as a problem document, after which the server sends nothing more."""
+        """A rejection as a problem document, after which the server sends nothing more."""
         status, body = await self.answer()
         document: dict[str, Any] = json.loads(body)
         assert set(document) == set(Problem.__struct_fields__)
@@ -78,36 +78,36 @@ async def refused_head(data: bytes) -> dict[str, Any]:
         return await client.problem()
 
 
-async def test_a_header_of_64_kb_is_refused() -> None:
+async def test_header_of_64_kb_is_rejected() -> None:
     """One header that does not end is 431 after 64 kB, although the head is not complete."""
     problem = await refused_head(START + b"x-long: " + b"x" * 65_536)
     assert problem["status"] == 431
     assert problem["code"] == "request_header_fields_too_large"
 
 
-async def test_a_path_of_64_kb_is_refused() -> None:
+async def test_path_of_64_kb_is_rejected() -> None:
     """The request line counts too."""
     assert (await refused_head(b"GET /" + b"x" * 65_536))["status"] == 431
 
 
-async def test_more_than_100_headers_are_refused() -> None:
-    """The number of headers is limited, also where their size is not reached."""
+async def test_more_than_100_headers_are_rejected() -> None:
+    """The number of headers is limited independent of their size."""
     assert (await refused_head(START + b"a: b\r\n" * 101))["status"] == 431
     async with served(app) as url, connected(url) as client:
         await client.say(START + b"a: b\r\n" * 99 + b"\r\n")
         assert (await client.answer())[0] == 200
 
 
-async def test_trailers_of_64_kb_are_refused() -> None:
-    """What follows the last chunk is limited as the head is."""
+async def test_trailers_of_64_kb_are_rejected() -> None:
+    """Trailers have the limits of the head."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n")
         await client.say(b"x-long: " + b"x" * 2 * 65_536)
         assert (await client.problem())["status"] == 431
 
 
-async def test_a_head_that_is_cut_in_many_pieces_is_read() -> None:
-    """A head just below the limit is accepted, however it arrives, and so is the next one."""
+async def test_head_in_many_packets_is_read() -> None:
+    """A head just below the limit is accepted in any packets, and so is the next one."""
     head = START + b"x-long: " + b"x" * (65_536 - 200) + END
     async with served(app) as url, connected(url) as client:
         for _ in range(2):
@@ -116,13 +116,13 @@ async def test_a_head_that_is_cut_in_many_pieces_is_read() -> None:
             assert await client.answer() == (200, b"0")
 
 
-async def test_garbage_is_a_problem_document() -> None:
-    """A request that is not HTTP gets 400 in the form of all other refusals."""
+async def test_invalid_http_is_a_problem_document() -> None:
+    """A request that is not HTTP gets 400 as a problem document."""
     assert (await refused_head(b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n"))["status"] == 400
 
 
 async def test_a_slow_head_times_out() -> None:
-    """A head that is not complete in time is 408; bytes that trickle in do not extend the time."""
+    """A head that is incomplete after the timeout is 408; single bytes do not extend it."""
     async with served(app) as url, connected(url) as client:
         await client.say(START)
         await settle()
@@ -133,8 +133,8 @@ async def test_a_slow_head_times_out() -> None:
         assert (await client.problem())["status"] == 408
 
 
-async def test_a_second_head_on_a_kept_connection_times_out_too() -> None:
-    """The time of every head counts, not only that of the first."""
+async def test_second_head_on_a_kept_alive_connection_times_out() -> None:
+    """The timeout applies to every head."""
     async with served(app) as url, connected(url) as client:
         await client.say(START + b"\r\n")
         await client.answer()
@@ -145,14 +145,14 @@ async def test_a_second_head_on_a_kept_connection_times_out_too() -> None:
 
 
 async def test_a_silent_connection_is_closed() -> None:
-    """Nobody asked, so nothing is answered."""
+    """Without a request there is no response."""
     async with served(app) as url, connected(url) as client:
         await wait_out()
         assert await client.reader.read() == b""
 
 
 async def test_a_slow_body_times_out() -> None:
-    """A body that stops arriving is 408, and the handler sees the client disconnect."""
+    """A stalled body is 408, and the handler sees a disconnect."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nabc")
         await settle()
@@ -161,7 +161,7 @@ async def test_a_slow_body_times_out() -> None:
 
 
 async def test_a_large_body_gets_more_time() -> None:
-    """Each 8 kB that arrived give one second more."""
+    """Each received 8 kB extend the timeout by one second."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 819201\r\n\r\n" + b"x" * 819_200)
         await settle()
@@ -171,8 +171,8 @@ async def test_a_large_body_gets_more_time() -> None:
         assert await client.answer() == (200, b"819201")
 
 
-async def test_a_body_nobody_reads_ends_the_connection() -> None:
-    """After the answer a client gets 30 s for the rest of its body."""
+async def test_unread_body_ends_the_connection() -> None:
+    """After the response a client has 30 s for the rest of its body."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 999999\r\n\r\n")
         assert (await client.answer())[0] == 200
@@ -182,16 +182,16 @@ async def test_a_body_nobody_reads_ends_the_connection() -> None:
         assert await client.reader.read() == b""
 
 
-async def test_a_bad_request_does_not_take_the_answer_of_the_one_before() -> None:
-    """Two requests in one packet: the first is answered, the second ends the connection."""
+async def test_invalid_request_does_not_replace_the_previous_response() -> None:
+    """The first of two requests in one packet gets its response, the second ends the connection."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc\x16\x03\r\n\r\n")
         assert await client.answer() == (200, b"3")
         assert await client.reader.read() == b""
 
 
-async def test_connections_in_all_are_limited() -> None:
-    """One more is 503; once another is closed, there is room again."""
+async def test_total_connections_are_limited() -> None:
+    """One more is 503; after another is closed, a new one is accepted."""
     async with served(app, limits=HttpLimits(connections=1)) as url:
         async with connected(url) as first:
             await first.say(START + b"\r\n")
@@ -206,7 +206,7 @@ async def test_connections_in_all_are_limited() -> None:
 
 
 async def test_connections_of_one_address_are_limited() -> None:
-    """An address that is not trusted gets its share; this host and trusted proxies get all."""
+    """An untrusted address has a limit; this host and trusted proxies have none."""
     limits = HttpLimits(connections_per_peer=1, unlimited=())
     async with served(app, limits=limits) as url, connected(url) as first:
         await first.say(START + b"\r\n")
@@ -220,16 +220,16 @@ async def test_connections_of_one_address_are_limited() -> None:
             assert (await client.answer())[0] == 200
 
 
-async def test_bytes_that_are_not_http_leave_no_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """A stranger cannot fill the disk; the refusal is counted and answered."""
+async def test_invalid_http_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients cannot fill the disk with log lines."""
     async with served(app) as url, connected(url) as client:
         await client.say(b"\x16\x03\x01 no request\r\n\r\n")
         assert (await client.problem())["status"] == 400
     assert caplog.records == []
 
 
-async def test_a_client_that_leaves_pipelined_requests_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    """The first of several requests is being answered when the client goes away; its answer is dropped."""
+async def test_disconnect_with_pipelined_requests_leaves_no_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    """The response to the first request is dropped."""
     started, gone, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
@@ -252,8 +252,8 @@ async def test_a_client_that_leaves_pipelined_requests_leaves_no_traceback(caplo
     assert "Traceback" not in caplog.text
 
 
-async def test_a_broken_body_behind_a_request_leaves_that_one_its_answer() -> None:
-    """The second request cannot be read; the first one is answered, and then the connection ends."""
+async def test_broken_pipelined_body_keeps_the_previous_response() -> None:
+    """The first request gets its response, and then the connection ends."""
     go_on = asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:

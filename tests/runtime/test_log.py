@@ -1,4 +1,4 @@
-"""Logs: structured, and silent about people and secrets."""
+"""Logs: structured, without personal data and secrets."""
 
 import io
 import json
@@ -10,7 +10,7 @@ from postroom.runtime.log import configure_logging
 
 
 def written(level: str, method: str, **fields: object) -> dict[str, object] | None:
-    """What one call at this level leaves behind, if anything."""
+    """The log line of one call at this level, if any."""
     out = io.StringIO()
     configure_logging(level, "json", stream=out)
     getattr(structlog.get_logger(), method)("attempt_deferred", **fields)
@@ -25,8 +25,8 @@ def test_an_event_is_one_line_of_json() -> None:
     assert str(line["timestamp"]).endswith("Z")
 
 
-def test_a_line_is_written_at_once() -> None:
-    """Several processes write to one stream, often an unbuffered one: in two pieces, lines would tear each other."""
+def test_log_line_is_one_write() -> None:
+    """Several processes write to one stream: two writes per line would interleave."""
     pieces: list[str] = []
 
     class Out(io.StringIO):
@@ -41,7 +41,7 @@ def test_a_line_is_written_at_once() -> None:
 
 
 @pytest.mark.parametrize("key", ["email", "recipient", "to_address", "subject", "html_body"])
-def test_people_s_data_is_hidden_unless_debugging(key: str) -> None:
+def test_personal_data_is_logged_only_at_debug(key: str) -> None:
     """Addresses and content appear at debug level only."""
     hidden, shown = written("debug", "info", **{key: "ada"}), written("debug", "debug", **{key: "ada"})
     assert hidden is not None
@@ -51,18 +51,18 @@ def test_people_s_data_is_hidden_unless_debugging(key: str) -> None:
 
 @pytest.mark.parametrize("key", ["password", "smtp_password", "token", "Authorization", "api_key", "client_secret"])
 def test_secrets_are_hidden_at_every_level(key: str) -> None:
-    """A careless call site cannot leak a secret."""
+    """A careless call cannot leak a secret."""
     line = written("debug", "debug", **{key: "hush"})
     assert line is not None
     assert line[key] == "[hidden]"
 
 
 def test_levels_filter() -> None:
-    """Below the level nothing is written."""
+    """Lower levels are not written."""
     assert written("warning", "info") is None
 
 
-def test_text_is_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_style_is_not_json(capsys: pytest.CaptureFixture[str]) -> None:
     """The text style is not JSON."""
     out = io.StringIO()
     configure_logging("info", "text", stream=out)

@@ -1,4 +1,4 @@
-"""The rule of loops: an error is logged, counted, recorded and retried; it stops neither other loops nor a process."""
+"""Loops: an error is logged, counted, recorded and retried; it stops neither other loops nor the process."""
 
 import asyncio
 from datetime import timedelta
@@ -64,7 +64,7 @@ def failures_of(name: str) -> float:
 
 
 async def test_a_bug_is_logged_counted_recorded_and_retried(room: Room) -> None:
-    """The task succeeds at its third try; meanwhile its neighbour ran, and doctor shows what failed."""
+    """The task succeeds at its third try; meanwhile the other loop ran, and doctor shows the failure."""
     task, neighbour, before = (
         Task(KeyError("ada@example.org"), asyncpg.UndefinedTableError()),
         Task(),
@@ -87,7 +87,7 @@ async def test_a_bug_is_logged_counted_recorded_and_retried(room: Room) -> None:
 
 @pytest.mark.parametrize("error", [OSError(), asyncpg.InternalClientError("state 11"), asyncpg.DiskFullError()])
 async def test_an_interruption_is_retried_and_not_counted_as_a_failure(error: Exception) -> None:
-    """The database being away is no bug of the loop."""
+    """An unreachable database is no bug of the loop."""
     task, before = Task(error, error), failures_of("task")
     with capture_logs() as logs:
         async with asyncio.timeout(PATIENCE_S), looping(task.loop()):
@@ -113,7 +113,7 @@ async def test_an_argument_that_cannot_be_encoded_is_a_bug(room: Room) -> None:
 
 
 async def test_a_failure_that_cannot_be_recorded_does_not_end_the_loop() -> None:
-    """The database that keeps the record may be what fails."""
+    """The database that stores the record may be the cause."""
     task = Task(KeyError())
 
     async def record(_name: str, _error: Exception) -> None:
@@ -123,8 +123,8 @@ async def test_a_failure_that_cannot_be_recorded_does_not_end_the_loop() -> None
         await task.worked.wait()
 
 
-async def test_a_loop_that_pauses_or_rests_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stop waits neither for the pause after an error nor for the rest after a success."""
+async def test_sleeping_loop_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop does not wait for a pause or a sleep."""
     monkeypatch.setattr(loop_module, "FIRST_PAUSE_S", 3600.0)
     failed_once, resting = asyncio.Event(), Task()
 

@@ -20,7 +20,7 @@ def read(address: str) -> str:
 
 
 def test_several_workers_share_an_address() -> None:
-    """The second takes the next free port; both answer with the product's metrics, and neither afterwards."""
+    """The second takes the next free port; both serve the metrics until they end."""
     port = free_port()
     with metrics_served(("127.0.0.1", port)) as one, metrics_served(("127.0.0.1", port)) as other:
         assert one is not None
@@ -33,12 +33,12 @@ def test_several_workers_share_an_address() -> None:
 
 
 def test_without_an_address_nothing_is_served() -> None:
-    """Off is off."""
+    """Without an address no port is opened."""
     with metrics_served(None) as nowhere:
         assert nowhere is None
 
 
-def test_an_address_that_is_not_ours_is_refused_by_name() -> None:
-    """The variable is named."""
+def test_foreign_address_is_an_invalid_setting() -> None:
+    """The error names the variable."""
     with pytest.raises(SettingInvalid, match="POSTROOM_METRICS_ADDR"), metrics_served(("192.0.2.1", 9000)):
         pass

@@ -4,7 +4,7 @@ from postroom.runtime.peers import GUESS_WINDOW_S, GUESSES, WrongKeyCounter
 
 
 class Seconds:
-    """A clock that moves when it is told to."""
+    """A manual clock."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -13,8 +13,8 @@ class Seconds:
         return self.now
 
 
-def test_guessing_is_slowed_down_per_address() -> None:
-    """After so many wrong keys an address waits; others do not, and time forgives."""
+def test_wrong_keys_are_limited_per_address() -> None:
+    """After too many wrong keys an address has to wait; others do not, and the wait expires."""
     clock = Seconds()
     guesses = WrongKeyCounter(monotonic=clock)
     for _ in range(GUESSES):
@@ -26,7 +26,7 @@ def test_guessing_is_slowed_down_per_address() -> None:
     assert guesses.wait_s("192.0.2.1") == 0
 
 
-def test_one_network_of_ipv6_is_one_guesser() -> None:
+def test_ipv6_network_counts_as_one_address() -> None:
     """Another address of the same /64 gets no new tries."""
     guesses = WrongKeyCounter(monotonic=Seconds())
     for number in range(GUESSES):
@@ -35,8 +35,8 @@ def test_one_network_of_ipv6_is_one_guesser() -> None:
     assert guesses.wait_s("2001:db8:0:1::1") == 0
 
 
-def test_the_memory_of_guesses_is_bounded() -> None:
-    """No number of addresses makes it grow without end."""
+def test_wrong_key_counter_is_bounded() -> None:
+    """The number of stored addresses has a limit."""
     guesses = WrongKeyCounter(monotonic=Seconds())
     for number in range(10_050):
         guesses.failed(f"host-{number}")

@@ -1,4 +1,4 @@
-"""Supervision: children are kept, told to stop, and never left behind."""
+"""Supervision: children are restarted, stopped and never left behind."""
 
 import asyncio
 import os
@@ -16,18 +16,18 @@ from postroom.runtime.processes import Supervisor, SupervisorOptions
 
 QUICK = SupervisorOptions(grace=timedelta(hours=1), first_delay=timedelta(milliseconds=10))
 
-# A child that says it is there and waits for SIGTERM.
+# A child that prints a line and waits for SIGTERM.
 PATIENT = "import signal, sys; print('ready', flush=True); signal.sigwait({signal.SIGTERM}); sys.exit(0)"
-# A child that does not listen.
+# A child that ignores SIGTERM.
 STUBBORN = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open(sys.argv[1], "w").close()
 signal.pause()
 """
-# A child that ends at once with the code it is given.
+# A child that exits at once with the given code.
 ENDING = "import os, sys; os._exit(int(sys.argv[1]))"
-# A child that ends when its supervisor is gone, as a worker does.
+# A child that ends with its supervisor, as a worker does.
 LOYAL = """
 import asyncio
 from postroom.runtime.processes import stop_with_parent
@@ -50,7 +50,7 @@ def _child(code: str, *arguments: str) -> list[str]:
 
 
 class Announced:
-    """The supervisor's log as something a test can wait for."""
+    """The supervisor's log events, which a test can wait for."""
 
     def __init__(self) -> None:
         self.capture = LogCapture()
@@ -62,7 +62,7 @@ class Announced:
         raise structlog.DropEvent
 
     async def wait(self, name: str, number: int = 1) -> list[int]:
-        """The processes of so many events of this name, as soon as they have happened."""
+        """The process ids of this many events of the name, once they have happened."""
         while len(found := [entry["pid"] for entry in self.capture.entries if entry["event"] == name]) < number:
             self._news.clear()
             await self._news.wait()
@@ -87,7 +87,7 @@ def _gone(pid: int) -> bool:
 
 
 async def test_a_killed_child_is_replaced(announced: Announced) -> None:
-    """The place of a child that dies is filled again; stopping ends everybody."""
+    """A child that dies is replaced; a stop ends all children."""
     stop = asyncio.Event()
     supervising = asyncio.create_task(Supervisor(_child(PATIENT), 2, options=QUICK).run(stop))
     first, _second = await announced.wait("process_started", 2)
@@ -99,8 +99,8 @@ async def test_a_killed_child_is_replaced(announced: Announced) -> None:
     assert all(_gone(pid) for pid in pids)
 
 
-async def test_done_children_are_not_replaced_and_failed_ones_are(announced: Announced) -> None:
-    """With `until_done`, 0 means finished; anything else is tried again until told to stop."""
+async def test_only_failed_children_are_replaced_until_done(announced: Announced) -> None:
+    """With `until_done`, exit code 0 means finished; any other code is retried until a stop."""
     options = SupervisorOptions(first_delay=timedelta(milliseconds=10), until_done=True)
     done = Supervisor(_child(ENDING, "0"), 3, options=options)
     assert await done.run(asyncio.Event()) is True
@@ -113,10 +113,10 @@ async def test_done_children_are_not_replaced_and_failed_ones_are(announced: Ann
 
 
 async def test_a_child_that_does_not_stop_is_killed(announced: Announced, tmp_path: Path) -> None:
-    """After the grace time there is no more asking, and the supervisor says that it was not clean."""
+    """It is killed after the grace time, and `run` returns False."""
     stop = asyncio.Event()
     deaf = tmp_path / "deaf"
-    os.mkfifo(deaf)  # can be read as soon as the child, deaf by then, opens it
+    os.mkfifo(deaf)  # readable when the child, which ignores SIGTERM by then, opens it
     options = SupervisorOptions(grace=timedelta(milliseconds=100))
     supervising = asyncio.create_task(Supervisor(_child(STUBBORN, str(deaf)), 1, options=options).run(stop))
     [pid] = await announced.wait("process_started")
@@ -127,8 +127,8 @@ async def test_a_child_that_does_not_stop_is_killed(announced: Announced, tmp_pa
     assert _gone(pid)
 
 
-async def test_stopping_while_a_restart_waits_is_prompt(announced: Announced) -> None:
-    """Patience between restarts does not delay the end."""
+async def test_stop_during_a_restart_delay_is_prompt(announced: Announced) -> None:
+    """The delay between restarts does not delay the stop."""
     stop = asyncio.Event()
     slow = SupervisorOptions(first_delay=timedelta(hours=1), longest_delay=timedelta(hours=1))
     supervising = asyncio.create_task(Supervisor(_child(ENDING, "3"), 1, options=slow).run(stop))
@@ -139,16 +139,16 @@ async def test_stopping_while_a_restart_waits_is_prompt(announced: Announced) ->
 
 
 def test_children_end_with_a_supervisor_that_is_killed() -> None:
-    """SIGKILL leaves nobody behind: the pipe on standard input ends, and so do the children."""
+    """After SIGKILL of the supervisor the pipe on standard input closes, and the children end."""
     process = subprocess.Popen(_child(SUPERVISING, LOYAL), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0)
     assert process.stdout is not None
     with process.stdout as output:
         seen = b""
-        while seen.count(b"ready") < 2:  # three processes write here, and may tear each other's lines
+        while seen.count(b"ready") < 2:  # three processes write here, and their lines may interleave
             more = output.read(65536)
             assert more
             seen += more
         process.kill()
         process.wait()
-        # The children hold the other end of this pipe: it is read to its end only when both are gone.
+        # The children hold the other end of this pipe: EOF means that both have ended.
         output.read()

@@ -44,8 +44,8 @@ async def pair() -> AsyncIterator[tuple[StreamServer, StreamServer, Path]]:
             await second.kill()
 
 
-async def test_of_several_servers_the_primary_is_used() -> None:
-    """The replica is passed over, and after a failover the same client writes to the new primary."""
+async def test_primary_of_several_servers_is_used() -> None:
+    """The replica is skipped, and after a failover the same client writes to the new primary."""
     import redis.asyncio
 
     from postroom.runtime.redis import open_redis
@@ -76,7 +76,7 @@ async def _written(client: Any, key: str) -> bool:
 
 
 async def test_sentinel_names_the_primary() -> None:
-    """The client asks Sentinel, and follows when Sentinel promotes the replica."""
+    """The client queries Sentinel, and follows when Sentinel promotes the replica."""
     import redis.asyncio
 
     from postroom.runtime.redis import open_redis
@@ -110,13 +110,13 @@ async def test_sentinel_names_the_primary() -> None:
 @pytest.mark.parametrize(
     "url", ["redis://a", "rediss://u:p@a:1,b:2/3", "unix:///run/valkey.sock", "redis+sentinel://a:1,b:2/room/0"]
 )
-def test_addresses_that_are_understood(url: str) -> None:
+def test_valid_redis_urls_are_accepted(url: str) -> None:
     """One server, several, a socket, or Sentinel."""
     assert read_settings({"POSTROOM_REDIS_URL": url}).redis_url == url
 
 
 @pytest.mark.parametrize("url", ["http://a", "redis+sentinel://a:1", "redis://", "redis://a/room"])
-def test_addresses_that_are_not_are_refused_at_the_start(url: str) -> None:
-    """A Sentinel needs the name of its primary, a server a number for its database."""
+def test_invalid_redis_urls_are_rejected(url: str) -> None:
+    """Sentinel needs the name of its primary, a server a number for its database."""
     with pytest.raises(SettingInvalid, match="POSTROOM_REDIS_URL"):
         read_settings({"POSTROOM_REDIS_URL": url})

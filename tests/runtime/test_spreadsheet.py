@@ -1,4 +1,4 @@
-"""CSV for spreadsheets: no cell becomes a formula, every text is read back as it was."""
+"""CSV for spreadsheets: no cell becomes a formula, every text is read back unchanged."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ from postroom.runtime.spreadsheet import unescape_cell, write_rows
 
 @pytest.mark.parametrize("text", ["=1+1@example.org", '=HYPERLINK("http://x")', "+1", "-1", "@a", "\tx", "'x"])
 def test_a_formula_becomes_text(text: str) -> None:
-    """The cell begins with an apostrophe, and reading takes it off."""
+    """The cell begins with an apostrophe, and reading removes it."""
     [[cell]] = csv.reader(io.StringIO(write_rows([[text]]), newline=""))
     assert cell == f"'{text}"
     assert unescape_cell(cell) == text
@@ -25,6 +25,6 @@ def test_numbers_and_empty_cells_stay() -> None:
 
 @given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0\r\n")))
 def test_every_text_survives(text: str) -> None:
-    """Any line that a recipient or a server wrote is the same after writing and reading."""
+    """Text of a recipient or a server is the same after writing and reading."""
     [row] = csv.reader(io.StringIO(write_rows([[text, "end"]]), newline=""))
     assert unescape_cell(row[0]) == text

@@ -26,13 +26,13 @@ from postroom.runtime.template_tags import find_tags, replace_tags
     ],
 )
 def test_tags_are_found_as_the_engine_reads_them(source: str, tags: list[str]) -> None:
-    """Strings may hold the end of a tag; after a tag that does not end, the rest is text."""
+    """Strings may contain the end of a tag; after an unclosed tag, the rest is text."""
     assert find_tags(source) == tags
 
 
 @given(st.lists(st.sampled_from(["{{", "}}", "{%", "%}", "{#", "#}", '"', "'", "\\", " a ", "if", "x"]), max_size=20))
 def test_every_tag_of_a_valid_source_is_found(pieces: list[str]) -> None:
-    """A source that the engine parses keeps no tag once the found ones are removed."""
+    """A source that the engine parses has no tag left once the found ones are removed."""
     source = "".join(pieces)
     try:
         Environment().undeclared_variables_in_str(source)
@@ -61,8 +61,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
-def test_a_hostile_letter_costs_little_cpu(source: str) -> None:
-    """Checking 200 kB takes well under a second of CPU; quadratic readers took from 20 s to minutes."""
+def test_hostile_template_costs_little_cpu(source: str) -> None:
+    """Checking 200 kB takes well under a second of CPU; quadratic parsers took from 20 s to minutes."""
     script = (
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (8, 8))\n"
         "from postroom.campaigns.template import text_template\n"

@@ -1,4 +1,4 @@
-"""What commands share: reading what was typed, printing what was found."""
+"""Shared functions of commands: parsing of arguments and output."""
 
 import json
 from dataclasses import dataclass
@@ -25,8 +25,8 @@ class Thing:
 THING = Thing(7, datetime(2030, 1, 31, 9, 0, tzinfo=timezone(timedelta(hours=1))), ("a", "[b]"))
 
 
-def test_moments_need_a_zone() -> None:
-    """A time says where it is meant, or is a delay from now."""
+def test_times_need_a_zone() -> None:
+    """A time has a zone, or is a delay from now."""
     assert terminal.parse_moment("2030-01-31T09:00:00Z") == datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
     assert terminal.parse_moment("+10m") > datetime.now(UTC) + timedelta(minutes=9)
     for wrong in ("2030-01-31T09:00:00", "tomorrow", "+soon", "+99999999999d"):
@@ -35,7 +35,7 @@ def test_moments_need_a_zone() -> None:
 
 
 def test_variables_are_pairs_over_json() -> None:
-    """`--var` wins over `--vars-json`; a value may hold an equals sign."""
+    """`--var` overrides `--vars-json`; a value may contain an equals sign."""
     assert terminal.parse_variables(["a=b=c"], '{"a": 1, "n": [2]}') == {"a": "b=c", "n": [2]}
     for pairs, as_json in ((["a"], None), (["=b"], None), ([], "[1]"), ([], "{")):
         with pytest.raises(typer.BadParameter):
@@ -43,7 +43,7 @@ def test_variables_are_pairs_over_json() -> None:
 
 
 def test_a_page_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """People get columns in UTC, programs get the API's form; brackets are text, not markup."""
+    """Tables have times in UTC, JSON has the API's form; brackets are text, not markup."""
     terminal.print_page([THING], "next", columns=("id", "made_at", "names"), as_json=False)
     table = capsys.readouterr().out
     assert "made at" in table
@@ -56,19 +56,19 @@ def test_a_page_is_a_table_or_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert page["next_cursor"] is None
 
 
-def test_a_record_leaves_out_what_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
-    """A line per attribute that has a value."""
+def test_record_omits_empty_attributes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each attribute with a value has a line."""
     terminal.print_record(Thing(1, THING.made_at, ()), columns=("id", "names"))
     assert capsys.readouterr().out == "id     1\n"
 
 
-def test_steering_characters_are_replaced() -> None:
+def test_control_characters_are_replaced() -> None:
     """Escapes and bells become a visible mark; line ends and tabs stay."""
     assert terminal.printable("a\x1b[31m\x07\r\nb\tc") == "a\ufffd[31m\ufffd\nb\tc"
 
 
-def test_an_error_is_one_sentence_and_a_code(capsys: pytest.CaptureFixture[str]) -> None:
-    """Also when it comes out of a group of tasks."""
+def test_error_is_one_sentence_and_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """Errors inside an exception group too."""
     assert report(DeliveryNotFound()) == 1
     assert report(ExceptionGroup("tasks", [BadInput.of("to", "is wrong")])) == 1
     assert capsys.readouterr().err == "postroom: There is no such delivery.\npostroom: to: is wrong\n"
@@ -76,28 +76,28 @@ def test_an_error_is_one_sentence_and_a_code(capsys: pytest.CaptureFixture[str])
     assert exit_code(KeyboardInterrupt()) == 130
 
 
-def test_a_bug_keeps_its_trace() -> None:
-    """What is not ours to explain is not hidden behind a sentence."""
+def test_unexpected_error_keeps_its_traceback() -> None:
+    """Only known errors are shortened to a sentence."""
     with pytest.raises(ZeroDivisionError):
         report(ZeroDivisionError())
 
 
-def test_a_lost_database_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    """The driver's error for a connection that broke is told, not traced."""
+def test_lost_database_is_reported_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    """The driver's connection error is printed without a traceback."""
     import asyncpg
 
     assert report(asyncpg.ConnectionDoesNotExistError("connection was closed")) == 1
     assert capsys.readouterr().err == "postroom: The database went away: connection was closed\n"
 
 
-def test_the_room_joins_what_the_url_says_already() -> None:
-    """Other options and parameters of a URL survive."""
+def test_room_is_added_to_the_options_of_a_url() -> None:
+    """Other options and parameters of the URL are kept."""
     url = room_url("postgresql://u:p@h:5/d?sslmode=require&options=-cjit%3Doff", "mail")
     assert url == "postgresql://u:p@h:5/d?sslmode=require&options=-cjit%3Doff%20-csearch_path%3Dmail"
 
 
-def test_psql_gets_the_password_by_its_environment() -> None:
-    """Everybody on the machine can read a command line."""
+def test_psql_gets_the_password_by_environment() -> None:
+    """Every user of the host can read a command line."""
     command, environment = psql_command(Path("psql"), "postgresql://u:p%40ss@127.0.0.1/d", ["-c", "SELECT 1"])
     assert command == ["psql", "-d", "postgresql://u@127.0.0.1/d", "-c", "SELECT 1"]
     assert environment["PGPASSWORD"] == "p@ss"

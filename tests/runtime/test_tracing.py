@@ -1,4 +1,4 @@
-"""Traces: nothing while off, a child of the stored parent while on."""
+"""Tracing: no spans while off, children of the stored parent while on."""
 
 from collections.abc import Iterator
 from urllib.request import urlopen
@@ -33,8 +33,8 @@ def test_while_off_nothing_happens(exporter: InMemorySpanExporter) -> None:
     assert exporter.get_finished_spans() == ()
 
 
-def test_an_attempt_hangs_from_the_request_that_caused_it(exporter: InMemorySpanExporter) -> None:
-    """The stored traceparent becomes the parent, hours later and in another process."""
+def test_attempt_span_is_a_child_of_the_request(exporter: InMemorySpanExporter) -> None:
+    """The stored traceparent becomes the parent, also hours later in another process."""
     tracing.enable_tracing()
     with tracing.span("attempt", traceparent=PARENT, delivery_id=42):
         pass
@@ -47,7 +47,7 @@ def test_an_attempt_hangs_from_the_request_that_caused_it(exporter: InMemorySpan
 
 
 def test_a_server_exports_the_spans_of_its_requests(database_url: str) -> None:
-    """By the exporter that the standard variable names, without a program around the server."""
+    """The exporter of the standard variable is used."""
     settings = {
         "POSTROOM_DATABASE_URL": database_url,
         "POSTROOM_HTTP_ADDR": "127.0.0.1:0",

@@ -1,4 +1,4 @@
-"""What a JSON decoder complains about, in plain words."""
+"""Errors of the JSON decoder in plain sentences."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from postroom.runtime.wrong_field import find_wrong_field
 
 
 class Inner(msgspec.Struct):
-    """Inside a list."""
+    """An item of a list."""
 
     lane: Lane = Lane.BULK
 
@@ -53,8 +53,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ([], "", "must be an object, not a list"),
     ],
 )
-def test_complaints_are_plain_sentences(value: Any, field: str, message: str) -> None:
-    """Every complaint names the field and what is allowed, in no library's words."""
+def test_decoder_errors_are_plain_sentences(value: Any, field: str, message: str) -> None:
+    """Every error names the field and the allowed values."""
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.json.decode(msgspec.json.encode(value), type=Asked)
     assert find_wrong_field(str(error.value), Asked) == (field, message)

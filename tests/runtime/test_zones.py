@@ -1,4 +1,4 @@
-"""Civil time: gaps go forward, overlaps take the first, and an oracle that counts UTC minutes agrees."""
+"""Local time: gaps move forward, overlaps take the first, verified by counting UTC minutes."""
 
 import itertools
 from datetime import UTC, date, datetime, time, timedelta
@@ -25,7 +25,7 @@ def utc(text: str) -> datetime:
         ("Europe/London", "2026-07-10T09:00", "2026-07-10T08:00"),
         ("America/New_York", "2024-03-10T02:30", "2024-03-10T07:30"),  # the gap: forward
         ("America/New_York", "2024-11-03T01:30", "2024-11-03T05:30"),  # the overlap: the first
-        ("Pacific/Apia", "2011-12-30T09:00", "2011-12-30T19:00"),  # a day that never was: the next morning at nine
+        ("Pacific/Apia", "2011-12-30T09:00", "2011-12-30T19:00"),  # a skipped day: the next morning at nine
         ("Asia/Beirut", "2022-03-27T00:00", "2022-03-26T22:00"),  # midnight does not exist
         ("Africa/Cairo", "2023-04-28T00:00", "2023-04-27T22:00"),
         ("Asia/Kathmandu", "2026-01-01T09:00", "2026-01-01T03:15"),
@@ -49,7 +49,7 @@ def test_a_local_time_is_one_instant(zone: str, local: str, instant: str) -> Non
     ],
 )
 def test_after_a_gap_the_clock_shows_a_later_time(zone: str, local: str, shown: str) -> None:
-    """What was skipped falls as much later as the clock jumped."""
+    """A skipped local time is as much later as the clock jumped."""
     assert local_at(instant_of(datetime.fromisoformat(local), zone), zone) == datetime.fromisoformat(shown)
 
 
@@ -71,8 +71,8 @@ def test_after_a_gap_the_clock_shows_a_later_time(zone: str, local: str, shown: 
         "right/UTC",
     ],
 )
-def test_what_is_no_place_is_no_zone(zone: str) -> None:
-    """Only `Area/City` that exists, and UTC."""
+def test_invalid_zones_are_rejected(zone: str) -> None:
+    """Only an existing `Area/City`, and UTC, are zones."""
     assert not is_zone(zone)
     with pytest.raises(UnknownZone):
         find_zone(zone)
@@ -81,8 +81,8 @@ def test_what_is_no_place_is_no_zone(zone: str) -> None:
 @pytest.mark.parametrize(
     "zone", ["UTC", "Etc/UTC", "Europe/London", "America/Argentina/Buenos_Aires", "America/Port-au-Prince"]
 )
-def test_a_place_is_a_zone(zone: str) -> None:
-    """Two and three parts, with a hyphen too."""
+def test_valid_zones_are_accepted(zone: str) -> None:
+    """Names of two and three parts, also with a hyphen."""
     assert is_zone(zone)
 
 
@@ -106,7 +106,7 @@ def test_the_29th_of_february(day: str, year: int, leap_day: LeapDay, found: str
     "day, month, found", [(31, 2, "2027-02-28"), (31, 4, "2027-04-30"), (31, 12, "2027-12-31"), (1, 6, "2027-06-01")]
 )
 def test_a_day_the_month_does_not_have(day: int, month: int, found: str) -> None:
-    """The last of a shorter month stands in."""
+    """The last day of a shorter month is used."""
     assert day_in_month(day, 2027, month) == date.fromisoformat(found)
 
 
@@ -114,7 +114,7 @@ ZONES = sorted(name for name in available_timezones() if is_zone(name))
 
 
 def oracle(local: datetime, zone: str) -> datetime:
-    """By brute force: the first UTC minute at which a clock there shows this; skipped, the jump's length later."""
+    """Brute force: the first UTC minute at which a local clock shows this; if skipped, later by the jump."""
     first = datetime.combine(local.date(), local.time(), UTC) - timedelta(hours=27)
     shown = [(moment, local_at(moment, zone)) for moment in (first + n * MINUTE for n in range(54 * 60))]
     for moment, clock in shown:
@@ -127,7 +127,7 @@ def oracle(local: datetime, zone: str) -> datetime:
 
 
 def _transitions() -> list[tuple[str, date]]:
-    """Zones and days on which their clocks were moved, found by looking: the interesting cases."""
+    """Zones and days with a clock change, found by search."""
     found = []
     for zone in (
         "America/New_York",
@@ -160,7 +160,7 @@ minutes = st.integers(0, 24 * 60 - 1).map(lambda n: time(n // 60, n % 60))
 @settings(max_examples=60)
 @given(st.sampled_from(ZONES), st.dates(date(1975, 1, 1), date(2037, 12, 31)), minutes)
 def test_any_zone_day_and_time_agrees_with_the_oracle(zone: str, day: date, at: time) -> None:
-    """Wherever and whenever: the conversion is what counting minutes finds."""
+    """The conversion equals the result of counting minutes."""
     local = datetime.combine(day, at)
     assert instant_of(local, zone) == oracle(local, zone)
 
@@ -168,7 +168,7 @@ def test_any_zone_day_and_time_agrees_with_the_oracle(zone: str, day: date, at: 
 @settings(max_examples=80)
 @given(st.sampled_from(_transitions()), minutes)
 def test_days_on_which_clocks_move_agree_with_the_oracle(where: tuple[str, date], at: time) -> None:
-    """The same on the days that make it hard."""
+    """The same on days with clock changes."""
     zone, day = where
     local = datetime.combine(day, at)
     assert instant_of(local, zone) == oracle(local, zone)

@@ -27,7 +27,7 @@ async def test_everything_in_a_room_has_a_comment(pool: Pool) -> None:
         assert [row["name"] for row in rows if not row["comment"]] == []
 
 
-async def test_no_comment_describes_what_does_not_exist(pool: Pool) -> None:
+async def test_shared_column_comments_are_all_used(pool: Pool) -> None:
     """Every line of columns.txt describes a column that has no comment of its own."""
     comments = read_comments([file.text for file in migration_files()], [file.text for file in function_files()])
     columns = [row["name"] for row in await pool.fetch(COLUMNS)]
@@ -36,8 +36,8 @@ async def test_no_comment_describes_what_does_not_exist(pool: Pool) -> None:
     assert sorted(name for name in comments.columns if "." in name and name not in columns) == []
 
 
-async def test_a_column_s_own_comment_comes_first(pool: Pool) -> None:
-    """Behind the column in its migration; where there is none, the text that all columns of the name share."""
+async def test_column_comment_precedes_the_shared_text(pool: Pool) -> None:
+    """The comment in the migration is used; without one, the shared text of the column name."""
     comments = {row["name"]: row["comment"] for row in await pool.fetch(COLUMNS)}
     assert comments["events.tags"] == "key=value."
     assert comments["deliveries.tags"] == "Tags of the caller."

@@ -1,4 +1,4 @@
-"""Migrations: forward only, once, together, and never over a database they do not know."""
+"""Migrations: forward only, once, concurrently, and never on an unknown database."""
 
 import asyncio
 import re
@@ -35,8 +35,8 @@ async def test_processes_that_start_together_migrate_once(database_url: str) -> 
     assert sorted(len(plan.migrations) for plan in plans) == [0, 0, 0, 0, len(migration_files())]
 
 
-async def test_a_newer_database_is_refused(database_url: str) -> None:
-    """A room that has a migration this version does not know is not touched."""
+async def test_newer_database_is_rejected(database_url: str) -> None:
+    """A room with a migration that this version does not know is not changed."""
     connection = await connect(database_url, ROOM)
     await connection.execute("INSERT INTO migrations (name, checksum) VALUES ('9999_future_thing.sql', 'x')")
     with pytest.raises(DatabaseNewer, match="9999_future_thing"):
@@ -46,8 +46,8 @@ async def test_a_newer_database_is_refused(database_url: str) -> None:
         await migrate(database_url, ROOM)
 
 
-async def test_an_edited_migration_is_refused(database_url: str) -> None:
-    """An applied file must stay as it was applied."""
+async def test_edited_migration_is_rejected(database_url: str) -> None:
+    """An applied file must stay unchanged."""
     connection = await connect(database_url, ROOM)
     await connection.execute("UPDATE migrations SET checksum = 'other' WHERE name LIKE '0001%'")
     await connection.close()
@@ -66,7 +66,7 @@ async def test_a_changed_function_is_applied_again(database_url: str) -> None:
 
 
 async def test_a_migration_that_fails_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each file is one transaction: what failed is as if it had never begun, and the next run tries it again."""
+    """Each file is one transaction: a failed one is rolled back, and the next run tries it again."""
     broken = SqlFile("9000_test_broken.sql", "CREATE TABLE half_done (); SELECT 1 / 0;")
     monkeypatch.setattr(migrating, "migration_files", lambda: [*migration_files(), broken])
     with pytest.raises(asyncpg.DivisionByZeroError):
@@ -76,10 +76,8 @@ async def test_a_migration_that_fails_leaves_nothing(database_url: str, monkeypa
     await connection.close()
 
 
-async def test_a_role_that_may_not_create_the_schema_is_told_what_to_ask_for(
-    database_url: str, server: TestServer
-) -> None:
-    """Without the right to create schemas, the error is the statement the database's owner has to run."""
+async def test_role_without_create_privilege_gets_the_statement_to_run(database_url: str, server: TestServer) -> None:
+    """The error contains the statement that the database's owner has to run."""
     connection = await asyncpg.connect(database_url)
     name = database_url.rpartition("/")[2]
     await connection.execute(f'REVOKE CREATE ON DATABASE "{name}" FROM postroom')
@@ -91,8 +89,8 @@ async def test_a_role_that_may_not_create_the_schema_is_told_what_to_ask_for(
         await connection.close()
 
 
-async def test_an_unreachable_database_is_one_clear_sentence() -> None:
-    """The error says where nothing answers, and never the password."""
+async def test_unreachable_database_is_one_sentence() -> None:
+    """The error names the address, and never the password."""
     with pytest.raises(DatabaseUnreachable, match=r"127\.0\.0\.1:1/nowhere") as caught:
         await migrate("postgresql://someone:hidden-word@127.0.0.1:1/nowhere", ROOM)
     assert "hidden-word" not in str(caught.value)
@@ -108,7 +106,7 @@ def test_migration_names_follow_the_pattern() -> None:
 
 
 def test_a_function_file_is_named_after_its_function() -> None:
-    """One function, one file, one name."""
+    """Each file has one function of the same name."""
     for file in function_files():
         name = file.name.rpartition("/")[2].removesuffix(".sql")
         assert f"CREATE OR REPLACE FUNCTION {name}(" in file.text

@@ -1,4 +1,4 @@
-"""Plans of the hot statements: each finds its rows by the index that was made for it, however full the table is."""
+"""Plans of hot statements: each uses its index, at any size of the table."""
 
 import json
 from collections.abc import AsyncIterator
@@ -24,12 +24,12 @@ FILL_RECIPIENTS = """
 
 @pytest.fixture
 async def full(pool: Pool) -> AsyncIterator[Session]:
-    """A connection to a room in which twenty thousand deliveries wait."""
+    """A connection to a room with twenty thousand waiting deliveries."""
     connection = await pool.acquire()
     for statement in (FILL, FILL_PAYLOADS, FILL_RECIPIENTS):
         await connection.execute(statement)
     await connection.execute("ANALYZE")
-    # What a worker sees after its fifth batch: a plan that knows nothing about its parameters.
+    # As for a worker after its fifth batch: a generic plan without parameter values.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     yield connection
     await pool.release(connection)
@@ -77,7 +77,7 @@ async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: s
     ],
 )
 async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, index: str) -> None:
-    """A batch is read from its index in order: as many entries as it has rows, however many wait."""
+    """The index is read in order, and only as many entries as the batch has rows."""
     count = "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = $1"
     await full.execute("SELECT pg_stat_force_next_flush()")
     before = await full.fetchval(count, index)
@@ -90,21 +90,21 @@ async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, i
     )  # the filling
 
 
-async def test_the_look_up_of_a_suppression_is_inlined(full: Session) -> None:
-    """Checking a claim's recipients calls no function for each of them: the planner sees the index of suppressions."""
+async def test_suppression_lookup_is_inlined(full: Session) -> None:
+    """Checking recipients calls no function per row: the planner uses the index of suppressions."""
     plan = nodes(await plan_of(full, "list_claim_recipients"))
     assert "suppressions_pkey" in {node.get("Index Name") for node in plan}
     assert not [node for node in plan if node["Node Type"] == "Function Scan"]
 
 
 async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
-    """The cost is that of the batch, not of the queue."""
+    """The cost depends on the batch, not on the queue."""
     sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]
     assert [node["Sort Key"] for node in sorts] == [["claimed.claim_ordinal"]]
 
 
 async def test_the_mail_of_a_campaign_is_found_by_its_index(full: Session) -> None:
-    """A page of an old campaign costs the page, however much was accepted since; also once the plan could be cached."""
+    """A page of an old campaign has a constant cost, also with a cached plan."""
     await full.execute("UPDATE deliveries SET campaign_id = CASE WHEN id <= 10000 THEN 1 ELSE 2 END WHERE id % 2 = 0")
     await full.execute("ANALYZE deliveries")
     await full.execute("SET plan_cache_mode = auto")

@@ -1,4 +1,4 @@
-"""Every named statement against the migrated database and the store function that carries its name."""
+"""Every named statement against the migrated database and its store function."""
 
 import inspect
 from importlib import import_module
@@ -15,7 +15,7 @@ PACKAGE = Path(postroom.__file__).parent
 
 
 def capabilities() -> list[str]:
-    """Every package that has statements, dotted."""
+    """Every package with statements, dotted."""
     found = sorted(path.parent for path in PACKAGE.rglob("queries.sql"))
     return [".".join(("postroom", *path.relative_to(PACKAGE).parts)) for path in found]
 
@@ -25,13 +25,13 @@ def statements() -> list[tuple[str, queries.Statement]]:
 
 
 def store_of(package: str) -> ModuleType:
-    """The module that runs a package's statements: `store`, but for the ground floor, which has no rows of its own."""
+    """The module that runs a package's statements: `store`, except for db, which has none."""
     return import_module("postroom.db.migrate" if package == "postroom.db" else f"{package}.store")
 
 
 @pytest.mark.parametrize("package, statement", statements(), ids=lambda value: getattr(value, "name", value))
 async def test_a_statement_prepares(package: str, statement: queries.Statement, pool: Pool) -> None:
-    """The database understands the statement and agrees on how many parameters it takes."""
+    """The database accepts the statement and its number of parameters."""
     async with pool.acquire() as connection:
         prepared = await connection.prepare(statement.sql)
         takes, returns_rows = len(prepared.get_parameters()), bool(prepared.get_attributes())
@@ -41,7 +41,7 @@ async def test_a_statement_prepares(package: str, statement: queries.Statement, 
 
 @pytest.mark.parametrize("package", capabilities())
 def test_statements_are_alphabetical_and_explained(package: str) -> None:
-    """A reader finds a statement by its name, and reads what it is for."""
+    """Statements are sorted by name, and each has a description."""
     found = list(queries.load(package))
     assert [statement.name for statement in found] == sorted(statement.name for statement in found)
     assert all(statement.purpose for statement in found)
@@ -49,7 +49,7 @@ def test_statements_are_alphabetical_and_explained(package: str) -> None:
 
 @pytest.mark.parametrize("package", [name for name in capabilities() if name != "postroom.db"])
 def test_each_statement_has_its_store_function_and_vice_versa(package: str) -> None:
-    """`store.py` is the list of statements again, in the same words."""
+    """`store.py` has a function for each statement, and no other."""
     store = store_of(package)
     functions = {name for name, value in vars(store).items() if inspect.iscoroutinefunction(value)}
     assert functions == {statement.name for statement in queries.load(package)}
@@ -61,7 +61,7 @@ def test_each_statement_has_its_store_function_and_vice_versa(package: str) -> N
     ids=lambda value: getattr(value, "name", value),
 )
 def test_parameters_are_the_store_function_s_arguments(package: str, statement: queries.Statement) -> None:
-    """What a statement takes is what its store function is given, under the same names."""
+    """A statement and its store function have the same parameters."""
     function = getattr(store_of(package), statement.name)
     taken = inspect.signature(function).parameters.values()
     named = {p.name for p in taken if p.kind is inspect.Parameter.KEYWORD_ONLY} - {"room"}

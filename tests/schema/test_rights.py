@@ -3,11 +3,11 @@
 from postroom.db.pool import Pool
 
 OPEN_TO_PUBLIC: frozenset[str] = frozenset()
-"""Functions that run as the owner, or are attached to tables, and that every role may execute on purpose."""
+"""Functions that run as the owner, or are trigger functions, and that every role may execute on purpose."""
 
 
 async def test_no_function_of_the_owner_is_open_to_public(pool: Pool) -> None:
-    """A function that runs as the owner is for the roles that were granted it; a trigger function is for none."""
+    """A function that runs as the owner needs a grant; a trigger function has none."""
     rows = await pool.fetch(
         """
         SELECT proname, has_function_privilege('public', oid, 'EXECUTE') AS is_open
@@ -19,8 +19,8 @@ async def test_no_function_of_the_owner_is_open_to_public(pool: Pool) -> None:
     assert {row["proname"] for row in rows if row["is_open"]} == OPEN_TO_PUBLIC
 
 
-async def test_functions_of_the_owner_look_into_temporary_tables_last(pool: Pool) -> None:
-    """A caller's temporary table must not stand in for one of the room's."""
+async def test_functions_of_the_owner_search_temporary_tables_last(pool: Pool) -> None:
+    """A caller's temporary table must not shadow one of the room."""
     rows = await pool.fetch(
         "SELECT proconfig FROM pg_proc WHERE pronamespace = current_schema()::regnamespace AND prosecdef"
     )

@@ -1,4 +1,4 @@
-"""The queue and the ledger under the names that reports use, read and written as in plain SQL."""
+"""The views email_queue, send_logs, bounce_list and unsubscribe_list, read and written in plain SQL."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -26,7 +26,7 @@ ATTEMPT = """
 
 @pytest.fixture
 async def session(pool: Pool) -> AsyncIterator[Session]:
-    """One connection, as psql has it: without the settings of ours that keep plans from going astray."""
+    """One connection as psql has it, without our planner settings."""
     async with pool.acquire() as connection:
         await connection.execute("SET enable_seqscan = on")
         yield connection
@@ -42,8 +42,8 @@ async def the_mail(session: Session, delivery_id: int) -> asyncpg.Record:
 # ── email_queue, read ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_waiting_mail_is_pending(pool: Pool, session: Session) -> None:
-    """With its first recipient, its content, and when it is due."""
+async def test_waiting_mail_is_pending(pool: Pool, session: Session) -> None:
+    """The row has the first recipient, the content and the due time."""
     [mail] = await accepted(pool, a_mail("ada@example.org", "bob@example.org", custom_data={"order": 7}), now=NOON)
     row = await the_mail(session, mail)
     assert (row["recipient_email"], row["subject"], row["text_body"]) == ("ada@example.org", "Hello", "Hello, Ada.")
@@ -63,7 +63,7 @@ STATES = {
 
 @pytest.mark.parametrize("state", STATES)
 async def test_every_state_has_its_status(pool: Pool, session: Session, state: str) -> None:
-    """Five words for eight states; what failed says how."""
+    """Eight states map to five statuses; a failed one has its reason."""
     [mail] = await accepted(pool)
     status, columns = STATES[state]
     await session.execute("ALTER TABLE deliveries DISABLE TRIGGER deliveries_guard")
@@ -74,8 +74,8 @@ async def test_every_state_has_its_status(pool: Pool, session: Session, state: s
     assert (row["last_error"] is not None) == (status in {"failed", "cancelled"})
 
 
-async def test_a_mail_that_waits_for_its_second_try_has_one_retry(pool: Pool, session: Session) -> None:
-    """Retries are tries after the first, made or waited for."""
+async def test_retry_count_excludes_the_first_attempt(pool: Pool, session: Session) -> None:
+    """Retries are attempts after the first, finished or waiting."""
     [mail] = await accepted(pool)
     await session.execute("UPDATE deliveries SET attempt_count = 1, reason = 'deferred', detail = 'busy'")
     row = await the_mail(session, mail)
@@ -90,15 +90,15 @@ async def test_webhooks_are_not_in_the_mail_queue(session: Session) -> None:
     assert await session.fetch("SELECT * FROM email_queue") == []
 
 
-async def test_a_campaign_is_shown_by_its_id_or_by_the_text_it_was_given(pool: Pool, session: Session) -> None:
-    """A campaign of ours has a number; mails that were grouped by hand have the text."""
+async def test_campaign_column_is_its_id_or_the_given_text(pool: Pool, session: Session) -> None:
+    """A campaign has a number; mails grouped by the application have its text."""
     await accepted(pool, a_mail(), a_mail(tags={"campaign_id": "summer"}))
     await session.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = 1")
     assert await session.fetch("SELECT campaign_id FROM email_queue ORDER BY id") == [("7",), ("summer",)]
 
 
-async def test_only_what_is_asked_for_is_read(pool: Pool, session: Session) -> None:
-    """A report on states does not read a single letter."""
+async def test_unselected_columns_are_not_read(pool: Pool, session: Session) -> None:
+    """A report on states reads no content."""
     await accepted(pool)
     plan = await session.fetch("EXPLAIN SELECT status, count(*) FROM email_queue GROUP BY status")
     assert "payload" not in str(plan)
@@ -108,8 +108,8 @@ async def test_only_what_is_asked_for_is_read(pool: Pool, session: Session) -> N
 # ── email_queue, written ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_to_insert_is_to_accept(session: Session) -> None:
-    """The row comes back as it stands in the queue, and the delivery is like any other."""
+async def test_insert_accepts_a_delivery(session: Session) -> None:
+    """RETURNING has the row of the queue, and the delivery is an ordinary one."""
     row = await session.fetchrow(INSERT)
     assert row is not None
     assert (row["id"], row["status"], row["recipient_name"]) == (1, "pending", "Ada Lovelace")
@@ -120,7 +120,7 @@ async def test_to_insert_is_to_accept(session: Session) -> None:
 
 
 async def test_many_rows_can_be_inserted_from_a_query(session: Session) -> None:
-    """As from any table."""
+    """INSERT … SELECT works as for a table."""
     await session.execute(
         """
         INSERT INTO email_queue (recipient_email, subject, html_body, campaign_id, next_retry_at)
@@ -135,7 +135,7 @@ async def test_many_rows_can_be_inserted_from_a_query(session: Session) -> None:
 
 
 async def test_a_suppressed_address_gets_nothing(pool: Pool, session: Session) -> None:
-    """The row is there, and says why it will not be sent; case does not matter."""
+    """The row exists with the reason it is not sent; case does not matter."""
     await suppress(pool, "ada@example.org")
     row = await session.fetchrow(INSERT.replace("ada@", "ADA@"))
     assert row is not None
@@ -164,10 +164,8 @@ async def test_a_suppressed_address_gets_nothing(pool: Pool, session: Session) -
     ],
     ids=repr,
 )
-async def test_what_cannot_be_accepted_is_refused_by_its_column(
-    session: Session, column: str, values: dict[str, Any]
-) -> None:
-    """Nothing is stored, and the error names the column in the view's words."""
+async def test_invalid_values_are_rejected_by_column(session: Session, column: str, values: dict[str, Any]) -> None:
+    """Nothing is stored, and the error names the column of the view."""
     row = {"recipient_email": "ada@example.org", "subject": "Hello", "html_body": "<p>Hello</p>", **values}
     places = ", ".join(f"${place}" for place in range(1, len(row) + 1))
     with pytest.raises(asyncpg.PostgresError) as caught:
@@ -178,7 +176,7 @@ async def test_what_cannot_be_accepted_is_refused_by_its_column(
 
 
 async def test_setting_the_status_to_cancelled_cancels(pool: Pool, session: Session) -> None:
-    """What waits is cancelled, with a trace of who did it; the rest of the queue goes on."""
+    """Waiting mail is cancelled, with an audit entry; the rest of the queue is unchanged."""
     first, second = await accepted(pool, a_mail(), a_mail())
     row = await session.fetchrow(
         "UPDATE email_queue SET status = 'cancelled' WHERE id = $1 RETURNING id, status, last_error", first
@@ -189,8 +187,8 @@ async def test_setting_the_status_to_cancelled_cancels(pool: Pool, session: Sess
     assert audited == ("sql:postroom", "delivery.cancel", f"delivery:{first}")
 
 
-async def test_what_has_left_cannot_be_cancelled(pool: Pool, session: Session) -> None:
-    """The state is named; nothing changes."""
+async def test_sent_mail_cannot_be_cancelled(pool: Pool, session: Session) -> None:
+    """The error names the state; nothing changes."""
     await accepted(pool)
     await session.execute(
         "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
@@ -201,7 +199,7 @@ async def test_what_has_left_cannot_be_cancelled(pool: Pool, session: Session) -
 
 
 async def test_cancelling_twice_changes_nothing(pool: Pool, session: Session) -> None:
-    """An UPDATE that says what is already so is no error."""
+    """An UPDATE to the current status is no error."""
     await accepted(pool)
     for _ in range(2):
         await session.execute("UPDATE email_queue SET status = 'cancelled'")
@@ -218,8 +216,8 @@ async def test_cancelling_twice_changes_nothing(pool: Pool, session: Session) ->
         ("next_retry_at = now()", "next_retry_at"),
     ],
 )
-async def test_every_other_change_is_refused(pool: Pool, session: Session, change: str, column: str) -> None:
-    """By its column, and with what can be done instead."""
+async def test_every_other_update_is_rejected(pool: Pool, session: Session, change: str, column: str) -> None:
+    """The error names the column and the alternative."""
     await accepted(pool)
     with pytest.raises(asyncpg.PostgresError, match="a waiting mail can be cancelled") as caught:
         await session.execute(f"UPDATE email_queue SET {change}")
@@ -227,8 +225,8 @@ async def test_every_other_change_is_refused(pool: Pool, session: Session, chang
 
 
 @pytest.mark.parametrize("view", ["email_queue", "send_logs"])
-async def test_nothing_is_deleted_through_a_view(pool: Pool, session: Session, view: str) -> None:
-    """Rows leave by retention, which sees to what belongs to them."""
+async def test_delete_through_a_view_is_rejected(pool: Pool, session: Session, view: str) -> None:
+    """Retention deletes rows together with dependent ones."""
     [mail] = await accepted(pool)
     await session.execute(ATTEMPT, mail, 1, "sent", 250, "2.0.0", "final", "ok", NOON)
     with pytest.raises(asyncpg.PostgresError, match="retention") as caught:
@@ -254,10 +252,10 @@ async def test_nothing_is_deleted_through_a_view(pool: Pool, session: Session, v
         ("cancelled", None, None, None, "rejected"),
     ],
 )
-async def test_an_attempt_is_one_line_of_the_log(
+async def test_each_attempt_has_a_send_logs_status(
     session: Session, outcome: str, code: int | None, enhanced: str | None, stage: str | None, status: str
 ) -> None:
-    """Refused for the sake of the mailbox is bounced; for any other reason, or by ourselves, rejected."""
+    """A mailbox failure is bounced; any other failure is rejected."""
     await session.execute(ATTEMPT, 42, 2, outcome, code, enhanced, stage, "said so", NOON)
     row = await session.fetchrow("SELECT * FROM send_logs")
     assert row is not None
@@ -267,8 +265,8 @@ async def test_an_attempt_is_one_line_of_the_log(
     assert row["error_code"] == (None if outcome == "sent" else enhanced or (str(code) if code else None))
 
 
-async def test_a_mail_that_came_back_is_bounced(session: Session) -> None:
-    """Taken and returned later; not what anybody could have written, what was refused at once, or a mere delay."""
+async def test_returned_mail_is_bounced(session: Session) -> None:
+    """Only a verified report about accepted mail counts; an unverified one, a rejection or a delay does not."""
     for delivery_id in range(1, 6):
         await session.execute(ATTEMPT, delivery_id, 1, "sent", 250, "2.0.0", "final", "ok", NOON)
     await session.execute(
@@ -283,14 +281,14 @@ async def test_a_mail_that_came_back_is_bounced(session: Session) -> None:
     assert [row["status"] for row in rows] == ["bounced", "sent", "sent", "sent", "sent"]
 
 
-async def test_lines_have_ids_of_their_own(session: Session) -> None:
-    """Every attempt of every delivery another one."""
+async def test_send_logs_ids_are_unique(session: Session) -> None:
+    """Every attempt of every delivery has its own id."""
     for delivery_id, attempt_no in ((1, 1), (1, 2), (2, 1), (2**40, 32767)):
         await session.execute(ATTEMPT, delivery_id, attempt_no, "sent", 250, None, "final", "ok", NOON)
     assert await session.fetchval("SELECT count(DISTINCT id) FROM send_logs WHERE id > 0") == 4
 
 
-async def test_webhooks_are_not_part_of_the_log(session: Session) -> None:
+async def test_webhooks_are_not_in_send_logs(session: Session) -> None:
     """An attempt of a webhook has no domain of a recipient; retired or not, send_logs does not show it."""
     await session.execute(ATTEMPT, 42, 1, "sent", 200, None, "final", "ok", NOON)
     await session.execute("UPDATE attempts SET domain = NULL, recipient = 'https://example.org/hook'")
@@ -305,8 +303,8 @@ async def test_webhooks_are_not_part_of_the_log(session: Session) -> None:
         "sent_at > now() - interval '5 minutes'",
     ],
 )
-async def test_the_log_is_indexed_by_recipient_and_by_recent_time(session: Session, question: str) -> None:
-    """A month of attempts is not read as a whole to find one person or the last minutes."""
+async def test_send_logs_are_indexed_by_recipient_and_recent_time(session: Session, question: str) -> None:
+    """Finding one person, or the last minutes, does not scan a month of attempts."""
     await session.execute("SELECT ensure_partitions('attempts')")
     await session.execute(
         """
@@ -328,8 +326,8 @@ async def test_the_log_is_indexed_by_recipient_and_by_recent_time(session: Sessi
 # ── bounce_list, unsubscribe_list ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_suppressions_are_told_apart_by_why(session: Session) -> None:
-    """Bounces and complaints on one list, unsubscribes on the other, what a person wrote on neither; once each."""
+async def test_suppressions_are_split_by_reason(session: Session) -> None:
+    """Bounces and complaints are on one list, unsubscribes on the other, manual ones on neither; each once."""
     await session.execute(
         """
         INSERT INTO suppressions (address, scope, reason) VALUES
@@ -348,8 +346,8 @@ async def test_suppressions_are_told_apart_by_why(session: Session) -> None:
     assert left == [("enough@example.org",)]
 
 
-async def test_an_unsubscribe_by_link_says_where_from(session: Session) -> None:
-    """Address, agent and campaign, as they were when it was asked for."""
+async def test_unsubscribe_by_link_has_its_client(session: Session) -> None:
+    """IP address, user agent and campaign are those of the request."""
     await session.execute(
         "SELECT unsubscribe('Ada@example.org', 7, 3, 'one-click', '192.0.2.7', 'Mail/1.0')"  # the function of the links
     )
@@ -360,8 +358,8 @@ async def test_an_unsubscribe_by_link_says_where_from(session: Session) -> None:
 # ── The statements people know ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_batch_can_be_looked_at_and_locked(pool: Pool, session: Session) -> None:
-    """The statement that picks a batch runs as it is, and two of them pick different mail."""
+async def test_batch_can_be_selected_for_update(pool: Pool, session: Session) -> None:
+    """Two concurrent statements lock different mail."""
     pick = """
         SELECT id FROM email_queue
         WHERE status = 'pending' AND (next_retry_at IS NULL OR next_retry_at <= NOW())
@@ -373,8 +371,8 @@ async def test_a_batch_can_be_looked_at_and_locked(pool: Pool, session: Session)
         assert await session.fetchval(pick) != await other.fetchval(pick)
 
 
-async def test_taking_mail_by_hand_is_refused_with_the_reason(pool: Pool, session: Session) -> None:
-    """A status alone would be no lease: nobody would know when its holder is dead."""
+async def test_setting_status_sending_is_rejected(pool: Pool, session: Session) -> None:
+    """A status without a lease could not be recovered from a dead worker."""
     await accepted(pool)
     with pytest.raises(asyncpg.PostgresError, match="status: cannot be changed here"):
         await session.fetch(
@@ -391,8 +389,8 @@ async def test_taking_mail_by_hand_is_refused_with_the_reason(pool: Pool, sessio
         )
 
 
-async def test_the_log_can_be_copied_out(session: Session) -> None:
-    """An export of what is older than ninety days."""
+async def test_send_logs_can_be_exported_by_copy(session: Session) -> None:
+    """Rows older than ninety days are exported."""
     await session.execute(ATTEMPT, 1, 1, "sent", 250, None, "final", "ok", NOON - timedelta(days=20 * 365))
     lines: list[bytes] = []
 
@@ -421,7 +419,7 @@ async def test_the_log_can_be_copied_out(session: Session) -> None:
     ],
 )
 async def test_a_report_runs(session: Session, question: str) -> None:
-    """Every column has the name and the kind that a report expects."""
+    """Every column has the name and type that a report expects."""
     assert await session.fetch(question) == []
 
 
@@ -432,8 +430,8 @@ async def _plan(session: Session, sql: str) -> str:
     return "\n".join(row[0] for row in await session.fetch(f"EXPLAIN {sql}"))
 
 
-async def test_custom_data_has_an_index_only_when_asked_for(pool: Pool, session: Session) -> None:
-    """Nobody pays for it unasked; once made, containment is found by it, in the view and in the listing."""
+async def test_custom_data_index_is_created_on_request(pool: Pool, session: Session) -> None:
+    """Without a request it costs nothing; then containment uses it, in the view and in the list."""
     await session.execute(
         """
         INSERT INTO deliveries (next_attempt_at, ladder, source, custom_data)
@@ -451,8 +449,8 @@ async def test_custom_data_has_an_index_only_when_asked_for(pool: Pool, session:
     assert await session.fetchval("SELECT count(*) FROM audit_log WHERE action = 'custom_data.index'") == 1
 
 
-async def test_an_index_that_was_not_finished_is_made_anew(pool: Pool, session: Session) -> None:
-    """A build that somebody interrupted leaves something that nobody can use."""
+async def test_unfinished_index_is_created_again(pool: Pool, session: Session) -> None:
+    """An interrupted build leaves an invalid index."""
     await accepted(pool, a_mail(), a_mail())
     with pytest.raises(asyncpg.UniqueViolationError):
         await session.execute("CREATE UNIQUE INDEX CONCURRENTLY deliveries_custom_data_idx ON deliveries (source)")
@@ -464,7 +462,7 @@ async def test_an_index_that_was_not_finished_is_made_anew(pool: Pool, session: 
 
 
 def _listing() -> str:
-    """The listing of deliveries with nothing but a containment, its parameters written out."""
+    """The statement that lists deliveries with only a containment, its parameters as literals."""
     statement = QUERIES["list_deliveries"]
     given = {"custom_data": """'{"merge_tag": 7}'""", "page_limit": "50"}
     sql = statement.sql
