@@ -1745,7 +1745,7 @@ BEGIN
         RETURN 0;
     END IF;
     IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' OR p_months > 24 THEN
-        RAISE EXCEPTION 'partitions are made for times within ten years of now and at most 24 months ahead';
+        RAISE EXCEPTION 'partitions are created for times within ten years of now and at most 24 months ahead';
     END IF;
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
     FOR v_month IN
@@ -1760,7 +1760,7 @@ BEGIN
             );
             v_made := v_made + 1;
         EXCEPTION WHEN check_violation OR invalid_object_definition THEN
-            NULL; -- the default partition holds rows of that month, or a partition of another name covers it
+            NULL; -- the default partition has rows of that month, or a partition of another name covers it
         END;
     END LOOP;
     RETURN v_made;
