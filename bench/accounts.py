@@ -91,7 +91,7 @@ class SignUps:
             await self._room.pool.execute(SQL["enable_triggers"])
 
     async def collected(self) -> None:
-        """Wait until somebody collects."""
+        """Wait until a collector runs."""
         await self.at_once()
         await self._until_none("count_waiting")
 

@@ -1,4 +1,4 @@
--- What the benchmark of accounts asks of a room. The search path finds the room.
+-- Statements of the benchmark of accounts. The search path finds the room.
 
 -- name: sign_up
 INSERT INTO accounts (email, login)

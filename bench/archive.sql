@@ -1,4 +1,4 @@
--- What the benchmark of the archive puts into its own database.
+-- Test data of the benchmark of the archive.
 
 -- name: add_attempts :exec
 -- A month of attempts, as they look after SMTP.

@@ -141,7 +141,7 @@ async def measure_writing(arena: Arena, mails: int = 2000) -> float:
 
 
 async def claim(pool: Pool) -> list[Outgoing]:
-    """What a worker would have in hand."""
+    """The deliveries that a worker would have claimed."""
     seen: list[Outgoing] = []
 
     class Keeper:

@@ -17,7 +17,7 @@ from bench.server import Arena
 MEASURE_PATIENCE_S = 900  # filling a queue with a million takes minutes; nothing takes longer
 
 Readings = Mapping[str, float]
-"""What one measurement found: a value for each row of its experiment."""
+"""The result of one measurement: a value for each row of its experiment."""
 
 Measure = Callable[[int], Awaitable[Readings]]
 """Performs an experiment at the given size and tells what it found."""

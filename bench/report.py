@@ -17,7 +17,7 @@ from bench.targets import OURS, TARGETS, Level, Target, Verdict
 
 @dataclass(frozen=True)
 class Machine:
-    """What the figures were measured on."""
+    """The machine and versions of a measurement."""
 
     cores: int
     postgresql: str

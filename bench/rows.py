@@ -1,4 +1,4 @@
-"""What is measured. An experiment is one thing a subject does; it fills one or more rows of the report."""
+"""The rows of the benchmark. An experiment is one thing a subject does; it fills one or more rows of the report."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -51,7 +51,7 @@ LEAST_SHARE = 0.99
 
 @dataclass
 class Ticks:
-    """What looks at one room cost, in milliseconds."""
+    """The cost of a look at one room, in milliseconds."""
 
     future: int
     pool: Pool

@@ -55,7 +55,7 @@ class Record:
 
 
 class Tally:
-    """What all connections of the sink have accepted so far."""
+    """The messages and recipients accepted by all connections of the sink."""
 
     def __init__(self, record: Path | None, only: bytes) -> None:
         self.messages = 0

@@ -1,4 +1,4 @@
-"""What Postroom promised, as a literal table: the musts, and the moonshots beyond them.
+"""The performance targets as a literal table: the musts, and the moonshots beyond them.
 
 A target is an absolute bound, or with `peer` a ratio to that subject's median in the same row of the same run.
 """

@@ -215,7 +215,7 @@ async def client(*arguments: str) -> list[float]:
 
 
 class Findings:
-    """What the rounds found."""
+    """The results of the rounds."""
 
     def __init__(self) -> None:
         self.samples: dict[str, list[float]] = {}

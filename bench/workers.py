@@ -30,7 +30,7 @@ class WorkerError(RuntimeError):
 
 @dataclass(frozen=True)
 class Command:
-    """What to start and with which additional environment variables."""
+    """The command and its additional environment variables."""
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
@@ -98,7 +98,7 @@ def _run_and_watch(commands: Sequence[Command], unwanted: threading.Event) -> Ef
                 if time.monotonic() - began > PATIENCE_S:
                     raise WorkerError(f"workers still busy after {PATIENCE_S} s")
                 if unwanted.wait(LOOK_INTERVAL_S):
-                    raise WorkerError("nobody waits for the workers any more")
+                    raise WorkerError("the workers are no longer awaited")
         finally:
             stop(processes)
         seconds = time.monotonic() - began

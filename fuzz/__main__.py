@@ -15,7 +15,7 @@ from fuzz.witness import percentile
 LONGEST_MS = 250
 """Another client should not wait longer, on a machine that has nothing else to do."""
 IDLE_SHARE = 0.1
-"""Of the time, spent without an attack: what the machine itself does to the independent client."""
+"""Share of the time without an attack, to measure the machine's own effect on the independent client."""
 
 
 def main() -> int:

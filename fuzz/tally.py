@@ -1,4 +1,4 @@
-"""What came of the cases of one target."""
+"""The results of the cases of one target."""
 
 from collections import Counter
 from dataclasses import dataclass, field

@@ -35,7 +35,7 @@ async def exchange(port: int, raw: bytes, *, patience_s: float = PATIENCE_S) -> 
 
 
 async def _rest(reader: asyncio.StreamReader, patience_s: float) -> bytes:
-    """What follows until the connection ends, or until it has taken long enough."""
+    """Read until the connection ends or the timeout passes."""
     pieces: list[bytes] = []
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(patience_s):

@@ -83,7 +83,7 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
 
 
 async def _insist(connection: Session, statement: str) -> None:
-    """Until nobody is left in the database: who said good-bye leaves when the machine lets him, and may not be ours."""
+    """Wait until the database has no connection: closed sessions end asynchronously, maybe in another process."""
     async with asyncio.timeout(60):
         while True:
             with suppress(asyncpg.ObjectInUseError, asyncpg.InsufficientPrivilegeError):
@@ -93,7 +93,7 @@ async def _insist(connection: Session, statement: str) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def empty_data_directory(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep tests away from the data directory of whoever runs Postroom in this checkout."""
+    """Keep tests away from the data directory of a Postroom that runs in this checkout."""
     os.environ["POSTROOM_DATA_DIR"] = str(tmp_path_factory.getbasetemp() / "nobody")
 
 
@@ -143,7 +143,7 @@ async def server(server_directory: Path) -> AsyncIterator[TestServer]:
 
 @asynccontextmanager
 async def cloned_database(server: TestServer) -> AsyncIterator[str]:
-    """A fresh copy of the template; gone afterwards, whoever is still connected."""
+    """A fresh copy of the template; dropped afterwards, even with open connections."""
     name = f"test_{uuid4().hex[:12]}"
     admin = await asyncpg.connect(server.url)
     try:

@@ -141,7 +141,7 @@ def test_a_word_that_takes_no_arguments_says_so(repository: Path) -> None:
 
 
 def test_the_build_server_runs_dev_test() -> None:
-    """What the build server runs is what people run."""
+    """CI runs the same command as developers."""
     script = (ROOT / ".ci" / "run").read_text()
     assert script.rstrip().endswith("exec ./dev test")
     subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)

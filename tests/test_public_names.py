@@ -12,7 +12,7 @@ from postroom import errors
 
 @pytest.mark.parametrize("name", postroom.__all__)
 def test_every_public_name_is_there(name: str) -> None:
-    """What the package promises can be imported, and explains itself."""
+    """Every public name can be imported and has a docstring."""
     assert getattr(postroom, name).__doc__
 
 

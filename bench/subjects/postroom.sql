@@ -1,4 +1,4 @@
--- What the benchmark asks of a room beside Postroom's own statements. The search path finds the room.
+-- Statements of the benchmark beside Postroom's own. The search path finds the room.
 
 -- name: count_waiting
 SELECT count(*) FROM deliveries WHERE state IN ('queued', 'rendered');

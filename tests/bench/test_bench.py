@@ -94,7 +94,7 @@ def test_a_rated_round_lasts_the_asked_for_seconds(plan: Plan, rate: float | Non
 
 @pytest.mark.parametrize("quick, size", [(True, 10_000), (False, 1_000_000)])
 def test_a_fixed_experiment_keeps_its_size(quick: bool, size: int) -> None:  # noqa: FBT001 - a table of cases
-    """What is measured at a depth does not change with speed."""
+    """A measurement at a queue depth does not depend on speed."""
     assert size_for(FIXED, Plan(quick=quick), 5.0) == size
 
 
@@ -110,7 +110,7 @@ async def test_rounds_are_interleaved_after_an_uncounted_warm_up() -> None:
 
 
 async def test_a_failing_subject_does_not_stop_the_others() -> None:
-    """Who fails is named with its reason and takes no further part."""
+    """A failed subject is named with its reason and excluded."""
     broken, sound = Scripted("broken", []), Scripted("sound", [1.0, 1.0, 2.0])
     found = await run_experiments([RATED], [broken, sound], Plan(rounds=1), announce=lambda _: None)
     assert list(found.failures) == [("drain", "broken")]
@@ -237,7 +237,7 @@ def test_the_letter_is_about_five_kilobytes() -> None:
 
 
 def test_statements_are_read_by_name(tmp_path: Path) -> None:
-    """What stands before the first name is a comment for readers."""
+    """Text before the first name is a comment."""
     file = tmp_path / "some.sql"
     file.write_text("-- about\n\n-- name: one\nSELECT 1;\n\n-- name: two\nSELECT\n    2;\n")
     assert read_statements(file) == {"one": "SELECT 1;", "two": "SELECT\n    2;"}
@@ -264,7 +264,7 @@ def letter(number: int) -> EmailMessage:
 
 
 def test_the_sink_counts_mail_and_recipients() -> None:
-    """Every accepted mail counts once, with all its recipients; zeroing starts anew."""
+    """Every accepted mail counts once, with all its recipients; zeroing restarts the count."""
     with start_sink() as sink, smtplib.SMTP(sink.host, sink.port) as client:
         assert client.ehlo()[0] == 250
         assert {"pipelining", "8bitmime", "smtputf8"} <= set(client.esmtp_features)

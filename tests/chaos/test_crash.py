@@ -1,4 +1,4 @@
-"""Workers die at every step: nothing is lost, every second copy is told, bulk has none, the ledger is the truth."""
+"""Workers killed at every step lose no delivery; every second copy is in the ledger, and bulk mail has none."""
 
 import asyncio
 import signal
@@ -87,7 +87,7 @@ async def test_a_death_between_the_answer_and_the_commit_makes_a_second_copy_tha
 
 
 async def test_a_death_before_the_wire_is_not_ambiguous(room: Room) -> None:
-    """What was claimed and not started goes back as if nothing had been."""
+    """Deliveries claimed but not started return to the queue unchanged."""
     [delivery] = await accepted(room.pool, a_mail(lane=Lane.BULK))
     async with smtp_server() as server:
         assert await run_to_its_end(Orders(room.url, server.port, die_at="claimed")) == -signal.SIGKILL
@@ -98,7 +98,7 @@ async def test_a_death_before_the_wire_is_not_ambiguous(room: Room) -> None:
 
 
 async def test_a_death_after_the_commit_repeats_nothing(room: Room) -> None:
-    """What was completed stays completed; only the empty claim is cleared away."""
+    """Completed deliveries stay completed; only the empty claim is removed."""
     [delivery] = await accepted(room.pool)
     async with smtp_server() as server:
         assert await run_to_its_end(Orders(room.url, server.port, die_at="completed")) == -signal.SIGKILL
@@ -110,7 +110,7 @@ async def test_a_death_after_the_commit_repeats_nothing(room: Room) -> None:
 
 
 async def test_sigterm_finishes_what_is_in_flight_and_gives_back_the_rest(room: Room) -> None:
-    """Exit 0; what was on the wire is sent, the rest is due at once for others, and nobody waits for a lease."""
+    """The worker finishes attempts in flight, releases the rest without waiting for the lease, and exits with 0."""
     await accepted(room.pool, *(a_mail(f"p{n}@example.org") for n in range(40)))
     holds = [Hold("250 2.0.0 queued") for _ in range(4)]
     async with smtp_server(Script(says={".": [*holds]})) as server:

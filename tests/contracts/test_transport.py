@@ -1,4 +1,4 @@
-"""What every transport promises, whoever implements it.
+"""The contract of every transport.
 
 A new transport joins by one line in `TRANSPORTS`, and by one in `TROUBLES` for each thing its other side can do.
 """
@@ -79,17 +79,17 @@ def smtp(step: str = "", said: Said = "") -> Opening:
 
 
 def webhook(**answer: Any) -> Opening:
-    """Webhooks to a receiver that answers as told."""
+    """Webhooks to a receiver with scripted answers."""
     return lambda _pool: webhook_to(Receiver(**answer))
 
 
 def gmail(**answer: Any) -> Opening:
-    """Gmail with a Google that behaves as told."""
+    """Gmail with a scripted Google server."""
     return lambda _pool: gmail_to(Google(**answer))
 
 
 def ses(**answer: Any) -> Opening:
-    """SES with an AWS that behaves as told."""
+    """SES with a scripted AWS server."""
     return lambda _pool: ses_to(Aws(**answer))
 
 
@@ -199,7 +199,7 @@ async def test_what_the_other_side_does_is_a_reply(
 async def test_trouble_is_reported_to_each_of_many(
     opening: Opening, stage: Stage, code: int | None, pool: Pool
 ) -> None:
-    """When everybody meets the same trouble, everybody gets an answer and nobody waits for ever."""
+    """When all concurrent attempts fail in the same way, each gets a reply and none hangs."""
     async with opening(pool) as transport:
         replies = await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(12)))
     assert {(reply.stage, reply.code) for reply in replies} == {(stage, code)}

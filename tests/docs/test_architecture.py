@@ -15,7 +15,7 @@ ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
 
 FOUNDATIONS = frozenset({"runtime"})  # a layer without a life of its own: its modules carry their own manuals
 SYNONYMS = frozenset({"ERRORS", "FAILS", "HOSTILE", "KNOWN BUGS", "OWNED", "READ BY", "USED BY", "USES", "WEAKNESS"})
-"""What the headings FAILURES, HOSTILE INPUTS, BUGS, OWNS, CALLED BY and CALLS are not called."""
+"""Other words for the headings FAILURES, HOSTILE INPUTS, BUGS, OWNS, CALLED BY and CALLS."""
 
 _NAME = re.compile(r"^NAME\s", re.MULTILINE)
 _OWNS = re.compile(r"^OWNS\s.*?(?=^[A-Z]|^$|\Z)", re.MULTILINE | re.DOTALL)
@@ -39,7 +39,7 @@ def test_every_box_is_a_folder_and_every_folder_a_box() -> None:
 
 @pytest.mark.parametrize("box", sorted(boxes()))
 def test_every_box_is_in_the_picture(box: str) -> None:
-    """What the table explains, the picture shows."""
+    """Every box of the table is in the picture."""
     assert re.search(rf"\b{box}\b", picture())
 
 
@@ -60,7 +60,7 @@ def manuals() -> dict[Path, str]:
 
 @pytest.mark.parametrize("path", sorted(manuals()), ids=lambda path: str(path.parent.relative_to(SOURCE)))
 def test_manuals_share_one_vocabulary(path: Path) -> None:
-    """What every page has is called the same on every page; only what is special has a heading of its own."""
+    """Manual pages use the common headings; only special sections have their own."""
     headings = re.findall(r"^([A-Z]+(?: [A-Z]+)?)(?:  +| (?=[^A-Z]))", manuals()[path], re.MULTILINE)
     assert not set(headings) & SYNONYMS
 

@@ -26,7 +26,7 @@ EXAMPLES = DOCS / "examples"
 ROLES = ("postroom_api", "postroom_owner", "postroom_reader", "postroom_sender", "postroom_worker")
 PATIENCE_S = 600
 
-# What an example leaves behind: subject (or template) and idempotency key of each delivery.
+# The deliveries of an example: subject (or template) and idempotency key of each.
 EXPECTED = {
     "attachment.py": [("Your invoice", None)],
     "idempotency.py": [("Your invoice", "invoice-7")],

@@ -100,7 +100,7 @@ TABLES = """
 
 
 def public_functions(names: set[str]) -> set[str]:
-    """Those that a how-to page tells people to call, and those that nobody calls in here: they must be for others."""
+    """Functions that a how-to page documents, and functions without a caller in Postroom, which must be for users."""
     told = {name for path in HOW_TO for name in _TOLD.findall(path.read_text("utf-8"))}
     sources = [
         path for path in SOURCE.rglob("*") if path.suffix in (".sql", ".py") and path.parent.name != "migrations"

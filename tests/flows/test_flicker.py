@@ -108,13 +108,13 @@ async def limit_connections(connection: asyncpg.Connection, limit: int) -> None:
 
 
 async def close_database(witness: asyncpg.Connection) -> None:
-    """Nobody is let in any more, and when this returns those who were in are out."""
+    """Refuse new connections and close the existing ones before returning."""
     await limit_connections(witness, 0)
     await witness.execute(CUT, 60_000)
 
 
 async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None:
-    """It insists on writing for the grace time, then ends with the reason; the lease tells what it was at."""
+    """The worker retries the write for the grace time, then ends with the reason; the claim stays in the database."""
     [delivery] = await accepted(room.pool)
     own, witness = await open_pool(room.url, room.name, size=1), await asyncpg.connect(room.url)
     transport = Closing(witness)

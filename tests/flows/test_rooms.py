@@ -41,7 +41,7 @@ async def test_a_key_belongs_to_its_room(room: Room, annex: Room) -> None:
 
 
 async def test_a_worker_sends_for_its_room_only(room: Room, annex: Room) -> None:
-    """What waits next door stays there."""
+    """A worker does not claim deliveries of another room."""
     await accepted(room.pool, a_mail("here@example.org"))
     await accepted(annex.pool, a_mail("there@example.org"))
     transport = Recording()
@@ -51,7 +51,7 @@ async def test_a_worker_sends_for_its_room_only(room: Room, annex: Room) -> None
 
 
 async def test_a_bell_rings_in_its_room_only(room: Room, annex: Room) -> None:
-    """A sleeper next door is not woken."""
+    """A notification wakes only idle workers of its own room."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     async with Listener(annex.url, annex.name, channel="annex_deliveries", on_wake=heard.put_nowait):
         assert await asyncio.wait_for(heard.get(), 60) == ""

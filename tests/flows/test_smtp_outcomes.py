@@ -16,7 +16,7 @@ A, B = "a@example.org", "b@example.org"
 
 @dataclass(frozen=True)
 class Case:
-    """What the server says, and what must stand in the ledger after one attempt to reach A and B."""
+    """The server's replies, and the expected ledger after one attempt to A and B."""
 
     name: str
     says: Says

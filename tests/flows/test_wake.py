@@ -76,7 +76,7 @@ async def test_sql_wakes_a_sleeping_worker(room: Room) -> None:
 
 
 async def test_a_sleeper_is_notified_only_in_the_lanes_it_sleeps_in(room: Room) -> None:
-    """The notification names the lane, and only lanes in which somebody sleeps are named."""
+    """The notification names the lane, and only lanes with an idle worker are named."""
     async with eavesdropper(room) as heard:
         async with room.pool.acquire() as connection:
             await connection.execute("INSERT INTO workers (pid, host, asleep) VALUES (1, 'test', '{bulk}')")

@@ -87,7 +87,7 @@ async def ledger(pool: Pool) -> list[Entry]:
 
 
 async def leftovers(pool: Pool) -> tuple[int, int]:
-    """Deliveries that somebody holds, and claims."""
+    """The number of claimed deliveries, and of claims."""
     async with pool.acquire() as connection:
         row = await connection.fetchrow(
             "SELECT (SELECT count(*) FROM deliveries WHERE state = 'sending'), (SELECT count(*) FROM claims)"

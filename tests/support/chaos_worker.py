@@ -1,4 +1,4 @@
-"""A real worker process that can be told to die: `python -m tests.support.chaos_worker '{"url": …}'`.
+"""A real worker process that can be made to crash: `python -m tests.support.chaos_worker '{"url": …}'`.
 
 It empties the queue into an SMTP server and exits 0. With `die_at`, it kills itself with SIGKILL at the n-th occurrence
 of a step. On SIGTERM it stops as a worker does and says `stopping` on its standard output.
@@ -25,7 +25,7 @@ HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True)
 class Orders:
-    """What the process is to do."""
+    """The options of the process."""
 
     url: str
     port: int

@@ -1,4 +1,4 @@
-"""What tests of the command line share: the real `postroom` in a process of its own."""
+"""Helpers for tests of the command line: the real `postroom` in a separate process."""
 
 import json
 import os
@@ -28,7 +28,7 @@ main()
 
 
 def environment(**settings: str) -> dict[str, str]:
-    """Ours without any POSTROOM_ variable of whoever runs the tests, and with these."""
+    """The environment of the tests without its POSTROOM_ variables, plus these."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM_")}
     ours = {"POSTROOM_SMTP_ADDR": "127.0.0.1:0", "POSTROOM_DATA_DIR": os.environ["POSTROOM_DATA_DIR"]}
     return {**kept, "PYTHONUNBUFFERED": "1", "COLUMNS": "200", **ours, **settings}

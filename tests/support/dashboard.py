@@ -107,7 +107,7 @@ async def open_office(room: Room) -> AsyncIterator[Office]:
 
 @asynccontextmanager
 async def open_page(chromium: Browser, **options: Any) -> AsyncIterator[Page]:
-    """A page of somebody who has never been here."""
+    """A page of a viewer without a session."""
     context = await chromium.new_context(**options)
     context.set_default_timeout(PATIENCE_MS)
     try:

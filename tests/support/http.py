@@ -20,7 +20,7 @@ from postroom.runtime.endpoint import ASGIApp
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Mapping[str, str]

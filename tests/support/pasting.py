@@ -150,7 +150,7 @@ class Prompt:
 
 
 class Reader:
-    """Somebody with a terminal in an empty folder who pastes what a page shows."""
+    """A user with a terminal in an empty folder who pastes the commands of a page."""
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory, self._environment = directory, dict(environment)
