@@ -214,7 +214,7 @@ async def test_a_replay_goes_to_the_current_url(scene: Scene) -> None:
     assert (before.path.endswith("/new"), after.path.endswith("/new")) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["Content-Type", "Postroom-WebhookEndpoint"])
+@pytest.mark.parametrize("name", ["Content-Type", "Postroom-Endpoint"])
 def test_only_webhooks_of_an_endpoint_set_its_headers(name: str) -> None:
     """An application can set neither an endpoint nor the headers that the outbox sets."""
     webhook = DeliveryRequest(
