@@ -7,7 +7,7 @@ The flow in ten lines:
     claim     a worker leases due deliveries, lane by lane (delivery)
     start     the worker commits which deliveries of the claim it is about to send
     attempt   a transport hands the message over and reports a reply (transports)
-    classify  the reply becomes a verdict per recipient, the verdict a next step (delivery.outcome, delivery.retry)
+    classify  the reply becomes an outcome per recipient, the outcome a next step (delivery.outcome, delivery.retry)
     complete  delivery, recipients, attempt and dead letter are written together, if the claim still holds
     recover   another worker takes over expired claims; deliveries that may have arrived are marked ambiguous
     look      every step is in the ledger: HTTP, the command line, or plain SQL

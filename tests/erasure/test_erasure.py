@@ -27,8 +27,8 @@ from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.model import DeliveryState, Lane
+from postroom.erasure.columns import EXEMPT, tables_erased
 from postroom.erasure.files import address_pattern
-from postroom.erasure.places import EXEMPT, tables_erased
 from postroom.erasure.service import erase, list_erasures, resume_erasures
 from postroom.errors import BadInput
 from postroom.events import Event, EventStore
@@ -355,7 +355,7 @@ async def test_every_personal_table_has_an_erasure_rule(pool: Pool) -> None:
 
 async def test_erased_columns_exist(pool: Pool) -> None:
     """A renamed column would otherwise be skipped silently."""
-    from postroom.erasure.places import PLACES
+    from postroom.erasure.columns import PLACES
 
     for place in PLACES:
         for column in place.columns:

@@ -7,7 +7,8 @@ import asyncpg
 import pytest
 
 from postroom.db.pool import Pool, connect
-from postroom.events import EventStore, patience
+from postroom.events import EventStore
+from postroom.events import lock_wait as patience
 
 Opener = Callable[[], Awaitable[asyncpg.Connection]]
 AN_HOUR_S = 3600

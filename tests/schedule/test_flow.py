@@ -15,7 +15,8 @@ from postroom.delivery.worker import WorkerOptions
 from postroom.inbox.transport import CaptureTransport
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.reply import Content, Envelope
-from postroom.schedule import agenda, service
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
 from postroom.schedule.model import SchedulePolicy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 from postroom.transports.base import Transport

@@ -11,7 +11,8 @@ from tests.support.schedule import POSTING, born, person, scheduler, statuses, u
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, VersionConflict
-from postroom.schedule import agenda, service
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
 from postroom.schedule.engine import hand_over_due
 from postroom.schedule.errors import OccasionNotFound, UserNotFound
 from postroom.schedule.model import PlanChange, ScheduledEventStatus, SchedulePolicy

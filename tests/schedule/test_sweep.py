@@ -8,7 +8,8 @@ import pytest
 from tests.support.schedule import NINE, POSTING, born, scheduler, statuses, utc
 
 from postroom.db.pool import Pool
-from postroom.schedule import agenda, service, store
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service, store
 from postroom.schedule.worker import Scheduler, SchedulerOptions
 
 

@@ -13,7 +13,8 @@ from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due,
 from postroom.db.pool import Pool, open_pool
 from postroom.delivery import service as deliveries
 from postroom.delivery.model import Channel, DeliveryFilter
-from postroom.schedule import agenda, engine, service, store
+from postroom.schedule import engine, service, store
+from postroom.schedule import scheduled_events as agenda
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE
 from postroom.schedule.model import ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.worker import RETENTION, SHORTEST_REST, Scheduler, SchedulerOptions

@@ -6,7 +6,7 @@ target is a literal name of a table, view or partition root of another capabilit
 
 A write whose target is a value (`EXECUTE format('… %I', name)`) names no table. Two kinds of work may do that, because
 they are the same for every table: partitions (archive, db), where no column is known to the function, and the search
-for an address (erasure), whose tables and columns are listed in `erasure/places.py` and checked against the schema.
+for an address (erasure), whose tables and columns are listed in `erasure/columns.py` and checked against the schema.
 delivery erases addresses from detached months of its own table.
 """
 

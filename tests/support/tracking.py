@@ -18,9 +18,9 @@ from postroom.http.asgi import HttpApplication, build_app
 from postroom.settings import Settings
 from postroom.tracking.buffer import BufferOptions, EngagementBuffer
 from postroom.tracking.model import LinkSubject
-from postroom.tracking.origins import nowhere
 from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
+from postroom.tracking.visitors import nowhere
 
 KEY = bytes(range(32))
 ADA = LinkSubject(7, 41, "Ada@Example.org")

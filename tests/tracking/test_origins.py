@@ -12,9 +12,9 @@ from postroom.db.pool import Pool
 from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.runtime.peers import TrustedProxies
 from postroom.tracking.buffer import EngagementBuffer
-from postroom.tracking.origins import GeoDatabase
 from postroom.tracking.public import PublicLinks
 from postroom.tracking.tokens import TokenSigner
+from postroom.tracking.visitors import GeoDatabase
 
 PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
 

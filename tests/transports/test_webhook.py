@@ -20,9 +20,9 @@ from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope, Reply, Stage
 from postroom.transports.http_reply import parse_retry_after
 from postroom.transports.webhook.inbox import CAPTURE_URL
+from postroom.transports.webhook.replies import code_of
 from postroom.transports.webhook.signing import derived_secret, read_secret, sign
 from postroom.transports.webhook.transport import WebhookTransport
-from postroom.transports.webhook.verdict import code_of
 
 NOW = datetime(2026, 11, 15, 9, tzinfo=UTC)
 OLD, NEW = ("whsec_" + base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))

@@ -29,9 +29,9 @@ from postroom.runtime.peers import LOOPBACK
 from postroom.runtime.tracing import enable_tracing
 from postroom.settings import Settings
 from postroom.tracking.buffer import EngagementBuffer
-from postroom.tracking.origins import GeoDatabase, nowhere
 from postroom.tracking.public import PublicLinks, link_site
 from postroom.tracking.tokens import TokenSigner
+from postroom.tracking.visitors import GeoDatabase, nowhere
 
 
 @dataclass(frozen=True, slots=True)

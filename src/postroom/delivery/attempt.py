@@ -30,7 +30,7 @@ from postroom.delivery.decision import (
 )
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import classify
-from postroom.delivery.places import WorkerSlots
+from postroom.delivery.slots import WorkerSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal

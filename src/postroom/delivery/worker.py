@@ -29,8 +29,8 @@ from postroom.delivery.lane import LaneLoad, LaneWakeups, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
-from postroom.delivery.places import WorkerSlots
 from postroom.delivery.rows import read_content
+from postroom.delivery.slots import WorkerSlots
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.signals import Signal, unheard
 from postroom.runtime.tracing import span

@@ -22,8 +22,8 @@ from postroom.archive.objects import objects_of
 from postroom.archive.parquet import ParquetFile, load_arrow, read_tables, text_columns
 from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
+from postroom.erasure.columns import PLACES, How
 from postroom.erasure.model import ErasureRun
-from postroom.erasure.places import PLACES, How
 from postroom.runtime.signals import Signal, unheard
 
 LEDGER = "attempts"

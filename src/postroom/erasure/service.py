@@ -24,10 +24,10 @@ from postroom.archive.service import archive_session
 from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.erasure import store
+from postroom.erasure.columns import PLACES, ErasedColumns, How
 from postroom.erasure.errors import ErasureNotFound
 from postroom.erasure.files import erase_file, remove_spare
 from postroom.erasure.model import Erasure, ErasureRun, ErasureState
-from postroom.erasure.places import PLACES, ErasedColumns, How
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.post.address import parse_address

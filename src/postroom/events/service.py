@@ -22,6 +22,7 @@ from postroom.events.audit import record_audit
 from postroom.events.commands import Command, CommandResult, execute_once
 from postroom.events.commands import CommandHandler as Handler
 from postroom.events.decider import Decider
+from postroom.events.lock_wait import LockWait
 from postroom.events.model import (
     Append,
     AppendCondition,
@@ -34,7 +35,6 @@ from postroom.events.model import (
     Reading,
     SequencedEvent,
 )
-from postroom.events.patience import LockWait
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.serialize import Serializer, in_turn
 from postroom.events.session import EventSession, Handlers

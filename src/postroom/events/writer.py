@@ -20,8 +20,8 @@ from postroom.db.faults import translated
 from postroom.db.pool import Pool
 from postroom.events import store
 from postroom.events.columns import append_json, appended, appends_json
+from postroom.events.lock_wait import LockWait
 from postroom.events.model import Append, AppendCondition, Appended, Event, Query
-from postroom.events.patience import LockWait
 from postroom.events.retry import retried
 from postroom.events.typed import as_events
 from postroom.runtime.combiner import Combiner

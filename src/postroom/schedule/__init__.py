@@ -9,7 +9,7 @@ FILES    civil     days of the calendar; local time is converted in `runtime.zon
          plan      the next occurrence, as a pure decision
          planner   plans for many people in one transaction
          handover  destination and content of an event
-         agenda    events across people: list, move, cancel
+         scheduled_events  events across people: list, move, cancel
          engine    claim, delivery and next event, in one transaction
          metrics   the backlog, for Prometheus and `postroom doctor`
 CALLED BY  app (Scheduler), http, cli

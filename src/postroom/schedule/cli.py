@@ -108,7 +108,7 @@ def delete(user_ids: Annotated[list[UUID], typer.Argument(help="User ids.")]) ->
 @users.command()
 def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List the past and planned events of a person, latest first."""
-    from postroom.schedule import agenda
+    from postroom.schedule import scheduled_events as agenda
 
     found, more = in_room(lambda room: agenda.list_user_events(room.pool, user_id, cursor=cursor, limit=limit))
     print_page(found, more, columns=EVENT, as_json=as_json)

@@ -10,7 +10,8 @@ from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Moment, Shape, answer, response
-from postroom.schedule import agenda, service
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
 from postroom.schedule.api import READ, WRITE
 from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus
 

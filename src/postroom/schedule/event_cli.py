@@ -48,7 +48,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """List past and planned events, latest first."""
-    from postroom.schedule import agenda
+    from postroom.schedule import scheduled_events as agenda
     from postroom.schedule.model import EventFilter
 
     chosen = EventFilter(
@@ -69,7 +69,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
 def show(event_id: Id, *, as_json: AsJson = False) -> None:
     """Show a scheduled event."""
     from postroom.runtime.terminal import print_json
-    from postroom.schedule import agenda
+    from postroom.schedule import scheduled_events as agenda
 
     event = in_room(lambda room: agenda.get_event(room.pool, event_id))
     if as_json:
@@ -86,7 +86,7 @@ def move(
     version: Annotated[int, typer.Option(help="Move the event only if this is still its version.")],
 ) -> None:
     """Move a planned event to another local time, which later planning keeps."""
-    from postroom.schedule import agenda
+    from postroom.schedule import scheduled_events as agenda
 
     moment = _local(at)
     event = in_room(lambda room: agenda.move_event(room.pool, event_id, at=moment, version=version, actor=actor()))
@@ -100,7 +100,8 @@ def cancel(
     version: Annotated[int | None, typer.Option(help="Cancel the event only if this is still its version.")] = None,
 ) -> None:
     """Cancel a planned event and plan the next occurrence."""
-    from postroom.schedule import agenda, service
+    from postroom.schedule import scheduled_events as agenda
+    from postroom.schedule import service
 
     event = in_room(
         lambda room: agenda.cancel_event(

@@ -24,7 +24,7 @@ from postroom.runtime.signals import Signal, unheard
 from postroom.tracking import store
 from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
 from postroom.tracking.model import TrackedRequest
-from postroom.tracking.origins import nowhere
+from postroom.tracking.visitors import nowhere
 
 _log = structlog.get_logger()
 

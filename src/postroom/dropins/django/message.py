@@ -10,7 +10,7 @@ from typing import Any
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 from postroom.errors import BadInput
 from postroom.intake.media_type import OCTETS, media_type_of, plain_media_type
-from postroom.intake.smtp.marks import SubmissionHeaders, is_mark, read_marks
+from postroom.intake.smtp.headers import SubmissionHeaders, is_mark, read_marks
 from postroom.intake.smtp.message import content_of
 from postroom.intake.smtp.submission import NO_SUBJECT, key_of, recipients_of
 from postroom.post.address import Address

@@ -11,7 +11,7 @@ from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal
 from postroom.dropins.ses.shapes import requests_of
 from postroom.dropins.ses.sign_in import SigningKey, find_signer
 from postroom.errors import BadInput
-from postroom.intake.aside import read_aside
+from postroom.intake.parsing import read_aside
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _KEY = re.compile(r"[!-~]{1,240}")

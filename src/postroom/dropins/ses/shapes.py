@@ -15,8 +15,8 @@ from postroom.delivery.check import CheckedRequest
 from postroom.delivery.shapes import AttachmentBody, DeliveryBody, request_from
 from postroom.dropins.endpoint import decode, once
 from postroom.errors import BadInput
-from postroom.intake.aside import RequestCopies
 from postroom.intake.media_type import plain_media_type
+from postroom.intake.parsing import RequestCopies
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_submission
 from postroom.post.address import Address, parse_address
 from postroom.runtime.record import Shape

@@ -26,8 +26,8 @@ from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
 from postroom.delivery.model import Accepted
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated, WrongKeysTooOften
-from postroom.intake.aside import read_aside
 from postroom.intake.metrics import SUBMISSIONS
+from postroom.intake.parsing import read_aside
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT

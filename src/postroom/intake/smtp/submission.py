@@ -20,8 +20,8 @@ from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput
 from postroom.inbox.reader import decode_words
-from postroom.intake.aside import RequestCopies
-from postroom.intake.smtp.marks import SubmissionHeaders, is_mark, read_marks
+from postroom.intake.parsing import RequestCopies
+from postroom.intake.smtp.headers import SubmissionHeaders, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
 from postroom.post.address import Address, normalize, parse_address
 from postroom.post.header import check_header, is_structured

@@ -4,7 +4,7 @@ NAME       GmailTransport, one mailbox; GmailCredentials, the service account th
 FILES      credentials  the service account's key file
            token        access tokens: requested with a signed claim, cached, renewed before they expire
            addressing   recipients in the headers, as the API requires
-           verdict      Google's response → reply
+           replies      Google's response → reply
            transport    the `Transport` protocol
 PROMISES   `send` returns a `Reply` whatever Google or the network does. If Google does not respond, `send` at once
            searches the mailbox for the message (`rfc822msgid`). `was_sent` searches later: delivery calls it with the

@@ -9,8 +9,8 @@ from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.exchange import Answered, Exchange, is_private_channel
 from postroom.transports.gmail.addressing import addressed
 from postroom.transports.gmail.credentials import GmailCredentials
+from postroom.transports.gmail.replies import reply_to
 from postroom.transports.gmail.token import READ, SEND, TokenSource
-from postroom.transports.gmail.verdict import reply_to
 
 BASE_URL = "https://gmail.googleapis.com"
 TIMEOUT = timedelta(seconds=60)

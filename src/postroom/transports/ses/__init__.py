@@ -2,7 +2,7 @@
 
 NAME       SesTransport, one account in one region
 FILES      message    the request: raw message, sender, recipients
-           verdict    AWS response → reply
+           replies    AWS response → reply
            transport  the `Transport` protocol
 PROMISES   `send` returns a `Reply` whatever AWS or the network does; the id that SES gave the message is in its text.
            SES accepts 50 recipients per request: the others are deferred and sent with the next attempt.

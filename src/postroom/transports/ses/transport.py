@@ -10,7 +10,7 @@ from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.aws import CredentialSource, sign
 from postroom.transports.exchange import Exchange, is_http
 from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
-from postroom.transports.ses.verdict import reply_to
+from postroom.transports.ses.replies import reply_to
 
 TIMEOUT = timedelta(seconds=60)
 

@@ -6,7 +6,7 @@ FILES      relay       the relay's URL
            hint        "try again in 300 seconds" → 300.0
            protocol    one connection: write, wait for answers, enforce timeouts
            opening     connect, greeting, EHLO, STARTTLS, AUTH
-           verdict     answers to an envelope → result
+           envelope_replies  replies to an envelope → result
            session     one message over one open connection
            pool        connections kept, reused, limited
            transport   the `Transport` protocol: acquire, open, deliver, release

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.transports.smtp.answer import SmtpReply
+from postroom.transports.smtp.envelope_replies import GO_AHEAD, judge, refusals
 from postroom.transports.smtp.opening import Timeouts, answer_reply
 from postroom.transports.smtp.protocol import SmtpClientConnection
-from postroom.transports.smtp.verdict import GO_AHEAD, judge, refusals
 
 DATA = b"DATA\r\n"
 SIZE_DIGITS = 20

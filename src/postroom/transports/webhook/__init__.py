@@ -3,7 +3,7 @@
 NAME        WebhookTransport, which posts a signed request; postroom.outbox.webhooks.writer composes it
 FILES       signing       secrets and signatures
             host_backoff  a circuit breaker for hosts that time out
-            verdict       HTTP status → reply
+            replies       HTTP status → reply
             inbox         the URL of the capture inbox
             transport     the `Transport` protocol
 A DELIVERY  of channel `webhook` has its URL as the only recipient (kind `to`), its body in the text, and own headers

@@ -16,7 +16,7 @@ from postroom.transports.base import Transport
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.response import KnownResponse
 from postroom.transports.webhook.inbox import CAPTURE_URL
-from postroom.transports.webhook.verdict import GONE, REFUSED, reply_to
+from postroom.transports.webhook.replies import GONE, REFUSED, reply_to
 
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048

@@ -9,7 +9,8 @@ from tests.support.schedule import NINE, POSTING, born, counted, many_due, perso
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput, VersionConflict
-from postroom.schedule import agenda, service
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
 from postroom.schedule.errors import ScheduledEventNotFound
 from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus, SchedulePolicy, User
 from postroom.schedule.worker import Scheduler, SchedulerOptions

@@ -23,7 +23,7 @@ from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, t
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryState, Lane
-from postroom.delivery.places import LOOK_S, SILENCE_S, STALL_S, TransportSlots
+from postroom.delivery.slots import LOOK_S, SILENCE_S, STALL_S, TransportSlots
 from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import ProviderAddresses

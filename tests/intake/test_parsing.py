@@ -11,8 +11,8 @@ import pytest
 from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput
-from postroom.intake import aside
-from postroom.intake.aside import ASIDE_BYTES, RequestCopies, read_aside
+from postroom.intake import parsing as aside
+from postroom.intake.parsing import ASIDE_BYTES, RequestCopies, read_aside
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies, read_submission
 from postroom.post.address import Address
 from postroom.runtime.bounded import Children, Limits
