@@ -277,7 +277,7 @@ def test_commands_create_no_database(tmp_path: Path) -> None:
         done = postroom(*command, settings={"POSTROOM_DATA_DIR": str(tmp_path / "data")})
         assert done.returncode == 1
         assert done.stderr == (
-            "postroom: There is no room here. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL.\n"
+            "postroom: There is no room. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL.\n"
         )
         assert list(tmp_path.iterdir()) == []
 
