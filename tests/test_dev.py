@@ -147,3 +147,10 @@ def test_the_build_server_runs_dev_test() -> None:
     subprocess.run(["bash", "-n", str(ROOT / ".ci" / "run")], check=True)
     assert os.access(ROOT / "dev", os.X_OK)
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_every_named_test_exists() -> None:
+    """The lists of pure, soaking and older-PostgreSQL tests name files and folders of the repository."""
+    dev = _load(ROOT / "dev")
+    named = (*dev.PURE_TESTS, *dev.SOAKING, *dev.OLDER_POSTGRES_TESTS)
+    assert [path for path in named if not (ROOT / path).exists()] == []

@@ -76,7 +76,7 @@ async def test_a_kept_state(store: EventStore, opened: Opener) -> None:
 
 async def test_an_import(store: EventStore) -> None:
     """A batch that was imported before is skipped."""
-    bring, moment = names("Bring facts from elsewhere")["bring"], datetime(1999, 12, 31, tzinfo=UTC)
+    bring, moment = names("Import events")["bring"], datetime(1999, 12, 31, tzinfo=UTC)
     facts = [amount("Deposited", number, f"n={number}") for number in range(300)]
     assert [await bring(store, "1", facts, moment) for _ in range(2)] == [True, False]
     events, _ = await store.read(Query.all())

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
-from tests.support import intake_process
 from tests.support.intake import PAYLOAD, keys_of, malformed_rows, raw
+from tests.support.intake_process import ACK_WAIT
 from tests.support.loops import looping
 from tests.support.patience import PATIENCE_S
 from tests.support.streams import StreamServer, nats_cluster, nats_server
@@ -91,13 +91,14 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     broker: StreamServer, subject: str, pool: Pool, database_url: str, step: str
 ) -> None:
     """SIGKILL before the commit or between commit and acknowledgement: handed out again, each command happens once."""
-    source = open_source(broker.url, subject, ack_wait=intake_process.ACK_WAIT)
+    source = open_source(broker.url, subject, ack_wait=ACK_WAIT)
     await source.fetch()
     await publish(broker.url, subject, raw(idempotency_key="a"), raw(idempotency_key="b"), b"junk")
     arguments = ("nats", database_url, broker.url, subject, step)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        intake_process.__file__,
+        "-m",
+        "tests.support.intake_process",
         *arguments,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support import intake_process
 from tests.support.intake import PAYLOAD, flat, keys_of, malformed_rows
 from tests.support.loops import logged, looping
 from tests.support.patience import PATIENCE_S
@@ -119,7 +118,8 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     arguments = ("redis", database_url, broker.url, stream, step)
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        intake_process.__file__,
+        "-m",
+        "tests.support.intake_process",
         *arguments,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )

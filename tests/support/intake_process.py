@@ -1,6 +1,6 @@
 """A consumer in a process of its own that ends itself with SIGKILL at a given step.
 
-python intake_process.py redis|nats DATABASE_URL STREAM_URL NAME STEP
+python -m tests.support.intake_process redis|nats DATABASE_URL STREAM_URL NAME STEP
 """
 
 import asyncio
