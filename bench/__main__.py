@@ -45,7 +45,7 @@ def plan_from(options: argparse.Namespace) -> Plan:
 
 
 def announcer(console: Console, status: Status) -> Callable[[str], None]:
-    """Tells what is being measured: in place on a terminal, a line each where there is none."""
+    """Print the current measurement: in place on a terminal, otherwise one line each."""
     return status.update if console.is_terminal else console.print
 
 

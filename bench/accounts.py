@@ -10,12 +10,12 @@ A collector, `postroom tokens collect`, runs beside them in a process of its own
     at once       one INSERT of many accounts
     10, mailing   10 clients, and the collector mails what it takes: on a small machine that has its price
     mailed        from the INSERT of many to the last of their mails in the delivery queue
-    uncollected   10 clients, and nobody collects: each commit notifies, and notifying commits go one by one
+    uncollected   10 clients without a collector: each commit notifies, and notifying commits go one by one
 
-Targets: the triggers at most double the cost of a sign-up. Of many at once, where nothing waits for the disk, a token
-with its foreign key and its unique secret costs more than its account: at most three times. With the mailing at most
-three times, too; 10,000 are accepted within 5 seconds. Exits 1 if missed. The last row is shown and not promised: a
-room in which nobody collects sends no mail.
+Targets: the triggers at most double the cost of a sign-up. With many in one statement, where the disk sets no limit, a
+token with its foreign key and its unique secret costs more than its account: at most three times. With the mailing at
+most three times, too; 10,000 are accepted within 5 seconds. Exits 1 if missed. The last row is shown and not promised:
+a room without a collector sends no mail.
 """
 
 import argparse
@@ -116,7 +116,7 @@ class SignUps:
         return bare, await measure()
 
     async def clear(self) -> None:
-        """Nobody there, and a collector that has gone to sleep."""
+        """An empty room, and a collector that is idle."""
         await self._until_none("count_busy")
         await self._room.pool.execute(SQL["clear"])
 

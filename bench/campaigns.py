@@ -56,7 +56,7 @@ LINKS = "".join(
     f'<p>On {n}: <a href="https://shop.example.org/things/{n}?from=spring&amp;city={{{{ city }}}}">look</a></p>'
     for n in range(5)
 )
-FILLING = "<p>So many words that nobody reads them, and all the same they have to be sent.</p>\n" * 50
+FILLING = "<p>A paragraph that gives the message a realistic length of about four kilobytes.</p>\n" * 50
 HTML = (
     f"<html><body><h1>Hello {{{{ first_name }}}}</h1>{LINKS}{FILLING}"
     '<p><a href="{{ unsubscribe_url }}">Unsubscribe</a></p></body></html>'

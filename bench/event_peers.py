@@ -1,6 +1,6 @@
 """The event store's peers, run in an interpreter of their own: `python event_peers.py <name> <url>`.
 
-A peer loads what it is told to and then measures on demand: a line `load <events>` or `<figure> <clients> <seconds>` on
+A peer loads events and then measures on demand: a line `load <events>` or `<figure> <clients> <seconds>` on
 standard input is answered by one line with a number. Clients are threads. Nothing here may import Postroom.
 """
 

@@ -126,7 +126,7 @@ class Postroom:
         return 1
 
     async def _contended(self) -> int:
-        decider = self._apart.pop()  # as many as clients: whoever takes one is alone with it
+        decider = self._apart.pop()  # one per client: no two clients share a decider
         await decider.decide(lambda _count: _event("wallet=hot"), attempts=100)
         self._apart.append(decider)
         return 1
@@ -296,7 +296,7 @@ def judge(medians: dict[tuple[str, int], dict[str, float]]) -> int:
 
 
 async def grow(options: argparse.Namespace) -> int:
-    """A conditional append while the store grows, by a tag nobody has and by one that every event has."""
+    """A conditional append while the store grows, by a tag that no event has and by one that every event has."""
     sizes = (2_000, 4_000) if options.quick else (10_000, 100_000, 1_000_000)
     costs: dict[str, list[float]] = defaultdict(list)
     async with running_server() as arena, postroom_room(arena) as room:

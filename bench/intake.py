@@ -217,7 +217,7 @@ class Nothing:
 
 @contextlib.asynccontextmanager
 async def aiosmtpd_alone() -> AsyncIterator[int]:
-    """The library by itself, in this loop as our server is; whoever logs in is believed."""
+    """The library by itself, in this loop as our server is; every login succeeds."""
 
     def believe(*_words: Any) -> AuthResult:
         return AuthResult(success=True)
@@ -272,7 +272,7 @@ async def measure_large(port: int, key: str) -> None:
         longest = max(longest, time.perf_counter() - asked)
     await sending
     took = time.perf_counter() - began
-    print(f"a file of {LARGE_MB} MB takes {took:.2f} s; nobody waits longer than {longest * 1000:.0f} ms for the loop")
+    print(f"a file of {LARGE_MB} MB takes {took:.2f} s; the longest wait for the loop is {longest * 1000:.0f} ms")
 
 
 async def main() -> None:

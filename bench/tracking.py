@@ -4,7 +4,7 @@
     python -m bench.tracking --quick     one short round: does it run?
 
     bare     the same 43 bytes from the same server, nothing read and nothing stored
-    open     the pixel: token verified, agent told, recorded, written in batches; figures include the writing
+    open     the pixel: token verified, agent classified, recorded, written in batches; figures include the writing
     click    the link, likewise
     p99      opens at a steady 1,000 a second: how long the slowest hundredth waits
 
@@ -57,7 +57,7 @@ async def bare(scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.body", "body": PIXEL})
 
 
-async def serve_until_told(app: object) -> None:
+async def serve_until_stopped(app: object) -> None:
     """Says its port, answers until its input ends."""
     stop = asyncio.Event()
     with bind(("127.0.0.1", 0)) as listener:
@@ -72,7 +72,7 @@ async def serve_tracking(url: str) -> None:
         await TrackingPartitions(room.pool).run_once()
         buffer = EngagementBuffer(room.pool)
         running = asyncio.create_task(buffer.run())
-        await serve_until_told(build_app(room, sites=[link_site(PublicLinks(SIGNER, buffer))]))
+        await serve_until_stopped(build_app(room, sites=[link_site(PublicLinks(SIGNER, buffer))]))
         buffer.stop()
         await running
 
@@ -93,7 +93,7 @@ def requests(kind: str, count: int) -> list[bytes]:
 
 
 class Client(asyncio.Protocol):
-    """One connection that asks again as soon as it is answered, or when it is told to."""
+    """One connection that repeats its request after each answer, or on demand."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -102,7 +102,7 @@ class Client(asyncio.Protocol):
         self._heard = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is not a subclass
 
     def data_received(self, data: bytes) -> None:
         heard = self._heard + data
@@ -276,7 +276,7 @@ def main() -> int:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["serve-bare"]:
-            uvloop.run(serve_until_told(bare))
+            uvloop.run(serve_until_stopped(bare))
         case ["serve", url]:
             uvloop.run(serve_tracking(url))
         case ["flood", port, kind, seconds]:

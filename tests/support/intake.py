@@ -60,11 +60,11 @@ async def accepting(database_url: str) -> AsyncIterator[asyncio.Event]:
     await listening.execute(
         """
         CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql
-            AS $$ BEGIN PERFORM pg_notify('told', ''); RETURN NULL; END $$;
+            AS $$ BEGIN PERFORM pg_notify('accepted', ''); RETURN NULL; END $$;
         CREATE TRIGGER tell AFTER INSERT ON deliveries FOR EACH STATEMENT EXECUTE FUNCTION tell();
         """
     )
-    await listening.add_listener("told", lambda *_told: accepted.set())
+    await listening.add_listener("accepted", lambda *_notification: accepted.set())
     try:
         yield accepted
     finally:
