@@ -188,5 +188,6 @@ async def test_a_cluster_that_loses_a_node_loses_no_command(pool: Pool, subject:
                 while len(await keys_of(pool)) < len(keys):
                     await acknowledged.wait()
                     acknowledged.clear()
+        await source.close()
     assert sorted(await keys_of(pool)) == sorted(keys)
     assert await malformed_rows(pool) == []

@@ -256,10 +256,9 @@ async def test_a_server_that_is_away_is_waited_for(pool: Pool, stream: str) -> N
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         first = await start_valkey(directory)
+        source = open_source(first, stream)
         consumer = CommandConsumer(
-            pool,
-            open_source(first, stream),
-            signal=lambda step: acknowledged.set() if step == "acknowledged" else None,
+            pool, source, signal=lambda step: acknowledged.set() if step == "acknowledged" else None
         )
         with capture_logs() as logs:
             async with looping(consumer.loop()):
@@ -275,5 +274,6 @@ async def test_a_server_that_is_away_is_waited_for(pool: Pool, stream: str) -> N
                 while await keys_of(pool) != ["a", "b"]:
                     await asyncio.wait_for(acknowledged.wait(), PATIENCE_S)
                     acknowledged.clear()
+        await source.close()
         await second.kill()
         assert not any(entry["event"] == "loop_failed" for entry in logs)
