@@ -213,7 +213,7 @@ async def _schedule(session: Session) -> Finding:
         shown = f"{backlog.unplannable} people have an invalid zone or rule"
         advice = "find them with SELECT id FROM users WHERE is_unplannable, and correct the zone or the rule"
         return warn("schedule", shown, advice)
-    return ok("schedule", "nothing overdue, everybody planned for")
+    return ok("schedule", "nothing overdue, every person is planned")
 
 
 async def _senders(session: Session, settings: Settings) -> Finding:

@@ -64,7 +64,7 @@ class HostBackoff:
     def _answered(self, host: str) -> None:
         breaker = self._breakers.pop(host, None)
         if breaker is not None and breaker.is_open:
-            _log.info("webhook_host_answers", host=host)
+            _log.info("webhook_host_recovered", host=host)
 
     def _timed_out(self, host: str) -> None:
         breaker = self._breakers.setdefault(host, _Breaker())
@@ -72,7 +72,7 @@ class HostBackoff:
         if breaker.is_open:
             breaker.until = max(breaker.until, self._monotonic() + breaker.pause.pause_s)
         if breaker.timeouts == TIMEOUTS:
-            _log.warning("webhook_host_rests", host=host, seconds=breaker.pause.pause_s)
+            _log.warning("webhook_host_backed_off", host=host, seconds=breaker.pause.pause_s)
 
 
 def _host(url: str) -> str:
