@@ -8,7 +8,7 @@ mail); the Message-ID never changes.
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -31,6 +31,7 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _AUTO_GENERATED: Field = (b"Auto-Submitted", b"auto-generated")
 _ONE_CLICK: Field = (b"List-Unsubscribe-Post", b"List-Unsubscribe=One-Click")
+_SHOWN = ((RecipientKind.TO, "To"), (RecipientKind.CC, "Cc"), (RecipientKind.REPLY_TO, "Reply-To"))
 _NOBODY_NAMED: Field = (b"To", b"undisclosed-recipients:;")
 
 
@@ -112,7 +113,7 @@ class Composer:
     def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
         """The envelope for pending recipients, and the message; ValueError names the part that cannot be encoded."""
         sender = outgoing.sender or self._default_sender
-        custom, message_id = _custom_headers(outgoing.headers)
+        custom, message_id = _custom_headers(outgoing.headers) if outgoing.headers else ([], None)
         if message_id is None:
             message_id = make_message_id(outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._key)
         message = ComposedMessage(
@@ -141,7 +142,7 @@ class Composer:
 
     def _own_headers(self, outgoing: Outgoing, sender: Address, message_id: str) -> list[Field]:
         headers: list[Field] = [
-            (b"From", encode_addresses("From", (sender,))),
+            (b"From", _encode_from(sender)),
             *_recipient_headers(outgoing.recipients),
             (b"Subject", encode_text("Subject", outgoing.subject)),
             (b"Date", format_date(outgoing.dated_at)),
@@ -182,7 +183,12 @@ def message_domain_of(setting: str) -> str:
 
 def format_date(moment: datetime) -> bytes:
     """A moment in the format of RFC 5322, in UTC; `strftime` depends on the locale of the host."""
-    at = moment.astimezone(UTC)
+    return _format_second(int(moment.timestamp()))
+
+
+@lru_cache(maxsize=1024)  # mail that leaves together is dated alike
+def _format_second(timestamp: int) -> bytes:
+    at = datetime.fromtimestamp(timestamp, UTC)
     day, month = _DAYS[at.weekday()], _MONTHS[at.month - 1]
     return f"{day}, {at.day:02} {month} {at.year:04} {at.hour:02}:{at.minute:02}:{at.second:02} +0000".encode()
 
@@ -207,14 +213,13 @@ def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
 
 def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
     """To, Cc and Reply-To with all recipients, whatever their status; never Bcc."""
-    headers = [
-        (name.encode(), encode_addresses(name, addresses))
-        for name, kind in (
-            ("To", RecipientKind.TO),
-            ("Cc", RecipientKind.CC),
-            ("Reply-To", RecipientKind.REPLY_TO),
-        )
-        if (addresses := [Address(each.address, each.name) for each in recipients if each.kind is kind])
-    ]
-    named = any(each.kind in (RecipientKind.TO, RecipientKind.CC) for each in recipients)
-    return headers if named else [_NOBODY_NAMED, *headers]
+    shown: dict[RecipientKind, list[Address]] = {}
+    for each in recipients:
+        shown.setdefault(each.kind, []).append(Address(each.address, each.name))
+    headers = [(name.encode(), encode_addresses(name, shown[kind])) for kind, name in _SHOWN if kind in shown]
+    return headers if RecipientKind.TO in shown or RecipientKind.CC in shown else [_NOBODY_NAMED, *headers]
+
+
+@lru_cache(maxsize=256)  # few senders write all mail
+def _encode_from(sender: Address) -> bytes:
+    return encode_addresses("From", (sender,))

@@ -13,6 +13,7 @@ import hmac
 import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _ROOM_LABEL = b"postroom:feedback:v2\0"
 _LABEL = b"message id\0"
@@ -44,7 +45,20 @@ def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys:
 
 
 def _digest(delivery_id: int, created_at: datetime, domain: str, key: bytes | None) -> str:
-    covered = f"{delivery_id} {created_at.astimezone(UTC).isoformat()} {domain}".encode()
-    if key is None:
-        return hashlib.sha256(covered).hexdigest()[:_DIGEST_LETTERS]
-    return hmac.digest(key, _LABEL + covered, hashlib.sha256).hex()[:_DIGEST_LETTERS]
+    digest = _started(key)
+    digest.update(f"{delivery_id} {_written(created_at)} {domain}".encode())
+    return digest.hexdigest()[:_DIGEST_LETTERS]
+
+
+def _started(key: bytes | None) -> "hmac.HMAC | hashlib._Hash":
+    return hashlib.sha256() if key is None else _keyed(key).copy()
+
+
+@lru_cache(maxsize=16)  # preparing a key costs more than the digest
+def _keyed(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, _LABEL, hashlib.sha256)
+
+
+@lru_cache(maxsize=1024)  # the deliveries of a batch share the time of acceptance
+def _written(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat()

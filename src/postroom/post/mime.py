@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 from postroom.post import dkim
 from postroom.post.header import LINE_LIMIT, MEDIA_TYPE, Field, encode_filename
 
@@ -56,8 +58,7 @@ class Attachment:
     content_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ComposedMessage:
+class ComposedMessage(msgspec.Struct, frozen=True):
     """A composed message: its headers are encoded, its parts are encoded when the transfer encoding is known."""
 
     headers: tuple[Field, ...]
@@ -80,7 +81,7 @@ class ComposedMessage:
     @property
     def needs_smtputf8(self) -> bool:
         """True if a header contains an address that is not ASCII: only RFC 6531 servers may receive it."""
-        return not all(value.isascii() for _, value in self.headers)
+        return not b"".join([value for _, value in self.headers]).isascii()
 
 
 def wrap_base64(encoded: bytes) -> bytes:

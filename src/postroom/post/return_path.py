@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from postroom.post.message_id import LARGEST_ID
 
@@ -45,5 +46,11 @@ def _checked(number: str, tag: str, keys: Sequence[bytes]) -> int | None:
 
 
 def _tag(delivery_id: int, key: bytes) -> str:
-    digest = hmac.digest(key, _LABEL + str(delivery_id).encode(), hashlib.sha256)
-    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
+    digest = _keyed(key).copy()
+    digest.update(str(delivery_id).encode())
+    return base64.b32encode(digest.digest()[:_TAG_BYTES]).decode().lower()
+
+
+@lru_cache(maxsize=16)  # preparing a key costs more than the digest
+def _keyed(key: bytes) -> hmac.HMAC:
+    return hmac.new(key, _LABEL, hashlib.sha256)
