@@ -4,6 +4,7 @@ import asyncio
 from http import HTTPStatus
 
 from postroom.dashboard import dead_letters, deliveries, inbox, overview, sign_in
+from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import FigureReader
 from postroom.dashboard.session import Sessions
@@ -64,4 +65,4 @@ def build_dashboard(
         static=static,
         is_secure=is_https(room.settings),
     )
-    return Site(ENDPOINTS, tools=(dashboard, overview.LiveFeeds(stop or asyncio.Event())), refuse_unknown=refuse)
+    return Site(ENDPOINTS, tools=(dashboard, LiveFeeds(stop or asyncio.Event())), refuse_unknown=refuse)

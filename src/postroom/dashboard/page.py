@@ -217,7 +217,7 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
 def _to_sign_in(call: Call) -> Answer:
     """Send people to the sign-in page, and from there to where they were going."""
     path: str = call.asgi["path"]
-    if path == "/live":  # read by a script, which cannot sign in
+    if path.endswith("/live"):  # read by a script, which cannot sign in
         return Answer(b"Sign in first.", int(HTTPStatus.UNAUTHORIZED), "text/plain")
     if call.method == "POST":  # the form's fields would be lost on the way back
         problem = "Nothing was done: the session is over. Sign in and try again."

@@ -1,4 +1,4 @@
-// Keeps the overview current: the server sends parts of the page as it would draw them, and each takes its place.
+// Keeps a page current: the server sends parts of the page as it would draw them, and each takes its place.
 // Without this script the page is the same, as of loading.
 "use strict";
 
@@ -24,7 +24,7 @@
   };
 
   const open = () => {
-    source = new EventSource("/live");
+    source = new EventSource(status.dataset.liveStatus);
     source.addEventListener("figures", show);
     source.addEventListener("error", () => {
       say("Not live, trying again…", "lost");
