@@ -108,7 +108,7 @@ async def refused(session: Session, sql: str) -> None:
 async def test_worker_role_can_do_its_work(house: House) -> None:
     """The worker claims, sends, completes, counts, folds, cleans up and creates partitions, and owns nothing."""
     async with house.room("postroom_worker") as room:
-        assert await Maintenance(room.pool).make_partitions() == 3
+        assert await Maintenance(room.pool).make_partitions() == 6
         [mail] = await accepted(room.pool)
         await a_worker(room.pool, Recording()).run_once(Lane.TRANSACTIONAL)
         assert await state_of(room.pool, mail) is DeliveryState.SENT

@@ -113,6 +113,8 @@ FROM date_trunc('month', now(), 'UTC') AS month (begin)
 CROSS JOIN LATERAL (
     (SELECT 'attempts' AS table_name, finished_at AS at FROM attempts_default WHERE finished_at >= begin LIMIT :bound)
     UNION ALL
+    (SELECT 'delivery_steps', at FROM delivery_steps_default WHERE at >= begin LIMIT :bound)
+    UNION ALL
     (SELECT 'open_events', opened_at FROM open_events_default WHERE opened_at >= begin LIMIT :bound)
     UNION ALL
     (SELECT 'click_events', clicked_at FROM click_events_default WHERE clicked_at >= begin LIMIT :bound)

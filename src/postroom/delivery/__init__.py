@@ -5,6 +5,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          delivery_recipients  its recipients and the outcome of each
          delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month
+         delivery_steps       one row per committed step, a partition per month: facts and statistics read it
          dead_letters         deliveries given up, and the reason
          claims, workers      leases and their holders
          recorded_facts       which steps are appended to the event store

@@ -122,4 +122,4 @@ class Maintenance:
 
     async def make_partitions(self) -> int:
         async with self._pool.acquire() as connection:
-            return await store.ensure_attempt_partitions(connection, now=self._clock())
+            return await store.ensure_ledger_partitions(connection, now=self._clock())

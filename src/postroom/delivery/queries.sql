@@ -268,9 +268,10 @@ USING (
 WHERE p.delivery_id = old.id
 RETURNING old.finished_at;
 
--- name: ensure_attempt_partitions :one
--- Create the ledger's partitions for this month and the next two.
-SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now())) AS made;
+-- name: ensure_ledger_partitions :one
+-- Create the partitions of the ledger and of the log of steps for this month and the next two.
+SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now()))
+    + ensure_partitions('delivery_steps', 2, coalesce(:now::timestamptz, now())) AS made;
 
 -- name: expire_waiting :many
 -- Cancel waiting deliveries whose expiry has passed.

@@ -150,8 +150,8 @@ async def delete_old_payloads(
     return Step(len(rows), len(rows), max((row["finished_at"] for row in rows), default=after))
 
 
-async def ensure_attempt_partitions(connection: Connection, *, now: datetime | None) -> int:
-    return int((await QUERIES["ensure_attempt_partitions"].one(connection, now=now))["made"])
+async def ensure_ledger_partitions(connection: Connection, *, now: datetime | None) -> int:
+    return int((await QUERIES["ensure_ledger_partitions"].one(connection, now=now))["made"])
 
 
 async def expire_waiting(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DeliveryId]:

@@ -221,6 +221,48 @@ CREATE INDEX attempts_ledger_idx ON attempts USING brin (
 ) WITH (pages_per_range = 32, autosummarize = on);
 CREATE INDEX attempts_other_recipients_idx ON attempts USING gin (other_recipients) WHERE other_recipients IS NOT NULL;
 
+CREATE TYPE delivery_step AS ENUM (
+    'accepted',      -- DeliveryAccepted: committed, with its recipients and content
+    'sent',          -- DeliverySent: the other side accepted it, or an operator confirmed that it arrived
+    'deferred',      -- DeliveryDeferred: an attempt failed and will be repeated
+    'failed',        -- DeliveryFailed: permanently refused, or impossible to render
+    'dead_lettered', -- DeliveryDeadLettered: given up; a person decides
+    'suppressed',    -- DeliverySuppressed: every recipient is suppressed, or the transport is the stub
+    'cancelled',     -- DeliveryCancelled: by a person, an unsubscribe, or its own expiry
+    'redriven'       -- DeliveryRedriven: a dead letter returned to the queue
+);
+
+-- The log of steps: one narrow row per committed step of a delivery, written by the statement that makes the step. Facts about
+-- deliveries and statistics are read from it; it names no person. Its order is that of events: (transaction_id, position).
+CREATE TABLE delivery_steps (
+    transaction_id    xid8             NOT NULL, -- as in events: (SELECT id FROM step_transaction())
+    position          bigint           NOT NULL, -- from the sequence of events: unique across both tables
+    delivery_id       bigint           NOT NULL,
+    at                timestamptz      NOT NULL,
+    campaign_id       bigint,
+    sender_account_id bigint,
+    step              delivery_step    NOT NULL, -- see the type
+    lane              delivery_lane    NOT NULL,
+    channel           delivery_channel NOT NULL,
+    outcome           attempt_outcome, -- of the attempt that made the step; NULL: no attempt did
+    attempt_no        smallint,        -- attempts begun so far; NULL: the step was made at acceptance
+    source            text             NOT NULL,
+    reason            text,            -- the slug in deliveries.reason
+    domain            text             -- of a mail's first recipient, in lower case; NULL for accepted, and for webhooks
+) PARTITION BY RANGE (at);
+
+CREATE TABLE delivery_steps_default PARTITION OF delivery_steps DEFAULT;
+
+-- Readers of facts and the rollup of statistics, in order
+CREATE INDEX delivery_steps_order_idx ON delivery_steps (transaction_id, position);
+
+-- Facts of one delivery
+CREATE INDEX delivery_steps_delivery_idx ON delivery_steps (delivery_id);
+
+-- Facts of one rare type. About every second step has each of the other two types: the order finds them.
+CREATE INDEX delivery_steps_rare_idx ON delivery_steps (step, transaction_id, position)
+    WHERE step NOT IN ('accepted', 'sent');
+
 CREATE TYPE dead_letter_reason AS ENUM (
     'attempts_exhausted', -- the ladder has no further step
     'max_age',            -- the ladder has further steps, but the delivery is too old for them

@@ -32,6 +32,9 @@ CREATE TABLE events (
         CHECK (occurred_at >= '0001-01-01 00:00:00+00' AND occurred_at < '10000-01-01 00:00:00+00')
 );
 
+-- Steps of deliveries share the order of events.
+ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_seq');
+
 -- match_events of everything, list_settled_events, adopt_restored_events
 CREATE INDEX events_order_idx ON events (transaction_id, position);
 
@@ -73,6 +76,7 @@ CREATE TABLE event_clock (
     is_only           boolean NOT NULL DEFAULT true PRIMARY KEY,
     epoch             integer NOT NULL DEFAULT 0,
     system_identifier bigint, -- the cluster that counted the transaction ids; NULL: this role may not read it
+    verified_start    timestamptz, -- start of the server process that is known to be this cluster; see step_transaction
     CONSTRAINT event_clock_one_row CHECK (is_only),
     CONSTRAINT event_clock_epoch_range CHECK (epoch BETWEEN 0 AND 32767)
 );
@@ -83,7 +87,9 @@ INSERT INTO event_clock DEFAULT VALUES;
 DO $$
 BEGIN
     IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
-        UPDATE event_clock SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c);
+        UPDATE event_clock
+        SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
+            verified_start = pg_postmaster_start_time();
     END IF;
 END
 $$;

@@ -4,19 +4,26 @@
 -- row stays valid, including those beyond the last event.
 --
 -- With p_force a new epoch begins in any case: after a point-in-time recovery, when external readers may have seen events
--- that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch.
+-- that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch, and the lock on
+-- delivery_steps for the steps. Without p_force that one is not needed: every writer of steps checks the cluster first.
 CREATE OR REPLACE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF NOT p_force AND NOT has_restored_events() AND NOT has_later_events() THEN
+        UPDATE event_clock SET verified_start = pg_postmaster_start_time()
+        WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time() AND system_identifier = cluster_identifier();
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
+    IF p_force THEN
+        LOCK TABLE delivery_steps IN SHARE MODE;
+    END IF;
     UPDATE event_clock
-    SET epoch = 1 + greatest(epoch, (SELECT (max(transaction_id)::text::bigint >> 48)::integer FROM events)),
-        system_identifier = cluster_identifier()
+    SET epoch = 1 + greatest(epoch, (SELECT (last_event_transaction()::text::bigint >> 48)::integer)),
+        system_identifier = cluster_identifier(),
+        verified_start = CASE WHEN cluster_identifier() IS NOT NULL THEN pg_postmaster_start_time() END
     WHERE p_force OR has_restored_events() OR has_later_events();
     RETURN FOUND;
 END

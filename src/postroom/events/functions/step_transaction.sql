@@ -1,0 +1,16 @@
+-- The transaction id of steps, one row, for a statement that writes any number of them:
+--     INSERT INTO delivery_steps (transaction_id, …) SELECT (SELECT id FROM step_transaction()), … FROM …
+-- PostgreSQL inlines this function and evaluates the subquery once per statement. It equals event_transaction_id(), but has
+-- no call of a stored function unless the server has restarted since the cluster was verified, the room was restored into
+-- another cluster, or the isolation level is stricter than READ COMMITTED.
+CREATE OR REPLACE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
+LANGUAGE sql STABLE -- a volatile function would not be inlined
+AS $$
+    SELECT CASE
+        WHEN verified_start = pg_postmaster_start_time()
+            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
+        THEN ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8
+        ELSE adopt_transaction_id()
+    END
+    FROM event_clock
+$$;

@@ -1,0 +1,98 @@
+"""The log of steps: one row per committed step, written by the statement that makes the step."""
+
+import pytest
+from tests.support.builders import BUSY, DELIVERED, Hands, Recording, a_checked_mail, a_worker, suppress
+
+from postroom.db.pool import Pool
+from postroom.delivery import service
+from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
+from postroom.events.service import adopt_restored_events
+
+STEPS = "SELECT step::text, attempt_no, outcome::text, domain, at FROM delivery_steps ORDER BY transaction_id, position"
+
+
+async def accept(pool: Pool, hands: Hands) -> DeliveryId:
+    async with pool.acquire() as connection:
+        return (await service.accept(connection, a_checked_mail(lane=Lane.AUTH), now=hands())).id
+
+
+async def attempts(pool: Pool, hands: Hands, transport: Recording, count: int) -> None:
+    worker = a_worker(pool, transport, clock=hands)
+    for _ in range(count):
+        hands.forward(minutes=10)
+        assert await worker.run_once(Lane.AUTH) == 1
+
+
+async def test_each_attempt_is_one_step(pool: Pool) -> None:
+    """A step has the number, outcome, domain and time of its attempt; acceptance has no attempt and no domain."""
+    hands = Hands()
+    await accept(pool, hands)
+    begun = hands()
+    await attempts(pool, hands, Recording(BUSY, DELIVERED), 2)
+    found = [tuple(row)[:4] for row in await pool.fetch(STEPS)]
+    assert found == [
+        ("accepted", None, None, None),
+        ("deferred", 1, "deferred", "example.org"),
+        ("sent", 2, "sent", "example.org"),
+    ]
+    assert [(row["at"] - begun).total_seconds() for row in await pool.fetch(STEPS)] == [0, 600, 1200]
+
+
+async def test_ends_without_an_attempt_are_steps(pool: Pool) -> None:
+    """Suppression at acceptance, cancellation and redriving have no outcome of an attempt."""
+    hands = Hands()
+    await accept(pool, hands)
+    await attempts(pool, hands, Recording(BUSY), 6)
+    await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands())
+    cancelled = await accept(pool, hands)
+    await service.cancel(pool, cancelled, actor="tests")
+    await suppress(pool, "ada@example.org")
+    await accept(pool, hands)
+    found = [tuple(row)[:4] for row in await pool.fetch(STEPS)]
+    assert found[6:] == [
+        ("dead_lettered", 6, "deferred", "example.org"),
+        ("redriven", 6, None, "example.org"),
+        ("accepted", None, None, None),
+        ("cancelled", 0, None, "example.org"),
+        ("accepted", None, None, None),
+        ("suppressed", None, None, "example.org"),
+    ]
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read"])
+async def test_steps_share_transaction_ids_and_positions_with_events(pool: Pool, isolation: str) -> None:
+    """At every isolation level a step has the transaction id of events, and no position twice."""
+    async with pool.acquire() as connection, connection.transaction(isolation=isolation):
+        await service.accept(connection, a_checked_mail())
+        assert await connection.fetchval("SELECT transaction_id = event_transaction_id() FROM delivery_steps")
+    found = await pool.fetch("SELECT position FROM delivery_steps UNION ALL SELECT position FROM events")
+    assert len({row["position"] for row in found}) == len(found)
+
+
+async def test_steps_of_a_restored_room_come_after_the_restored_ones(pool: Pool) -> None:
+    """The first step in another cluster begins an epoch; no Postroom process has to run before it."""
+    await pool.execute("DELETE FROM recorded_facts")  # appending facts would begin the epoch as well
+    await accept(pool, Hands())
+    await pool.execute("UPDATE event_clock SET system_identifier = 1, verified_start = '2020-01-01Z'")
+    await accept(pool, Hands())
+    found = await pool.fetch("SELECT transaction_id::text::bigint >> 48 AS epoch FROM delivery_steps ORDER BY position")
+    assert [row["epoch"] for row in found] == [0, 1]
+
+
+async def test_a_restarted_server_is_verified_once(pool: Pool) -> None:
+    """Steps of the same cluster stay in their epoch, and a Postroom process records the new start of the server."""
+    await pool.execute("UPDATE event_clock SET verified_start = '2020-01-01Z'")
+    await accept(pool, Hands())
+    assert not await adopt_restored_events(pool)
+    assert await pool.fetchval("SELECT epoch = 0 AND verified_start = pg_postmaster_start_time() FROM event_clock")
+
+
+async def test_the_transaction_id_of_steps_is_inlined(pool: Pool) -> None:
+    """PostgreSQL reads the clock once per statement and calls no function."""
+    plan = await pool.fetch("EXPLAIN SELECT (SELECT id FROM step_transaction()), n FROM generate_series(1, 9) AS n")
+    text = "\n".join(row[0] for row in plan)
+    assert ("InitPlan" in text, "Seq Scan on event_clock" in text, "Function Scan on step_transaction" in text) == (
+        True,
+        True,
+        False,
+    )
