@@ -23,7 +23,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import is_locale
 from postroom.errors import BadInput, FieldError
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.post.address import parse_address
 from postroom.runtime.page import Found, read_page
 
@@ -79,12 +79,12 @@ async def create_account(pool: Pool, email: str, login: str, *, actor: str, loca
     Raises `EmailTaken` and `LoginTaken`, which `sign_up` hides from people. An operator may use a reserved login.
     """
     address = check_names(email, login, locale)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "account.create") as (connection, note):
         made = await store.create_account(connection, email=address, login=login, locale=locale)
         if not made.is_new:
             taken = await store.find_login(connection, login=login)
             raise EmailTaken if taken is None else LoginTaken
-        await record_audit(connection, actor=actor, action="account.create", subject=f"account:{made.id}")
+        note.subject = f"account:{made.id}"
         return await _get(connection, made.id)
 
 
@@ -123,11 +123,10 @@ async def measure_stall(pool: Pool, *, now: datetime | None = None) -> Collector
 
 async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Send a new activation mail to a provisioned account; raises `NotProvisioned` for any other."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "account.reissue", f"account:{account_id}") as (connection, _note):
         account = await _get(connection, account_id)
         if await store.issue_activation(connection, account_id=account_id) is None:
             raise NotProvisioned
-        await record_audit(connection, actor=actor, action="account.reissue", subject=f"account:{account_id}")
     return account
 
 
@@ -164,19 +163,17 @@ async def sign_up(
 
 async def suspend(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Suspend an account; idempotent."""
-    async with pool.acquire() as connection, connection.transaction():
-        before = await _get(connection, account_id)
-        if await store.suspend(connection, account_id=account_id):
-            await _audit_status(connection, before, actor=actor, action="account.suspend")
+    async with audited(pool, actor, "account.suspend", f"account:{account_id}") as (connection, note):
+        note.before = {"status": (await _get(connection, account_id)).status}
+        note.is_dropped = not await store.suspend(connection, account_id=account_id)
         return await _get(connection, account_id)
 
 
 async def unsuspend(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Unsuspend an account: active if it was ever activated, otherwise provisioned (its token may have expired)."""
-    async with pool.acquire() as connection, connection.transaction():
-        before = await _get(connection, account_id)
-        if await store.unsuspend(connection, account_id=account_id):
-            await _audit_status(connection, before, actor=actor, action="account.unsuspend")
+    async with audited(pool, actor, "account.unsuspend", f"account:{account_id}") as (connection, note):
+        note.before = {"status": (await _get(connection, account_id)).status}
+        note.is_dropped = not await store.unsuspend(connection, account_id=account_id)
         return await _get(connection, account_id)
 
 
@@ -215,12 +212,6 @@ def spellings(email: str) -> tuple[str, str]:
         return check_email(given), given
     except BadInput:
         return given, given
-
-
-async def _audit_status(connection: Connection, before: Account, *, actor: str, action: str) -> None:
-    await record_audit(
-        connection, actor=actor, action=action, subject=f"account:{before.id}", before={"status": before.status}
-    )
 
 
 async def _get(connection: Connection, account_id: int) -> Account:

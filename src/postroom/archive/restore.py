@@ -81,7 +81,7 @@ async def release_month(room: Room, month: Month, *, actor: str) -> int:
             pieces = await store.drop_restored_table(session, name=name)
         if pieces == 0:
             raise SegmentNotFound(f"There is no restored month {name}.")
-        await record_audit(session, actor=actor, action="archive.release", subject=f"table:{name}")
+        await record_audit(session, actor, "archive.release", f"table:{name}")
     return pieces
 
 
@@ -138,9 +138,9 @@ async def _finish(session: Session, back: Restored, pieces: list[Segment], *, ac
                 await store.mark_restored(session, id=piece.id, name=back.restored_name)
             await record_audit(
                 session,
-                actor=actor,
-                action="archive.restore",
-                subject=f"table:{back.restored_name}",
+                actor,
+                "archive.restore",
+                f"table:{back.restored_name}",
                 after={"rows": back.rows, "is_attached": back.is_attached},
             )
     except (asyncpg.CheckViolationError, asyncpg.InvalidObjectDefinitionError) as error:

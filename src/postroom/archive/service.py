@@ -162,7 +162,7 @@ async def adopt_archive(room: Room, *, actor: str) -> int:
         pieces = await store.adopt_pieces(session)
         if pieces:
             subject, after = f"room:{room.name}", {"pieces": pieces}
-            await record_audit(session, actor=actor, action="archive.adopt", subject=subject, after=after)
+            await record_audit(session, actor, "archive.adopt", subject, after=after)
     return pieces
 
 
@@ -340,9 +340,9 @@ class Archiver:
             await store.drop_source(self._session, id=segment.id, now=self._clock())
             await record_audit(
                 self._session,
-                actor=self._actor,
-                action="archive.drop",
-                subject=f"partition:{segment.source_name}",
+                self._actor,
+                "archive.drop",
+                f"partition:{segment.source_name}",
                 after={"rows": segment.rows, "path": segment.path, "content_sha256": segment.content_sha256},
             )
         self._signal("dropped")
@@ -365,9 +365,9 @@ class Archiver:
             await store.mark_expired(self._session, id=segment.id, now=self._clock())
             await record_audit(
                 self._session,
-                actor=self._actor,
-                action="archive.expire",
-                subject=f"archive:{segment.id}",
+                self._actor,
+                "archive.expire",
+                f"archive:{segment.id}",
                 before={"path": segment.path, "store": segment.store_url, "rows": segment.rows},
             )
         return await self._find(segment.id)

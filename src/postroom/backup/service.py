@@ -36,9 +36,8 @@ from postroom.runtime.signals import Signal, unheard
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:
     """Write the room into a file with its manifest beside it, and verify it."""
     manifest = await write_backup(room.direct_url, room.name, target, verify=verify)
-    async with room.pool.acquire() as connection:
-        after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
-        await record_audit(connection, actor=actor, action="backup.make", subject=f"room:{room.name}", after=after)
+    after = {"bytes": manifest.bytes, "rows": manifest.rows, "verified": verify, "sha256": manifest.sha256}
+    await record_audit(room.pool, actor, "backup.make", f"room:{room.name}", after=after)
     return manifest
 
 
@@ -171,7 +170,7 @@ async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
             await adopt_restored_events(session, force=True)
             waiting = await store.adopt_restored_tokens(session)
             after = {"file": source.name, "tokens_waiting": waiting}
-            await record_audit(session, actor=actor, action="backup.restore", subject=f"room:{name}", after=after)
+            await record_audit(session, actor, "backup.restore", f"room:{name}", after=after)
     finally:
         await session.close()
 

@@ -15,7 +15,7 @@ from postroom.delivery import service as delivery_service
 from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.mail.render import Rendered
 from postroom.post.address import Address, parse_address
 
@@ -82,19 +82,13 @@ async def send_test(  # noqa: PLR0913 - the recipients, the variables and the ac
     """Send the letter to these addresses as ordinary mail, marked as a test and not counted."""
     to = _parse(addresses)
     rendered = await preview(pool, campaign_id, email=email, variables=variables)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "campaign.test", f"campaign:{campaign_id}") as (connection, note):
         campaign = await store.find_campaign(connection, campaign_id=campaign_id)
         if campaign is None:
             raise CampaignNotFound
         requests = [_request(campaign, rendered, address) for address in to]
         accepted = await delivery_service.accept_batch(connection, check_batch(requests), now=now)
-        await record_audit(
-            connection,
-            actor=actor,
-            action="campaign.test",
-            subject=f"campaign:{campaign_id}",
-            after={"deliveries": [answer.id for answer in accepted]},
-        )
+        note.after = {"deliveries": [answer.id for answer in accepted]}
     return [answer.id for answer in accepted]
 
 

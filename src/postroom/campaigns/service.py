@@ -30,7 +30,7 @@ from postroom.db.queries import Connection
 from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, SecretKeyMissing
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.senders import store as sender_store
 from postroom.senders.forecast import AccountPool
@@ -48,9 +48,9 @@ CONTENT = frozenset({"subject", "html", "text", "sender", "reply_to", "is_tracke
 async def create_campaign(pool: Pool, plan: CampaignRequest, *, actor: str, now: datetime | None = None) -> Campaign:
     """Store a draft; its letter must parse."""
     await check_plan(plan)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "campaign.create", after={"name": plan.name}) as (connection, note):
         campaign_id = await store.insert_campaign(connection, now=now, **_columns(plan))
-        await _audit(connection, actor, "create", campaign_id, after={"name": plan.name})
+        note.subject = f"campaign:{campaign_id}"
         return _must(await store.find_campaign(connection, campaign_id=campaign_id))
 
 
@@ -63,27 +63,28 @@ async def update_campaign(
     """
     checked: CampaignRequest | None = None
     while True:
-        async with pool.acquire() as connection, connection.transaction():
+        async with audited(pool, actor, "campaign.update", f"campaign:{campaign_id}") as (connection, note):
             campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
             if campaign.status is not CampaignStatus.DRAFT:
                 raise CampaignFrozen
             plan = _changed(campaign.plan, changes)
             if plan == checked:
                 await store.update_campaign(connection, campaign_id=campaign_id, now=now, **_columns(plan))
-                await _audit(connection, actor, "update", campaign_id, after={"fields": sorted(changes)})
+                note.after = {"fields": sorted(changes)}
                 return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+            note.is_dropped = True
         await check_plan(plan)
         checked = plan
 
 
 async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
     """Delete a draft and its recipients. A started campaign is kept, because sent mail refers to it."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "campaign.delete", f"campaign:{campaign_id}") as (connection, note):
         campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.delete_campaign(connection, campaign_id=campaign_id):
             raise CampaignWrongStatus("deleted", campaign.status)
         await store.delete_recipients(connection, campaign_id=campaign_id)
-        await _audit(connection, actor, "delete", campaign_id, before={"name": campaign.plan.name})
+        note.before = {"name": campaign.plan.name}
 
 
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -102,7 +103,7 @@ async def start_campaign(
     if not has_secret_key:  # no unsubscribe link could be signed, and every campaign mail needs one
         raise SecretKeyMissing
     tried = await try_out(pool, campaign_id)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "campaign.start", f"campaign:{campaign_id}") as (connection, note):
         campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus("started", campaign.status)
@@ -113,7 +114,7 @@ async def start_campaign(
         moment = await store.read_clock(connection, now=now)
         last_due = await _give_turns(connection, campaign, moment)
         await store.wake_feeders(connection)
-        await _audit(connection, actor, "start", campaign_id, after={"recipients": campaign.total})
+        note.after = {"recipients": campaign.total}
         campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
         accounts = [sealed.account for sealed in await sender_store.list_senders(connection)]
     queued = campaign.total - campaign.suppressed
@@ -206,7 +207,7 @@ _STEPS = {
 async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: datetime | None) -> Campaign:
     """Change the status and a bounded part of the queued mail in one transaction, and the rest after it."""
     change, done = _STEPS[action]
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, f"campaign.{action}", f"campaign:{campaign_id}") as (connection, note):
         before = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await change(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus(done, before.status)
@@ -215,9 +216,7 @@ async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: d
         if campaign.status is CampaignStatus.ACTIVE:
             await store.wake_feeders(connection)
             await delivery_store.wake_workers(connection, lanes=[Lane.BULK])
-        await _audit(
-            connection, actor, action, campaign_id, before={"status": before.status}, after={"status": campaign.status}
-        )
+        note.before, note.after = {"status": before.status}, {"status": campaign.status}
     await settle_mail(pool, campaign_id, now=now)
     return campaign
 
@@ -242,25 +241,6 @@ def _must(campaign: Campaign | None) -> Campaign:
     if campaign is None:
         raise CampaignNotFound
     return campaign
-
-
-async def _audit(
-    connection: Connection,
-    actor: str,
-    action: str,
-    campaign_id: int,
-    *,
-    before: Mapping[str, Any] | None = None,
-    after: Mapping[str, Any] | None = None,
-) -> None:
-    await record_audit(
-        connection,
-        actor=actor,
-        action=f"campaign.{action}",
-        subject=f"campaign:{campaign_id}",
-        before=before,
-        after=after,
-    )
 
 
 def _columns(plan: CampaignRequest) -> dict[str, Any]:

@@ -103,14 +103,8 @@ class Upload:
 
     async def _note(self, actor: str) -> None:
         result = self.result
-        async with self._pool.acquire() as connection:
-            await record_audit(
-                connection,
-                actor=actor,
-                action="campaign.upload",
-                subject=f"campaign:{self._campaign_id}",
-                after={"total": result.total, "added": result.added, "invalid": result.invalid},
-            )
+        after = {"total": result.total, "added": result.added, "invalid": result.invalid}
+        await record_audit(self._pool, actor, "campaign.upload", f"campaign:{self._campaign_id}", after=after)
 
     def _so_far(self) -> str:
         result = self.result

@@ -34,8 +34,7 @@ async def sign_in(call: Call) -> Answer:
         return _wrong_key(dashboard, to, call.client)
     except ScopeMissing:
         return dashboard.page("sign_in.html", status=HTTPStatus.FORBIDDEN, next=to, problem=UNFIT)
-    async with call.room.pool.acquire() as connection:
-        await record_audit(connection, actor=key.actor, action="dashboard.sign_in", subject=f"key:{key.id}")
+    await record_audit(call.room.pool, key.actor, "dashboard.sign_in", f"key:{key.id}")
     return dashboard.with_cookie(redirect(to), dashboard.sessions.begin(key))
 
 

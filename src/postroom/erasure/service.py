@@ -126,7 +126,7 @@ async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -
         await store.make_erasure_key(connection)
         work, is_new = await store.begin_erasure(connection, actor=actor, address=address)
         if is_new:
-            await record_audit(connection, actor=actor, action="erasure.begin", subject=f"erasure:{work.id}")
+            await record_audit(connection, actor, "erasure.begin", f"erasure:{work.id}")
         await _erase_found(connection, work, keep_accounts=keep_accounts)
     return work
 
@@ -288,9 +288,7 @@ async def _finish(session: Session, erasure_id: int, *, last_file_id: int) -> No
             return  # requested again meanwhile: that run starts from the beginning
         done = await store.find_erasure(session, id=erasure_id)
         assert done is not None
-        await record_audit(
-            session, actor=done.requested_by, action="erasure.finish", subject=f"erasure:{done.id}", after=done.counts
-        )
+        await record_audit(session, done.requested_by, "erasure.finish", f"erasure:{done.id}", after=done.counts)
 
 
 async def _count(connection: Session, work: ErasureRun, name: str, amount: int) -> None:

@@ -1,22 +1,49 @@
 """The audit log: every manual action is recorded in the transaction that performs it."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.events import store
 from postroom.events.kept import AuditEntry
 from postroom.runtime.page import Found, read_page
 
 
+@dataclass(slots=True)
+class AuditNote:
+    """The audit entry of a change that is running: the change adds its values, or drops it if nothing changed."""
+
+    subject: str
+    before: Mapping[str, Any] | None = None
+    after: Mapping[str, Any] | None = None
+    is_dropped: bool = False
+
+
+@asynccontextmanager
+async def audited(
+    pool: Pool, actor: str, action: str, subject: str = "", *, after: Mapping[str, Any] | None = None
+) -> AsyncIterator[tuple[Session, AuditNote]]:
+    """Run a change in a transaction that ends with its audit entry: both are committed, or neither.
+
+    An exception rolls both back. A subject that the change creates is set on the note.
+    """
+    note = AuditNote(subject, after=after)
+    async with pool.acquire() as connection, connection.transaction():
+        yield connection, note
+        if not note.is_dropped:
+            await record_audit(connection, actor, action, note.subject, before=note.before, after=note.after)
+
+
 async def record_audit(
     connection: Connection,
-    *,
     actor: str,
     action: str,
     subject: str,
+    *,
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:

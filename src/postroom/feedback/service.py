@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.feedback import store
 from postroom.feedback.columns import suppression_columns
 from postroom.feedback.errors import SuppressionNotFound
@@ -97,12 +97,12 @@ async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datet
     """Suppress an address manually. A suppression for a more severe reason is kept."""
     checked = replace(wanted, email=_parsed(wanted.email))
     scope = checked.scope or scope_of(checked.reason)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "suppression.add") as (connection, entry):
         await store.say_who(connection, actor=actor, note=checked.detail or "", quiet=False)
-        before = await _by_scope(connection, checked.email)
+        before = (await _by_scope(connection, checked.email)).get(scope)
         await store.merge_suppressions(connection, now=now, **suppression_columns([checked]))
         made = (await _by_scope(connection, checked.email))[scope]
-        await _audit(connection, "suppression.add", actor, before.get(scope), made)
+        entry.subject, entry.before, entry.after = _subject(made), _facts(before) if before else None, _facts(made)
     return made
 
 
@@ -118,7 +118,8 @@ async def lift(
             raise SuppressionNotFound
         await store.forget_soft_bounces(connection, address=address)
         for each in lifted:
-            await _audit(connection, "suppression.lift", actor, each, None, note=note)
+            after = {"note": note}
+            await record_audit(connection, actor, "suppression.lift", _subject(each), before=_facts(each), after=after)
     return lifted
 
 
@@ -131,9 +132,8 @@ async def import_batch(pool: Pool, batch: Sequence[NewSuppression], *, actor: st
 
 async def record_import(pool: Pool, *, actor: str, imported: int, refused: int) -> None:
     """Write one entry in the audit log for a whole file."""
-    async with pool.acquire() as connection:
-        after = {"imported": imported, "refused": refused}
-        await record_audit(connection, actor=actor, action="suppression.import", subject="suppressions", after=after)
+    after = {"imported": imported, "refused": refused}
+    await record_audit(pool, actor, "suppression.import", "suppressions", after=after)
 
 
 async def export_page(pool: Pool, *, cursor: str | None, limit: int) -> Found[Suppression]:
@@ -165,27 +165,9 @@ def _parsed(email: str) -> str:
         raise BadInput.of("email", str(error)) from None
 
 
-async def _audit(
-    connection: Connection,
-    action: str,
-    actor: str,
-    before: Suppression | None,
-    after: Suppression | None,
-    *,
-    note: str = "",
-) -> None:
-    """Write an audit entry without the address: the audit log outlives an erasure."""
-    meant = after or before
-    assert meant is not None
-    told = _facts(after) if after else {"note": note}
-    await record_audit(
-        connection,
-        actor=actor,
-        action=action,
-        subject=f"suppression:{meant.id}",
-        before=_facts(before) if before else None,
-        after=told,
-    )
+def _subject(suppression: Suppression) -> str:
+    """The id instead of the address: the audit log outlives an erasure."""
+    return f"suppression:{suppression.id}"
 
 
 def _facts(suppression: Suppression) -> dict[str, Any]:

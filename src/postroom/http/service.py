@@ -9,7 +9,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import RESERVED_SOURCES, WAYS_IN
 from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
 from postroom.runtime.page import Found, read_page
@@ -49,13 +49,13 @@ async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None =
 
     A key can only revoke keys within its own scopes: `ScopeMissing` names a scope that `by` lacks.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "key.revoke", f"key:{key_id}") as (connection, note):
         key = await store.revoke_key(connection, key_id=key_id)
         if key is None:
             raise KeyNotFound
         if by is not None:
             check_within(by, key.scopes)
-        await record_audit(connection, actor=actor, action="key.revoke", subject=f"key:{key.id}", before=_facts(key))
+        note.before = _facts(key)
     return key
 
 
@@ -90,7 +90,7 @@ async def _insert(connection: Connection, name: str, scopes: Sequence[str], *, a
         )
     except asyncpg.UniqueViolationError as error:
         raise BadInput.of("name", f"another key is named {name}; revoke that key or choose another name") from error
-    await record_audit(connection, actor=actor, action="key.create", subject=f"key:{row.id}", after=_facts(row))
+    await record_audit(connection, actor, "key.create", f"key:{row.id}", after=_facts(row))
     return key, row
 
 

@@ -1,7 +1,7 @@
 """Use cases of the inbox: list, read, clear."""
 
 from postroom.db.pool import Pool
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.inbox import store
 from postroom.inbox.errors import InboxMessageNotFound
 from postroom.inbox.model import InboxEntry, InboxMessage
@@ -10,9 +10,9 @@ from postroom.runtime.page import Found, read_page
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:
     """Delete every captured message; returns their number."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "inbox.clear", "inbox") as (connection, note):
         cleared = await store.clear_inbox(connection)
-        await record_audit(connection, actor=actor, action="inbox.clear", subject="inbox", after={"cleared": cleared})
+        note.after = {"cleared": cleared}
     return cleared
 
 

@@ -17,7 +17,7 @@ from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import Acceptance, Accepted
 from postroom.delivery.service import Check, count_accepted
 from postroom.errors import BadInput, FieldError
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.intake import store
 from postroom.intake.command import decode_command, read_fields
 from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
@@ -135,7 +135,7 @@ async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[
         for command_id in dict.fromkeys(command_ids):
             subject = f"malformed_command:{command_id}"
             if command_id in dismissed:
-                await record_audit(connection, actor=actor, action="malformed_command.dismiss", subject=subject)
+                await record_audit(connection, actor, "malformed_command.dismiss", subject)
                 continue
             command = await store.find_malformed_command(connection, command_id=command_id)
             if command is None:
@@ -157,7 +157,8 @@ async def resubmit(
 
     Raises `BadInput` or `IdempotencyConflict` if it is still invalid, and leaves the command unchanged.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    subject = f"malformed_command:{command_id}"
+    async with audited(pool, actor, "malformed_command.resubmit", subject) as (connection, note):
         command = await store.lock_malformed_command(connection, command_id=command_id)
         if command is None:
             raise MalformedCommandNotFound
@@ -166,13 +167,7 @@ async def resubmit(
         request = _mended(command.raw, changes or {})
         accepted = await delivery_service.accept(connection, request, idempotency_ttl=idempotency_ttl)
         await store.mark_resubmitted(connection, command_id=command_id, delivery_id=accepted.id)
-        await record_audit(
-            connection,
-            actor=actor,
-            action="malformed_command.resubmit",
-            subject=f"malformed_command:{command_id}",
-            after={"delivery_id": accepted.id, "changed": sorted(changes or {})},
-        )
+        note.after = {"delivery_id": accepted.id, "changed": sorted(changes or {})}
     count_accepted(request, accepted)
     return accepted
 

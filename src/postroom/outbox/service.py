@@ -7,7 +7,7 @@ from dataclasses import replace
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import AuditNote, audited
 from postroom.events.model import Place
 from postroom.outbox import store
 from postroom.outbox.errors import NotNext, ProgressNotFound
@@ -36,12 +36,12 @@ async def list_progress(pool: Pool, *, topic: str | None = None) -> list[Progres
 
 async def pause(pool: Pool, pair: Subscription, *, actor: str) -> None:
     """Pause after the current batch; the last error is kept."""
-    await _set_status(pool, pair, PublisherStatus.PAUSED, actor=actor, action="outbox.pause")
+    await _set_status(pool, pair, PublisherStatus.PAUSED, actor, "outbox.pause")
 
 
 async def resume(pool: Pool, pair: Subscription, *, actor: str) -> None:
     """Resume, and clear earlier errors."""
-    await _set_status(pool, pair, PublisherStatus.ACTIVE, actor=actor, action="outbox.resume")
+    await _set_status(pool, pair, PublisherStatus.ACTIVE, actor, "outbox.resume")
 
 
 async def reset(pool: Pool, pair: Subscription, *, position: int, actor: str) -> ProgressReset:
@@ -55,18 +55,17 @@ async def reset(pool: Pool, pair: Subscription, *, position: int, actor: str) ->
         raise BadInput.of(
             "publisher", "maintains a view, which would apply events twice: use ViewCatalog.rebuild, which empties it"
         )
-    async with _held(pool, pair) as (connection, progress):
+    async with _held(pool, pair, actor, "outbox.reset") as (connection, progress, note):
         place = await _place(connection, position)
         moved = ProgressReset(progress.last_position, place.position, rewinds=place < progress.place)
         await _move(connection, pair, place, forgets=progress.status is PublisherStatus.ACTIVE)
-        after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
-        await record_audit(connection, actor=actor, action="outbox.reset", subject=f"outbox:{pair}", after=after)
+        note.after = {"from": moved.from_position, "to": moved.to_position, "rewinds": moved.rewinds}
     return moved
 
 
 async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> Skipped:
     """Skip the next event. The caller names its position, so that no other event is skipped by mistake."""
-    async with _held(pool, pair) as (connection, progress):
+    async with _held(pool, pair, actor, "outbox.skip") as (connection, progress, note):
         found = await store.find_next_event(connection, **pair._asdict())
         if found is None or found[0].position != position:
             stall = await store.find_stall(connection)
@@ -75,11 +74,8 @@ async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> 
         await _move(connection, pair, place, forgets=True)
         if progress.status is PublisherStatus.FAILED:
             await store.set_status(connection, **pair._asdict(), status=PublisherStatus.ACTIVE)
-        before = {"error": progress.last_error, "error_count": progress.error_count}
-        after = {"position": skipped.position, "type": skipped.type}
-        await record_audit(
-            connection, actor=actor, action="outbox.skip", subject=f"outbox:{pair}", before=before, after=after
-        )
+        note.before = {"error": progress.last_error, "error_count": progress.error_count}
+        note.after = {"position": skipped.position, "type": skipped.type}
     return skipped
 
 
@@ -92,17 +88,10 @@ async def reached(pool: Pool, pair: Subscription, place: Place) -> ProgressCheck
     return found
 
 
-async def _set_status(pool: Pool, pair: Subscription, status: PublisherStatus, *, actor: str, action: str) -> None:
-    async with _held(pool, pair) as (connection, progress):
+async def _set_status(pool: Pool, pair: Subscription, status: PublisherStatus, actor: str, action: str) -> None:
+    async with _held(pool, pair, actor, action) as (connection, progress, note):
         await store.set_status(connection, **pair._asdict(), status=status)
-        await record_audit(
-            connection,
-            actor=actor,
-            action=action,
-            subject=f"outbox:{pair}",
-            before={"status": progress.status, "error": progress.last_error},
-            after={"status": status},
-        )
+        note.before, note.after = {"status": progress.status, "error": progress.last_error}, {"status": status}
 
 
 async def _move(connection: Connection, pair: Subscription, place: Place, *, forgets: bool) -> None:
@@ -126,11 +115,13 @@ async def _place(connection: Connection, position: int) -> Place:
 
 
 @asynccontextmanager
-async def _held(pool: Pool, pair: Subscription) -> AsyncIterator[tuple[Connection, Progress]]:
-    """Lock the row of one pair until the change is committed, and then notify the leaders."""
-    async with pool.acquire() as connection, connection.transaction():
+async def _held(
+    pool: Pool, pair: Subscription, actor: str, action: str
+) -> AsyncIterator[tuple[Connection, Progress, AuditNote]]:
+    """Lock the row of one pair until the audited change is committed, and then notify the leaders."""
+    async with audited(pool, actor, action, f"outbox:{pair}") as (connection, note):
         progress = await store.find_progress(connection, **pair._asdict())
         if progress is None:
             raise ProgressNotFound
-        yield connection, progress
+        yield connection, progress, note
         await store.notify_outbox(connection)

@@ -1,13 +1,14 @@
 """Topics: their conditions and publishers. Every change is audited."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import store as event_store
-from postroom.events.audit import record_audit
+from postroom.events.audit import AuditNote, audited
 from postroom.outbox import store
 from postroom.outbox.errors import ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
 from postroom.outbox.model import VIEW, Subscription, Topic, check_publisher, check_topic
@@ -36,11 +37,10 @@ async def create_topic(
     Raises `BadInput`, and `TopicExists` without changing anything.
     """
     _check(topic, publishers)
-    async with pool.acquire() as connection, connection.transaction():
+    async with _audited_topic(pool, actor, "outbox.topic.create", topic, publishers) as (connection, _note):
         if not await store.insert_topic(connection, name=topic.name, **_told(topic)):
             raise TopicExists(f"A topic named {topic.name!r} already exists; nothing was changed.")
         await _follow(connection, topic.name, publishers, from_now=from_now)
-        await _audit_topic(connection, "outbox.topic.create", topic, publishers, actor=actor)
     return await get_topic(pool, topic.name)
 
 
@@ -59,7 +59,7 @@ async def save_topic(
     would remove all conditions of a topic unless `everything` is true.
     """
     _check(topic, publishers)
-    async with pool.acquire() as connection, connection.transaction():
+    async with _audited_topic(pool, actor, "outbox.topic.save", topic, publishers) as (connection, note):
         if any(
             use.startswith(VIEW) for use, _id in await store.list_uses(connection, topic=topic.name, publisher=None)
         ):
@@ -69,7 +69,7 @@ async def save_topic(
             raise BadInput.of("everything", "must be true to remove all conditions: the topic would match every event")
         await _save(connection, topic)
         await _follow(connection, topic.name, publishers, from_now=from_now)
-        await _audit_topic(connection, "outbox.topic.save", topic, publishers, actor=actor, before=before)
+        note.before = _told(before) if before else None
     return await get_topic(pool, topic.name)
 
 
@@ -78,14 +78,13 @@ async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str
 
     Raises `TopicNotFound`; and `TopicNeeded` while endpoints, rules or a view use it, unless `force` is true.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "outbox.topic.delete", f"topic:{name}") as (connection, _note):
         if not force:
             await _refuse_needed(connection, name, None)
         followers = await store.delete_topic(connection, name=name)
         if followers is None:
             raise TopicNotFound
         await _forget(connection, followers)
-        await record_audit(connection, actor=actor, action="outbox.topic.delete", subject=f"topic:{name}")
         await store.notify_outbox(connection)
 
 
@@ -95,14 +94,11 @@ async def add_publisher(pool: Pool, pair: Subscription, *, from_now: bool = True
     The topic's conditions stay the same. Raises `TopicNotFound` and `BadInput`.
     """
     check_publisher(pair.publisher)
-    async with pool.acquire() as connection, connection.transaction():
-        if not await ensure_pair(connection, pair, from_now=from_now):
-            return False
-        after = {"from_now": from_now}
-        await record_audit(
-            connection, actor=actor, action="outbox.publisher.add", subject=f"outbox:{pair}", after=after
-        )
-    return True
+    after = {"from_now": from_now}
+    async with audited(pool, actor, "outbox.publisher.add", f"outbox:{pair}", after=after) as (connection, note):
+        is_new = await ensure_pair(connection, pair, from_now=from_now)
+        note.is_dropped = not is_new
+    return is_new
 
 
 async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = False, actor: str) -> None:
@@ -111,14 +107,13 @@ async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = Fals
     Raises `ProgressNotFound`; and `TopicNeeded` while endpoints or rules depend on it, or if it maintains a view,
     unless `force` is true. A view that is installed again is emptied and begins with the first event.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "outbox.publisher.remove", f"outbox:{pair}") as (connection, _note):
         if not force:
             await _refuse_needed(connection, pair.topic, pair.publisher)
         followers = await store.remove_progress(connection, **pair._asdict())
         if followers is None:
             raise ProgressNotFound
         await _forget(connection, followers)
-        await record_audit(connection, actor=actor, action="outbox.publisher.remove", subject=f"outbox:{pair}")
         await store.notify_outbox(connection)
 
 
@@ -177,23 +172,11 @@ async def _save(connection: Connection, topic: Topic) -> None:
     await store.save_topic(connection, name=topic.name, **_told(topic))
 
 
-async def _audit_topic(
-    connection: Connection,
-    action: str,
-    topic: Topic,
-    publishers: Sequence[str],
-    *,
-    actor: str,
-    before: Topic | None = None,
-) -> None:
-    await record_audit(
-        connection,
-        actor=actor,
-        action=action,
-        subject=f"topic:{topic.name}",
-        before=_told(before) if before else None,
-        after={**_told(topic), "publishers": list(publishers)},
-    )
+def _audited_topic(
+    pool: Pool, actor: str, action: str, topic: Topic, publishers: Sequence[str]
+) -> AbstractAsyncContextManager[tuple[Connection, AuditNote]]:
+    after = {**_told(topic), "publishers": list(publishers)}
+    return audited(pool, actor, action, f"topic:{topic.name}", after=after)
 
 
 def _told(topic: Topic) -> dict[str, list[str]]:

@@ -23,7 +23,7 @@ from datetime import timedelta
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, FieldError
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.events.model import NOT_A_LIST, Place, SequencedEvent
 from postroom.outbox import service, store
 from postroom.outbox.errors import ProgressNotFound, ViewFailed
@@ -94,7 +94,8 @@ class ViewCatalog:
 
     async def rebuild(self, view: View, *, actor: str) -> None:
         """Empty the view and begin again, also if it has failed; its leader notices the change."""
-        async with self._pool.acquire() as connection, connection.transaction():
+        subject = f"outbox:{view.pair}"
+        async with audited(self._pool, actor, "outbox.view.rebuild", subject) as (connection, _note):
             progress = await store.find_progress(connection, **view.pair._asdict())
             if progress is None:
                 raise ProgressNotFound
@@ -102,7 +103,6 @@ class ViewCatalog:
             await store.move(connection, **view.pair._asdict(), transaction_id=0, position=0, forgets=True)
             if progress.status is PublisherStatus.FAILED:
                 await store.set_status(connection, **view.pair._asdict(), status=PublisherStatus.ACTIVE)
-            await record_audit(connection, actor=actor, action="outbox.view.rebuild", subject=f"outbox:{view.pair}")
             await store.notify_outbox(connection)
 
     async def catch_up(self, view: View, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - as wait_for

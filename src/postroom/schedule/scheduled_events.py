@@ -11,7 +11,7 @@ from uuid import UUID
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, VersionConflict
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
@@ -57,7 +57,7 @@ async def move_event(
     pool: Pool, event_id: UUID, *, at: datetime, version: int, actor: str, now: datetime | None = None
 ) -> ScheduledEvent:
     """Move a planned event to another local time of the person, which later planning keeps."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "scheduled_event.move", f"scheduled_event:{event_id}") as (connection, note):
         user, event = await _hold(connection, event_id, version)
         zone = user.person.timezone
         target = _instant(at, zone)
@@ -74,14 +74,7 @@ async def move_event(
         )
         if changed is None:
             raise VersionConflict
-        await record_audit(
-            connection,
-            actor=actor,
-            action="scheduled_event.move",
-            subject=f"scheduled_event:{event_id}",
-            before={"at": event.target_local.isoformat()},
-            after={"at": changed.target_local.isoformat()},
-        )
+        note.before, note.after = {"at": event.target_local.isoformat()}, {"at": changed.target_local.isoformat()}
     return changed
 
 
@@ -95,7 +88,7 @@ async def cancel_event(
     now: datetime | None = None,
 ) -> ScheduledEvent:
     """End a planned event without sending it, and plan the occurrence after it in the same transaction."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "scheduled_event.cancel", f"scheduled_event:{event_id}") as (connection, _note):
         user, event = await _hold(connection, event_id, version)
         cancelled = await store.cancel_event(
             connection, event_id=event.id, version=event.version, failure_reason=f"cancelled: by {actor}"
@@ -103,9 +96,6 @@ async def cancel_event(
         if cancelled is None:
             raise VersionConflict
         await _plan_following(connection, user, event, policy, now=now)
-        await record_audit(
-            connection, actor=actor, action="scheduled_event.cancel", subject=f"scheduled_event:{event_id}"
-        )
     return cancelled
 
 

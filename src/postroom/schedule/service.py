@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, VersionConflict
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
@@ -65,11 +65,10 @@ async def create_users(
 
 async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
     """Delete a person and their events; the trigger `cancel_greetings` cancels queued deliveries."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "user.delete", f"user:{user_id}") as (connection, _note):
         if await store.lock_user(connection, user_id=user_id) is None:
             raise UserNotFound
         await store.delete_user(connection, user_id=user_id)
-        await record_audit(connection, actor=actor, action="user.delete", subject=f"user:{user_id}")
 
 
 async def get_user(pool: Pool, user_id: UUID) -> User:

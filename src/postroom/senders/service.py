@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from postroom.db.pool import Pool, Session
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.runtime.page import Found, read_page
 from postroom.senders import store
 from postroom.senders.check import SenderRequest, check_domain, check_same_connection, check_sender
@@ -58,7 +58,7 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
     async with pool.acquire() as connection:
         reserved = await store.reserve_id(connection)
     secret = await _seal(request, tools.sealer, reserved)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "sender.create") as (connection, note):
         try:
             made = await store.insert_sender(
                 connection,
@@ -71,8 +71,8 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
             )
         except asyncpg.UniqueViolationError as error:
             raise SenderExists from error
-        after = {"email": request.email, "auth_type": request.auth_type.value, "daily_limit": request.daily_limit}
-        await record_audit(connection, actor=actor, action="sender.create", subject=f"sender:{made}", after=after)
+        note.subject = f"sender:{made}"
+        note.after = {"email": request.email, "auth_type": request.auth_type.value, "daily_limit": request.daily_limit}
     return await get_sender(pool, made)
 
 
@@ -83,7 +83,7 @@ async def change_sender(
     described = replace(request_of(await get_sender(pool, sender_id)), **changes)
     tools.check(described)
     given = await _seal(described, tools.sealer, sender_id)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "sender.change", f"sender:{sender_id}") as (connection, note):
         old = await _locked(connection, sender_id)
         asked = replace(request_of(old.account), **changes)
         check_sender(asked, has_secret=old.secret is not None)
@@ -96,28 +96,18 @@ async def change_sender(
             )
         except asyncpg.UniqueViolationError as error:
             raise SenderExists from error
-        before, after = _differences(old.account, asked)
-        if given["credentials_key_id"] is not None:
-            after["credentials"] = "changed"
-        await record_audit(
-            connection,
-            actor=actor,
-            action="sender.change",
-            subject=f"sender:{sender_id}",
-            before=before,
-            after=after,
-        )
+        note.before, after = _differences(old.account, asked)
+        note.after = after | ({} if given["credentials_key_id"] is None else {"credentials": "changed"})
     return await get_sender(pool, sender_id)
 
 
 async def delete_sender(pool: Pool, sender_id: int, *, actor: str) -> None:
     """Delete an account and its secret. Mail it has claimed is requeued at its turn."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "sender.delete", f"sender:{sender_id}") as (connection, note):
         email = await store.delete_sender(connection, id=sender_id)
         if email is None:
             raise SenderNotFound
-        subject, before = f"sender:{sender_id}", {"email": email}
-        await record_audit(connection, actor=actor, action="sender.delete", subject=subject, before=before)
+        note.before = {"email": email}
 
 
 async def get_sender(pool: Pool, sender_id: int) -> SenderAccount:
@@ -133,31 +123,19 @@ async def list_senders(pool: Pool, *, cursor: str | None = None, limit: int = 50
 async def pause_sender(pool: Pool, sender_id: int, *, reason: str | None = None, actor: str) -> SenderAccount:
     """Pause an account until a person resumes it. Idempotent."""
     before = await get_sender(pool, sender_id)
-    async with pool.acquire() as connection, connection.transaction():
-        if await store.pause_sender(connection, id=sender_id, reason=reason):
-            await record_audit(
-                connection,
-                actor=actor,
-                action="sender.pause",
-                subject=f"sender:{sender_id}",
-                before={"status": before.status.value},
-                after={"status": "paused", "reason": reason},
-            )
+    after = {"status": "paused", "reason": reason}
+    async with audited(pool, actor, "sender.pause", f"sender:{sender_id}", after=after) as (connection, note):
+        note.before = {"status": before.status.value}
+        note.is_dropped = not await store.pause_sender(connection, id=sender_id, reason=reason)
     return await get_sender(pool, sender_id)
 
 
 async def resume_sender(pool: Pool, sender_id: int, *, actor: str) -> SenderAccount:
     """Resume a paused or suspended account and clear its error record. Idempotent."""
     before = await get_sender(pool, sender_id)
-    async with pool.acquire() as connection, connection.transaction():
-        if await store.resume_sender(connection, id=sender_id):
-            await record_audit(
-                connection,
-                actor=actor,
-                action="sender.resume",
-                subject=f"sender:{sender_id}",
-                before={"status": before.status.value, "reason": before.status_reason},
-            )
+    async with audited(pool, actor, "sender.resume", f"sender:{sender_id}") as (connection, note):
+        note.before = {"status": before.status.value, "reason": before.status_reason}
+        note.is_dropped = not await store.resume_sender(connection, id=sender_id)
     return await get_sender(pool, sender_id)
 
 
@@ -184,12 +162,7 @@ async def _seal_again(connection: Session, sender_id: SenderId, sealer: Sealer, 
     key_id, text = await sealer.seal(await sealer.open(old.secret, purpose=purpose), purpose=purpose)
     await store.replace_secret(connection, id=sender_id, secret=text, key_id=key_id)
     await record_audit(
-        connection,
-        actor=actor,
-        action="sender.rotate_key",
-        subject=f"sender:{sender_id}",
-        before={"key": old.key_id},
-        after={"key": key_id},
+        connection, actor, "sender.rotate_key", f"sender:{sender_id}", before={"key": old.key_id}, after={"key": key_id}
     )
 
 
@@ -201,9 +174,7 @@ async def try_sender(pool: Pool, tools: Tools, sender_id: int, *, actor: str) ->
     except (msgspec.MsgspecError, ValueError) as error:
         return Trial(ok=False, steps=(TrialStep("credentials", ok=False, detail=str(error)),))
     trial = await run_trial(sealed.account, transport)
-    async with pool.acquire() as connection:
-        subject, after = f"sender:{sender_id}", {"ok": trial.ok}
-        await record_audit(connection, actor=actor, action="sender.test", subject=subject, after=after)
+    await record_audit(pool, actor, "sender.test", f"sender:{sender_id}", after={"ok": trial.ok})
     return Trial(trial.ok, (TrialStep("credentials", ok=True), *trial.steps))
 
 
@@ -212,10 +183,9 @@ async def try_sender(pool: Pool, tools: Tools, sender_id: int, *, actor: str) ->
 
 async def delete_domain(pool: Pool, domain: str, *, actor: str) -> None:
     name = check_domain(domain)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "domain.delete", f"domain:{name}") as (connection, _note):
         if not await store.delete_domain(connection, domain=name):
             raise DomainNotFound
-        await record_audit(connection, actor=actor, action="domain.delete", subject=f"domain:{name}")
 
 
 async def list_domains(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[DestinationLimits]:
@@ -232,13 +202,9 @@ async def put_domain(
         raise BadInput.of("messages_per_second", f"must be between {SLOWEST} and {FASTEST}")
     if max_connections is None and messages_per_second is None:
         raise BadInput.of("max_connections", "give max_connections, messages_per_second or both")
-    limits = {"max_connections": max_connections, "messages_per_second": messages_per_second}
-    async with pool.acquire() as connection, connection.transaction():
-        shape = await store.put_domain(
-            connection, domain=name, max_connections=max_connections, messages_per_second=messages_per_second
-        )
-        await record_audit(connection, actor=actor, action="domain.put", subject=f"domain:{name}", after=limits)
-    return shape
+    limits: dict[str, Any] = {"max_connections": max_connections, "messages_per_second": messages_per_second}
+    async with audited(pool, actor, "domain.put", f"domain:{name}", after=limits) as (connection, _note):
+        return await store.put_domain(connection, domain=name, **limits)
 
 
 # ── columns ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -5,7 +5,7 @@ from datetime import datetime
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.tracking import store
 from postroom.tracking.metrics import UNSUBSCRIBES
@@ -82,14 +82,9 @@ async def unsubscribe(
 
 async def resubscribe(pool: Pool, mark: LinkSubject, *, now: datetime | None = None) -> BulkMailStatus:
     """Undo the person's own unsubscribe, but no suppression by an operator or a bounce; returns the new status."""
-    async with pool.acquire() as connection, connection.transaction():
-        if await store.resubscribe(connection, address=mark.address, now=now):
-            # The person is identified by the delivery of the link: facts and audit log contain no addresses.
-            await record_audit(
-                connection,
-                actor="recipient",
-                action="suppression.undo",
-                subject=f"delivery:{mark.delivery_id}",
-                before={"reason": "unsubscribe"},
-            )
+    # The person is identified by the delivery of the link: facts and audit log contain no addresses.
+    subject = f"delivery:{mark.delivery_id}"
+    async with audited(pool, "recipient", "suppression.undo", subject) as (connection, note):
+        note.before = {"reason": "unsubscribe"}
+        note.is_dropped = not await store.resubscribe(connection, address=mark.address, now=now)
         return await store.find_standing(connection, address=mark.address, now=now)

@@ -5,7 +5,7 @@ from postroom.db.room import Room
 from postroom.dropins.ses import store
 from postroom.dropins.ses.credentials import LARGEST_ID, SesKey, derive_credentials
 from postroom.errors import KeyNotFound, SecretKeyMissing
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.runtime.aws import AwsCredentials
 
 
@@ -21,9 +21,9 @@ async def show_credentials(room: Room, wanted: str, *, actor: str) -> tuple[SesK
     if secret_key is None:
         raise SecretKeyMissing
     key_id = int(wanted) if wanted.isascii() and wanted.isdigit() and int(wanted) <= LARGEST_ID else None
-    async with room.pool.acquire() as connection, connection.transaction():
+    async with audited(room.pool, actor, "key.ses_credentials") as (connection, note):
         key = await store.find_key(connection, key_id=key_id, name=wanted)
         if key is None:
             raise KeyNotFound
-        await record_audit(connection, actor=actor, action="key.ses_credentials", subject=f"key:{key.id}")
+        note.subject = f"key:{key.id}"
     return key, derive_credentials(key, room=room.name, secret_key=secret_key)

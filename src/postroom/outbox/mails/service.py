@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.outbox.errors import RuleNotFound
 from postroom.outbox.mails import store
@@ -26,12 +26,12 @@ async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | No
     if templates is not None and rule.template not in templates:
         raise BadInput.of("template", f"must be one of {', '.join(sorted(templates))}")
     columns = {name: value for name, value in asdict(rule).items() if name not in ("id", "created_at")}
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "outbox.rule.add", after=columns) as (connection, note):
         await ensure_pair(connection, Subscription(rule.topic, PUBLISHER), from_now=True)
         made = await store.insert_rule(connection, **columns)
         if made is None:
             raise BadInput.of("template", "an equal rule already exists")
-        await record_audit(connection, actor=actor, action="outbox.rule.add", subject=f"rule:{made.id}", after=columns)
+        note.subject = f"rule:{made.id}"
     return made
 
 
@@ -42,13 +42,11 @@ def list_templates(settings: Settings) -> list[str]:
 
 
 async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "outbox.rule.delete", f"rule:{rule_id}") as (connection, note):
         topic = await store.delete_rule(connection, id=rule_id)
         if topic is None:
             raise RuleNotFound
-        await record_audit(
-            connection, actor=actor, action="outbox.rule.delete", subject=f"rule:{rule_id}", before={"topic": topic}
-        )
+        note.before = {"topic": topic}
 
 
 async def list_rules(pool: Pool, *, topic: str | None = None) -> list[MailRule]:

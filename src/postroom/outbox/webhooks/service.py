@@ -1,6 +1,6 @@
 """Register, change and delete endpoints; rotate their secrets; replay deliveries."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from postroom.delivery.check import check_url
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited
 from postroom.outbox.errors import EndpointNotFound
 from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import SOURCE
@@ -48,7 +48,7 @@ async def register(  # noqa: PLR0913 - one parameter per property of an endpoint
     """
     _check(url, topics, format)
     secret = new_secret()
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "webhook.register") as (connection, note):
         await _follow(connection, topics)
         reserved = await store.reserve_id(connection)
         sealed = box.seal(secret.encode(), purpose=purpose_of(reserved))
@@ -62,7 +62,7 @@ async def register(  # noqa: PLR0913 - one parameter per property of an endpoint
             secret_key_id=sealed.key_id,
             secret=sealed.data,
         )
-        await _audit(connection, endpoint.id, "webhook.register", actor, _told(endpoint))
+        note.subject, note.after = f"webhook:{endpoint.id}", _told(endpoint)
     return endpoint, secret
 
 
@@ -79,24 +79,24 @@ async def change(  # noqa: PLR0913 - one parameter per property of an endpoint
     """Change the given values. Queued deliveries keep their format and go to the new URL."""
     _check(url, topics, format)
     asked = None if topics is None else list(dict.fromkeys(topics))
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "webhook.change", f"webhook:{endpoint_id}") as (connection, note):
         await _follow(connection, asked or ())
         endpoint = await store.change_endpoint(
             connection, id=endpoint_id, url=url, topics=asked, description=description, format=format
         )
         if endpoint is None:
             raise EndpointNotFound
-        await _audit(connection, endpoint_id, "webhook.change", actor, _told(endpoint))
+        note.after = _told(endpoint)
     return endpoint
 
 
 async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
     """Delete an endpoint; its queued deliveries will be refused."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "webhook.delete", f"webhook:{endpoint_id}") as (connection, note):
         url = await store.delete_endpoint(connection, id=endpoint_id)
         if url is None:
             raise EndpointNotFound
-        await _audit(connection, endpoint_id, "webhook.delete", actor, {"url": url})
+        note.after = {"url": url}
 
 
 async def get_endpoint(pool: Pool, endpoint_id: int) -> WebhookEndpoint:
@@ -141,13 +141,13 @@ async def rotate(
         raise BadInput.of("overlap", f"must be at most {LONGEST_OVERLAP.days} days")
     secret = new_secret()
     sealed = box.seal(secret.encode(), purpose=purpose_of(endpoint_id))
-    async with pool.acquire() as connection, connection.transaction():
+    after = {"overlap_s": overlap.total_seconds()}
+    async with audited(pool, actor, "webhook.rotate", f"webhook:{endpoint_id}", after=after) as (connection, _note):
         endpoint = await store.rotate_secret(
             connection, id=endpoint_id, secret=sealed.data, secret_key_id=sealed.key_id, overlap=overlap
         )
         if endpoint is None:
             raise EndpointNotFound
-        await _audit(connection, endpoint_id, "webhook.rotate", actor, {"overlap_s": overlap.total_seconds()})
     return endpoint, secret
 
 
@@ -155,9 +155,10 @@ async def set_status(
     pool: Pool, endpoint_id: int, status: EndpointStatus, *, reason: str | None = None, actor: str
 ) -> WebhookEndpoint:
     """Enable or disable an endpoint. Idempotent."""
-    async with pool.acquire() as connection, connection.transaction():
-        if await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason):
-            await _audit(connection, endpoint_id, f"webhook.{status}", actor, {"reason": reason})
+    action, after = f"webhook.{status}", {"reason": reason}
+    async with audited(pool, actor, action, f"webhook:{endpoint_id}", after=after) as (connection, note):
+        changed = await store.set_endpoint_status(connection, id=endpoint_id, status=status, reason=reason)
+        note.is_dropped = not changed
     return await get_endpoint(pool, endpoint_id)
 
 
@@ -189,7 +190,3 @@ async def _follow(connection: Connection, topics: Sequence[str]) -> None:
 def _told(endpoint: WebhookEndpoint) -> dict[str, Any]:
     """The values of an endpoint that the audit log keeps."""
     return {"url": endpoint.url, "topics": list(endpoint.topics), "format": endpoint.format}
-
-
-async def _audit(connection: Connection, endpoint_id: int, action: str, actor: str, after: Mapping[str, Any]) -> None:
-    await record_audit(connection, actor=actor, action=action, subject=f"webhook:{endpoint_id}", after=after)
