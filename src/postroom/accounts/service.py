@@ -95,8 +95,7 @@ async def get_account(pool: Pool, account_id: int) -> Account:
 
 async def renumber_restored_tokens(pool: Pool) -> None:
     """Reorder tokens restored from another cluster, whose transaction ids are invalid here."""
-    async with pool.acquire() as connection:
-        await store.renumber_tokens(connection)
+    await store.renumber_tokens(pool)
 
 
 async def list_accounts(
@@ -111,14 +110,12 @@ async def list_accounts(
 
 async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:
     """The number of wrong codes within a day, over all addresses."""
-    async with pool.acquire() as connection:
-        return await store.measure_guesses(connection, now=now)
+    return await store.measure_guesses(pool, now=now)
 
 
 async def measure_stall(pool: Pool, *, now: datetime | None = None) -> CollectorStall:
     """The committed tokens that a running transaction delays, for how long, and its session."""
-    async with pool.acquire() as connection:
-        return await store.measure_stall(connection, now=now)
+    return await store.measure_stall(pool, now=now)
 
 
 async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Account:

@@ -205,8 +205,7 @@ class Collector:
 
     async def _rest_time(self) -> timedelta:
         """The time until the next poll: short while busy or while a transaction delays committed tokens."""
-        async with self._pool.acquire() as connection:
-            stall = await store.measure_stall(connection, now=self._clock())
+        stall = await store.measure_stall(self._pool, now=self._clock())
         show_stall(stall)
         if stall.is_alarming():
             _log.warning("tokens_stalled", tokens=stall.tokens, seconds=stall.seconds, holder_pid=stall.holder_pid)
@@ -224,8 +223,7 @@ class Collector:
             await self._rings(min(left_s, self._options.poll_interval.total_seconds()))
 
     async def _count_waiting(self) -> int:
-        async with self._pool.acquire() as connection:
-            return await store.count_waiting(connection, bound=self._options.batch_limit)
+        return await store.count_waiting(self._pool, bound=self._options.batch_limit)
 
     def _is_busy(self) -> bool:
         return asyncio.get_running_loop().time() < self._busy_until_s

@@ -50,8 +50,7 @@ async def _bring(pool: Pool, options: ArchiveOptions, table: str, directory: Pat
         brought.append(directory / f"{segment.id}.parquet")
         await fetch_proven(objects_of(segment, options), segment, brought[-1])
     if not brought:
-        async with pool.acquire() as connection:
-            columns = await store.list_columns(connection, source_name=table)
+        columns = await store.list_columns(pool, source_name=table)
         brought.append(directory / f"{table}.parquet")
         await asyncio.to_thread(_write_empty, brought[-1], columns)
     return [str(path) for path in brought]

@@ -87,8 +87,7 @@ async def list_segments(
     pool: Pool, *, table: str | None = None, after_id: int | None = None, limit: int = 1000
 ) -> list[Segment]:
     """The pieces of the archive, finished and in progress, in the order they were begun."""
-    async with pool.acquire() as connection:
-        return await store.list_segments(connection, table_name=table, after_id=after_id, page_limit=limit)
+    return await store.list_segments(pool, table_name=table, after_id=after_id, page_limit=limit)
 
 
 async def list_page(
@@ -101,8 +100,7 @@ async def list_page(
 async def each_with_file(pool: Pool, table: str | None) -> AsyncIterator[Segment]:
     """Yield pieces that have a file, each read just before its turn: an erasure may have rewritten it meanwhile."""
     for listed in await list_segments(pool, table=table, limit=1_000_000):
-        async with pool.acquire() as connection:
-            segment = await store.find_segment(connection, id=listed.id)
+        segment = await store.find_segment(pool, id=listed.id)
         if segment is not None and segment.state in HAS_FILE:
             yield segment
 
@@ -135,8 +133,7 @@ async def _problem(segment: Segment, options: ArchiveOptions) -> str | None:
 
 async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None) -> list[FileCheck]:
     """Files in the room's folder without a record, such as files written after the backup a room was restored from."""
-    async with pool.acquire() as connection:
-        folder = await store.find_folder(connection)
+    folder = await store.find_folder(pool)
     if folder is None:
         return []
     listed = await list_segments(pool, limit=1_000_000)
@@ -149,8 +146,7 @@ async def _unknown_files(pool: Pool, options: ArchiveOptions, table: str | None)
             findings.append(FileCheck(url, None, str(error)))
     # Read the records after the files: a run records a path before it writes the file.
     known = {piece.path for piece in await list_segments(pool, limit=1_000_000) if piece.state in MAY_HAVE_FILE}
-    async with pool.acquire() as connection:
-        known.update((await store.list_spares(connection)).values())
+    known.update((await store.list_spares(pool)).values())
     found -= known | {manifest_path(path) for path in known}
     unknown = sorted(path for path in found if path.endswith((".parquet", ".manifest.json")))
     return [*findings, *(FileCheck(path, None, "this file has no record") for path in unknown)]

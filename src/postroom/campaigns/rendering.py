@@ -66,8 +66,7 @@ class CampaignRendering:
             self._letters.move_to_end(campaign_id)
         if not missing:
             return
-        async with self._pool.acquire() as connection:
-            found = await store.list_letters(connection, campaign_ids=missing)
+        found = await store.list_letters(self._pool, campaign_ids=missing)
         for campaign_id in missing:
             self._letters[campaign_id] = self._ready(campaign_id, found.get(campaign_id))
         while len(self._letters) > max(self._options.cached, len(wanted)):

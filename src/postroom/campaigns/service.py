@@ -152,8 +152,7 @@ def estimate(
 
 
 async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
-    async with pool.acquire() as connection:
-        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+    return _must(await store.find_campaign(pool, campaign_id=campaign_id))
 
 
 async def list_campaigns(

@@ -36,8 +36,7 @@ class Upload:
 
     async def run(self, chunks: AsyncIterable[bytes], line_format: LineFormat, *, actor: str) -> Uploaded:
         """Read the whole input; the audit log records the result, also of an incomplete upload."""
-        async with self._pool.acquire() as connection:
-            _must_take(await store.find_campaign(connection, campaign_id=self._campaign_id))
+        _must_take(await store.find_campaign(self._pool, campaign_id=self._campaign_id))
         lines = open_lines(line_format)
         try:
             async for chunk in _bounded(chunks):

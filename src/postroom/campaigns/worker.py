@@ -65,8 +65,7 @@ class Feeder:
 
     async def run_once(self) -> int:
         """Feed every due campaign once; returns the number of queued mails."""
-        async with self._pool.acquire() as connection:
-            turns = await store.list_unfinished(connection, now=self._clock())
+        turns = await store.list_unfinished(self._pool, now=self._clock())
         self._is_busy = any(turn.status is CampaignStatus.ACTIVE for turn in turns)
         self._targets = {turn.id: self._target(turn.id) for turn in turns if turn.status is CampaignStatus.ACTIVE}
         fed = 0

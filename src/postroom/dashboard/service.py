@@ -32,8 +32,7 @@ SHOWN_WORKERS = 20
 
 async def find_key(pool: Pool, session: DashboardSession) -> ApiKey | None:
     """The key behind a session; None once it is revoked, or the session was signed out."""
-    async with pool.acquire() as connection:
-        key = await store.find_session_key(connection, key_id=session.key_id, nonce=session.nonce)
+    key = await store.find_session_key(pool, key_id=session.key_id, nonce=session.nonce)
     return key if key is not None and session.is_of(key) else None
 
 

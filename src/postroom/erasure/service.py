@@ -87,8 +87,7 @@ async def preview_erasure(room: Room, *, address: str, keep_accounts: bool = Fal
 
 async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
     """Resume unfinished erasures, each on its own; returns their number."""
-    async with room.pool.acquire() as connection:
-        running = await store.list_running(connection)
+    running = await store.list_running(room.pool)
     for erasure_id in running:
         try:
             await _go_on(room, options, erasure_id)
@@ -101,8 +100,7 @@ async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
 
 async def get_erasure(pool: Pool, erasure_id: int) -> Erasure:
     """Raises `ErasureNotFound`."""
-    async with pool.acquire() as connection:
-        found = await store.find_erasure(connection, id=erasure_id)
+    found = await store.find_erasure(pool, id=erasure_id)
     if found is None:
         raise ErasureNotFound
     return found

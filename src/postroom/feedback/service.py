@@ -83,14 +83,12 @@ async def list_reports(
 
 async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
     """The suppressions of an address; empty if it is not suppressed. An erased address is found by its pseudonym."""
-    async with pool.acquire() as connection:
-        return await store.find_suppressions(connection, address=_parsed(email))
+    return await store.find_suppressions(pool, address=_parsed(email))
 
 
 async def list_history(pool: Pool, email: str, *, limit: int = MOST_CHANGES) -> list[SuppressionChange]:
     """The history of an address, newest first; also if it is no longer suppressed."""
-    async with pool.acquire() as connection:
-        return await store.list_changes(connection, address=_parsed(email), page_limit=limit)
+    return await store.list_changes(pool, address=_parsed(email), page_limit=limit)
 
 
 async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datetime | None = None) -> Suppression:

@@ -17,8 +17,7 @@ async def clear_inbox(pool: Pool, *, actor: str) -> int:
 
 
 async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
-    async with pool.acquire() as connection:
-        message = await store.find_inbox_message(connection, message_id=message_id)
+    message = await store.find_inbox_message(pool, message_id=message_id)
     if message is None:
         raise InboxMessageNotFound
     return message

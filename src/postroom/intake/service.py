@@ -109,13 +109,11 @@ def _checked(decoded: CheckedRequest | Malformed, check: Check | None) -> Checke
 
 async def count_malformed_commands(pool: Pool) -> int:
     """The number of commands neither resubmitted nor dismissed; `COUNT_LIMIT` means that many or more."""
-    async with pool.acquire() as connection:
-        return await store.count_malformed_commands(connection, count_limit=COUNT_LIMIT)
+    return await store.count_malformed_commands(pool, count_limit=COUNT_LIMIT)
 
 
 async def get_malformed_command(pool: Pool, command_id: int) -> MalformedCommand:
-    async with pool.acquire() as connection:
-        found = await store.find_malformed_command(connection, command_id=command_id)
+    found = await store.find_malformed_command(pool, command_id=command_id)
     if found is None:
         raise MalformedCommandNotFound
     return found

@@ -130,14 +130,13 @@ class Relay:
 
     async def _look(self) -> NextEvents | None:
         batch = self._size.now
-        async with self._pool.acquire() as connection:
-            look = await store.follow_topic(
-                connection,
-                topic=self.pair.topic,
-                publisher=self.pair.publisher,
-                batch_limit=batch,
-                scan_limit=self._scan.now(batch),
-            )
+        look = await store.follow_topic(
+            self._pool,
+            topic=self.pair.topic,
+            publisher=self.pair.publisher,
+            batch_limit=batch,
+            scan_limit=self._scan.now(batch),
+        )
         return look if look is not None and look.leader_instance == self._instance else None
 
     async def _act(self, look: NextEvents) -> PublishStep:
@@ -242,16 +241,15 @@ class Relay:
 
     async def fail(self, reason: str, position: int | None = None) -> None:
         """Count a failure; after too many consecutive ones an operator must resume the pair."""
-        async with self._pool.acquire() as connection:
-            told = await store.record_failure(
-                connection,
-                topic=self.pair.topic,
-                publisher=self.pair.publisher,
-                instance=self._instance,
-                error=reason.replace("\0", "").encode(errors="replace").decode()[:LONGEST_ERROR],
-                position=position,
-                most=self._options.max_errors,
-            )
+        told = await store.record_failure(
+            self._pool,
+            topic=self.pair.topic,
+            publisher=self.pair.publisher,
+            instance=self._instance,
+            error=reason.replace("\0", "").encode(errors="replace").decode()[:LONGEST_ERROR],
+            position=position,
+            most=self._options.max_errors,
+        )
         if told is not None:
             status, self._errors = told
             metrics.ERRORS.labels(*self.pair).inc()
@@ -295,8 +293,7 @@ class Relay:
             return
         self._rest.worked()
         try:
-            async with self._pool.acquire() as connection:
-                await event_store.set_follower_asleep(connection, id=self._follower_id, is_asleep=False)
+            await event_store.set_follower_asleep(self._pool, id=self._follower_id, is_asleep=False)
         except INTERRUPTIONS as error:
             _log.info("follower_wakeup_not_saved", pair=str(self.pair), error=type(error).__name__)
 

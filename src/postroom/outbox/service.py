@@ -81,8 +81,7 @@ async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> 
 
 async def reached(pool: Pool, pair: Subscription, place: Place) -> ProgressCheck:
     """Check whether a publisher has reached a place, and the reason if not. Raises `ProgressNotFound`."""
-    async with pool.acquire() as connection:
-        found = await store.find_reached(connection, **pair._asdict(), **place._asdict())
+    found = await store.find_reached(pool, **pair._asdict(), **place._asdict())
     if found is None:
         raise ProgressNotFound
     return found

@@ -18,8 +18,7 @@ _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
 
 
 async def list_topics(pool: Pool) -> list[Topic]:
-    async with pool.acquire() as connection:
-        return await store.list_topics(connection)
+    return await store.list_topics(pool)
 
 
 async def get_topic(pool: Pool, name: str) -> Topic:

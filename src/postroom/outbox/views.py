@@ -107,8 +107,7 @@ class ViewCatalog:
 
     async def catch_up(self, view: View, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - as wait_for
         """Wait until the view has applied all events that are settled now."""
-        async with self._pool.acquire() as connection:
-            end = await store.find_settled_end(connection)
+        end = await store.find_settled_end(self._pool)
         await self.wait_for(view, end, timeout=timeout)
 
     async def wait_for(self, view: View, place: Place, *, timeout: timedelta = timedelta(seconds=30)) -> None:  # noqa: ASYNC109 - the error names the view and the reason

@@ -46,8 +46,7 @@ async def list_user_events(
 
 
 async def get_event(pool: Pool, event_id: UUID) -> ScheduledEvent:
-    async with pool.acquire() as connection:
-        event = await store.find_event(connection, event_id=event_id)
+    event = await store.find_event(pool, event_id=event_id)
     if event is None:
         raise ScheduledEventNotFound
     return event

@@ -72,8 +72,7 @@ async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
 
 
 async def get_user(pool: Pool, user_id: UUID) -> User:
-    async with pool.acquire() as connection:
-        user = await store.find_user(connection, user_id=user_id)
+    user = await store.find_user(pool, user_id=user_id)
     if user is None:
         raise UserNotFound
     return user
@@ -87,8 +86,7 @@ async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) 
 
 async def measure_schedule(pool: Pool) -> Backlog:
     """The backlog of the schedule."""
-    async with pool.acquire() as connection:
-        return await store.measure_schedule(connection)
+    return await store.measure_schedule(pool)
 
 
 async def update_user(

@@ -149,8 +149,7 @@ class Scheduler:
         total, after = 0, None
         while (last := await self._refresh_step(after)) is not None:
             after, total = last[0], total + last[1]
-        async with self._pool.acquire() as connection:
-            await store.save_basis(connection, basis=basis, now=self._clock())
+        await store.save_basis(self._pool, basis=basis, now=self._clock())
         _log.info("plan_refreshed", users=total, basis=basis)
         return total
 
@@ -164,8 +163,7 @@ class Scheduler:
 
     async def _time_to_next(self) -> timedelta:
         """The time until the next run: until the next event is due, within limits; doubled while one is locked."""
-        async with self._pool.acquire() as connection:
-            wait, is_due = await store.find_next_due(connection, now=self._clock())
+        wait, is_due = await store.find_next_due(self._pool, now=self._clock())
         longest = self._options.poll_interval
         # Still due after the last run: it fell due since, or another transaction has locked it or its person.
         self._patience = min(self._patience * 2, longest) if is_due else SHORTEST_REST

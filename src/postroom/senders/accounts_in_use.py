@@ -75,8 +75,7 @@ class AccountsInUse:
         ids = sorted(account_id for account_id in named if account_id is not None)
         if not ids:
             return
-        async with self._pool.acquire() as connection:
-            found = await store.list_senders(connection, ids=ids, after_id=None, page_limit=len(ids))
+        found = await store.list_senders(self._pool, ids=ids, after_id=None, page_limit=len(ids))
         for sealed in found:
             await self._keep(sealed)
 
@@ -130,8 +129,7 @@ class AccountsInUse:
         """True if an account of this lane has quota left, now or after a pause of at most a minute."""
         if self._releases:
             return True
-        async with self._pool.acquire() as connection:
-            return await store.has_turns(connection, lane=lane, now=self._clock())
+        return await store.has_turns(self._pool, lane=lane, now=self._clock())
 
     def _places_at(self, slot: StartSlot) -> asyncio.Semaphore | None:
         if slot.domain is None or slot.connections is None:
@@ -184,14 +182,13 @@ class AccountsInUse:
         over, self._releases = self._releases, []
         now = time.monotonic()
         try:
-            async with self._pool.acquire() as connection:
-                await store.release_senders(
-                    connection,
-                    account_id=[release.account_id for release in over],
-                    claim_id=[release.claim_id for release in over],
-                    since_start=[timedelta(seconds=now - release.last_start) for release in over],
-                    now=self._clock(),
-                )
+            await store.release_senders(
+                self._pool,
+                account_id=[release.account_id for release in over],
+                claim_id=[release.claim_id for release in over],
+                since_start=[timedelta(seconds=now - release.last_start) for release in over],
+                now=self._clock(),
+            )
         except (*INTERRUPTIONS, asyncpg.PostgresError) as error:
             _log.warning("sender_release_failed", error=type(error).__name__)
         self.on_free()

@@ -55,8 +55,7 @@ async def create_sender(pool: Pool, tools: Tools, request: SenderRequest, *, act
     """Create an account. Raises `BadInput`, `SenderExists` and `SecretKeyMissing`."""
     check_sender(request)
     tools.check(request)
-    async with pool.acquire() as connection:
-        reserved = await store.reserve_id(connection)
+    reserved = await store.reserve_id(pool)
     secret = await _seal(request, tools.sealer, reserved)
     async with audited(pool, actor, "sender.create") as (connection, note):
         try:
@@ -144,8 +143,7 @@ async def rotate_keys(pool: Pool, sealer: Sealer, *, actor: str, progress: Progr
 
     Each secret has its own transaction, so the rotation can be interrupted and run again.
     """
-    async with pool.acquire() as connection:
-        waiting = await store.list_sealed(connection)
+    waiting = await store.list_sealed(pool)
     for done, sender_id in enumerate(waiting, 1):
         async with pool.acquire() as connection, connection.transaction():
             if await store.lock_sender(connection, id=sender_id):  # else it was deleted meanwhile
@@ -292,8 +290,7 @@ def _secret_columns(kind: AuthType, key_id: str | None, text: str | None) -> dic
 
 
 async def _get(pool: Pool, sender_id: int) -> SealedAccount:
-    async with pool.acquire() as connection:
-        found = await store.find_sender(connection, id=SenderId(sender_id))
+    found = await store.find_sender(pool, id=SenderId(sender_id))
     if found is None:
         raise SenderNotFound
     return found

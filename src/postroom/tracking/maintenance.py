@@ -25,5 +25,4 @@ class TrackingPartitions:
         return Loop("tracking partitions", self.run_once, rest=PARTITION_INTERVAL, interruption=interruption)
 
     async def run_once(self) -> int:
-        async with self._pool.acquire() as connection:
-            return await store.ensure_tracking_partitions(connection, now=self._clock())
+        return await store.ensure_tracking_partitions(self._pool, now=self._clock())

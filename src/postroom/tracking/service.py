@@ -63,18 +63,17 @@ async def unsubscribe(
     now: datetime | None = None,
 ) -> bool:
     """Stop bulk mail to the address, and store the reason, if any. True if the address was subscribed before."""
-    async with pool.acquire() as connection:
-        is_news = await store.unsubscribe(
-            connection,
-            address=mark.address,
-            delivery_id=mark.delivery_id,
-            campaign_id=mark.campaign_id,
-            origin=origin.value,
-            ip_address=visitor.ip_address,
-            user_agent=visitor.user_agent,
-            reason=reason,
-            now=now,
-        )
+    is_news = await store.unsubscribe(
+        pool,
+        address=mark.address,
+        delivery_id=mark.delivery_id,
+        campaign_id=mark.campaign_id,
+        origin=origin.value,
+        ip_address=visitor.ip_address,
+        user_agent=visitor.user_agent,
+        reason=reason,
+        now=now,
+    )
     if is_news:
         UNSUBSCRIBES.labels(origin.value).inc()
     return is_news

@@ -11,8 +11,7 @@ from postroom.runtime.aws import AwsCredentials
 
 async def use_key(pool: Pool, key_id: int) -> SesKey | None:
     """The API key, unless it is unknown or revoked; records its use, once a minute."""
-    async with pool.acquire() as connection:
-        return await store.use_key(connection, key_id=key_id)
+    return await store.use_key(pool, key_id=key_id)
 
 
 async def show_credentials(room: Room, wanted: str, *, actor: str) -> tuple[SesKey, AwsCredentials]:

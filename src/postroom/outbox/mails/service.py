@@ -50,5 +50,4 @@ async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:
 
 
 async def list_rules(pool: Pool, *, topic: str | None = None) -> list[MailRule]:
-    async with pool.acquire() as connection:
-        return await store.list_rules(connection, topic=topic)
+    return await store.list_rules(pool, topic=topic)

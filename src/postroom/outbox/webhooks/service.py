@@ -100,8 +100,7 @@ async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
 
 
 async def get_endpoint(pool: Pool, endpoint_id: int) -> WebhookEndpoint:
-    async with pool.acquire() as connection:
-        endpoint = await store.find_endpoint(connection, id=endpoint_id)
+    endpoint = await store.find_endpoint(pool, id=endpoint_id)
     if endpoint is None:
         raise EndpointNotFound
     return endpoint

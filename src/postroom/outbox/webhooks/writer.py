@@ -53,8 +53,7 @@ class WebhookWriter:
         ids = {outgoing.endpoint_id for outgoing in claim if outgoing.endpoint_id is not None}
         if not ids:
             return
-        async with self._pool.acquire() as connection:
-            found = {endpoint.id: endpoint for endpoint in await store.list_signing(connection, ids=sorted(ids))}
+        found = {endpoint.id: endpoint for endpoint in await store.list_signing(self._pool, ids=sorted(ids))}
         self._endpoints.update((endpoint_id, found.get(endpoint_id)) for endpoint_id in ids)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
