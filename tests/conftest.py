@@ -20,11 +20,13 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from postroom.db.migrate import migrate
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Pool, Session, open_pool
 from postroom.db.room import Room, open_room
 from postroom.embedded import binaries
 from postroom.embedded import server as embedded
 from postroom.embedded.server import EmbeddedServer, ServerOptions
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.publishing import publish
 from postroom.settings import Settings
 
 SCHEMA = "postroom"
@@ -74,7 +76,10 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
     finally:
         await connection.close()
     parts = urlsplit(server.url)
-    await migrate(urlunsplit(parts._replace(path=f"/{name}_making")), SCHEMA)
+    url = urlunsplit(parts._replace(path=f"/{name}_making"))
+    await migrate(url, SCHEMA)
+    async with await open_pool(url, SCHEMA, size=1) as pool:
+        await publish(pool, Catalog.load(BUILTIN_TEMPLATES), actor="cli:tests")
     connection = await asyncpg.connect(server.url)
     try:
         await _insist(connection, f'ALTER DATABASE "{name}_making" RENAME TO "{name}"')

@@ -30,6 +30,7 @@ from postroom.events.service import adopt_restored_events
 from postroom.inbox.transport import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, MailWriter
+from postroom.mail.publishing import publish
 from postroom.mail.worker import RenderWorker
 from postroom.outbox.webhooks.service import disable_gone
 from postroom.outbox.webhooks.writer import WebhookWriter
@@ -38,6 +39,7 @@ from postroom.post.dkim import Signer
 from postroom.post.message_id import room_keys
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secrets import SecretBox
+from postroom.runtime.terminal import actor
 from postroom.runtime.tracing import enable_tracing
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import UnusableTransport
@@ -59,6 +61,13 @@ _log = structlog.get_logger()
 def load_catalog(settings: Settings) -> Catalog:
     """Parse the built-in templates and those of the installation."""
     return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
+
+
+async def publish_files(room: Room) -> Catalog:
+    """Parse the templates and publish those that differ from the room's."""
+    catalog = load_catalog(room.settings)
+    await publish(room.pool, catalog, actor=actor())
+    return catalog
 
 
 def link_signer(settings: Settings) -> TokenSigner | None:
@@ -164,8 +173,10 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
 
 
 async def settle_room(direct_url: Url, settings: Settings) -> None:
-    """Finish a migration: adopt a database restored from another cluster, configure the recording of facts."""
+    """Finish a migration: publish the templates, adopt a restored database, configure the recording of facts."""
+    catalog = load_catalog(settings)
     async with await open_pool(direct_url, settings.schema, size=1) as pool:
+        await publish(pool, catalog, actor=actor())
         await adopt_restored_events(pool)
         await renumber_restored_tokens(pool)
         if settings.facts is not None:

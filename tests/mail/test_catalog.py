@@ -121,14 +121,10 @@ def test_no_locale_is_an_answer(tmp_path: Path) -> None:
 
 
 def test_an_unknown_template_is_an_answer(tmp_path: Path) -> None:
-    """Rendering never raises for a name, single or many."""
+    """Rendering never raises for a name."""
     catalog = Catalog.load(tmp_path)
     error = failed(catalog.render("../etc/passwd", locale=None, variables={}))
     assert error.message.startswith("template_not_found")
-    assert (
-        catalog.render_many("nope", locale=None, many=[{}, {}])
-        == [failed(catalog.render("nope", locale=None, variables={}))] * 2
-    )
     assert "nope" not in catalog
     assert catalog.locales("nope") == []
 

@@ -3,7 +3,7 @@
 A worker would find the same, but later: after a port is open, or in a child that is started again and again.
 """
 
-from postroom.app import load_catalog, make_composer, open_routes
+from postroom.app import make_composer, open_routes, publish_files
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import Catalog
@@ -11,9 +11,9 @@ from postroom.post.address import parse_address
 
 
 async def prepare(room: Room) -> Catalog:
-    """Try everything a worker will need, without connecting anywhere; returns the parsed templates."""
+    """Try everything that a worker needs, without connecting anywhere; returns the templates, parsed and published."""
     settings = room.settings
-    catalog = load_catalog(settings)
+    catalog = await publish_files(room)
     make_composer(settings)
     if settings.admin_email is not None:
         try:

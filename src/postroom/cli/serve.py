@@ -27,7 +27,7 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 
 
 async def serve_here(settings: Settings, life: "Lifetime", *, migrating: bool) -> None:
-    from postroom.app import load_catalog
+    from postroom.app import publish_files
     from postroom.cli.listeners import keep_doors, take_doors
     from postroom.db.room import open_room
     from postroom.http.service import list_keys
@@ -35,7 +35,7 @@ async def serve_here(settings: Settings, life: "Lifetime", *, migrating: bool) -
 
     with take_doors(settings) as doors:
         async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
-            catalog = load_catalog(settings)
+            catalog = await publish_files(room)
             life.running()
             hint = "" if (await list_keys(room.pool, limit=1))[0] else NO_KEY
 

@@ -49,13 +49,13 @@ def work(
 
 async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, migrating: bool) -> None:
     """Run the worker in this process."""
-    from postroom.app import load_catalog, run_worker
+    from postroom.app import publish_files, run_worker
     from postroom.db.room import open_room
     from postroom.runtime.metrics_server import metrics_served
     from postroom.runtime.secret_key import with_secret_key
 
     async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
-        catalog = load_catalog(settings)
+        catalog = await publish_files(room)
         with metrics_served(None if until_empty else settings.metrics_addr):
             life.running()
             await run_worker(room, catalog, stop=life.stop, until_empty=until_empty)

@@ -712,11 +712,12 @@ WITH original AS (
 clone AS (
     INSERT INTO deliveries (
         lane, channel, next_attempt_at, created_at, dated_at, expires_at, resend_of, ladder, max_retries, give_up_after,
-        source, template_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
+        source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
         coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), expires_at, id, ladder, max_retries,
-        give_up_after, source, template_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
+        give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
+        endpoint_id
     FROM original
     RETURNING id, resend_of
 ),

@@ -1,8 +1,10 @@
 """mail: rendering and composition of messages.
 
 NAME     mail, templates and bytes
-OWNS     no table; it writes content through delivery's statements
-         catalog    templates as files, all parsed at the start
+OWNS     `templates` and `template_versions`; it writes content through delivery's statements
+         template_files  templates as files, and the source of each
+         catalog    templates, parsed
+         publishing templates of files become the current versions of the room
          template_check  rejects, at acceptance, a template or variables that cannot be rendered
          render     strict, sandboxed, bounded
          plaintext  the text part, derived when a template has none

@@ -46,6 +46,7 @@ CREATE TABLE deliveries (
     sender_account_id      bigint,           -- the account of the last claim
     doubtful_account_id    bigint,           -- the account of its last ambiguous attempt, which may have delivered it
     throttled_by           bigint[],         -- accounts that were throttled while they sent it, in order
+    template_version_id    bigint,           -- the version of its template that it is rendered from; NULL: the template was unknown
     give_up_after          interval,         -- since the first attempt; NULL: the ladder's age limit
     max_retries            smallint,         -- after the first attempt; NULL: the ladder's number of steps
     ladder                 text             NOT NULL,

@@ -88,7 +88,7 @@ BEGIN
                 GROUP BY ordinal
             ),
             prepared AS MATERIALIZED (
-                SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
+                SELECT request.*, version.version_id, coalesce(addressed.is_suppressed, false) AS is_suppressed,
                     greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
                     -- Bodies are appended unquoted, with their length: quoting them inside the row costs more than
                     -- hashing.
@@ -99,12 +99,13 @@ BEGIN
                     )::text || coalesce(text_body, '') || coalesce(html_body, ''), 'UTF8')) END AS fingerprint
                 FROM request
                 LEFT JOIN addressed USING (ordinal)
+                CROSS JOIN LATERAL current_template_version(request.template_id) AS version
             ),
             inserted AS (
                 INSERT INTO deliveries AS d (
                     id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
                     reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, locale, traceparent, tags, custom_data, endpoint_id
+                    template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
                 )
                 SELECT id,
                     CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
@@ -115,7 +116,7 @@ BEGIN
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
                     ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, locale, traceparent, tags, custom_data, endpoint_id
+                    template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
                 -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal

@@ -35,6 +35,8 @@ BEGIN
         ('idempotency_key', 'must be 1 to 255 characters without control characters',
             length(p_idempotency_key) NOT BETWEEN 1 AND 255 OR p_idempotency_key ~ '[\x01-\x1f\x7f]'),
         ('template', 'is not a template id', p_template !~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
+        ('template', format('there is no template %L', p_template),
+            p_template IS NOT NULL AND (SELECT version_id IS NULL FROM current_template_version(p_template))),
         ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
         ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
         ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),

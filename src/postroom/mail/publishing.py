@@ -1,0 +1,42 @@
+"""Publishing: the templates of this process's files become the current versions of the room.
+
+Every process that has the files publishes them when it starts, so the last one that started decides. A process with
+older files that starts again, in the middle of a deployment, makes its version current again; the next start with the
+new files, or `postroom templates publish`, corrects that. Accepted mail keeps the version it was accepted with.
+"""
+
+import json
+
+import structlog
+
+from postroom.db.pool import Pool
+from postroom.mail import store
+from postroom.mail.catalog import Catalog
+
+_log = structlog.get_logger()
+
+
+async def publish(pool: Pool, catalog: Catalog, *, actor: str) -> dict[str, int]:
+    """Publish the templates that differ from the room's; returns the new version of each.
+
+    The samples of these templates are rendered first: `TemplateInvalid` names the first that fails, and then nothing
+    is published.
+    """
+    async with pool.acquire() as connection:
+        current = await store.list_current_hashes(connection)
+        sources = [template.source for template in catalog.templates.values()]
+        changed = [source for source in sources if current.get(source.template) != source.content_hash]
+        for source in changed:
+            catalog.templates[source.template].check_samples()
+        if not changed:
+            return {}
+        published = await store.publish_templates(
+            connection,
+            template=[source.template for source in changed],
+            content_hash=[source.content_hash for source in changed],
+            files=[json.dumps(source.texts) for source in changed],
+            published_by=actor,
+        )
+    for template, version_id in published.items():
+        _log.info("template_published", template=template, version_id=version_id)
+    return published

@@ -1,0 +1,101 @@
+"""Publishing templates: versions by content, the current one, samples, and the version that a delivery keeps."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.support.builders import a_mail, accepted
+from tests.support.templates import published, write_templates
+
+from postroom.db.pool import Pool
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.errors import TemplateInvalid
+from postroom.mail.publishing import publish
+
+NOTE = {"note/en/subject": "Hello {{ name }}", "note/en/text": "Dear {{ name }},"}
+
+
+async def versions(pool: Pool, template: str = "note") -> list[int]:
+    rows = await pool.fetch("SELECT id FROM template_versions WHERE template = $1 ORDER BY id", template)
+    return [row["id"] for row in rows]
+
+
+async def current(pool: Pool, template: str = "note") -> int | None:
+    found: int | None = await pool.fetchval("SELECT version_id FROM current_template_version($1)", template)
+    return found
+
+
+async def test_same_files_are_one_version(pool: Pool, tmp_path: Path) -> None:
+    """Publishing again changes nothing; an edit makes a version, and the first text again its first version."""
+    await published(pool, tmp_path, NOTE)
+    first = await current(pool)
+    assert await publish(pool, Catalog.load(tmp_path), actor="cli:ada") == {}
+    await published(pool, tmp_path, {"note/en/text": "Hi {{ name }},"})
+    second = await current(pool)
+    assert await versions(pool) == [first, second]
+    await published(pool, tmp_path, NOTE)
+    assert (await current(pool), await versions(pool)) == (first, [first, second])
+    replaced = await pool.fetch("SELECT id FROM template_versions WHERE replaced_at IS NOT NULL")
+    assert [row["id"] for row in replaced] == [second]
+
+
+async def test_a_room_has_the_built_in_templates(pool: Pool) -> None:
+    """Migration publishes them."""
+    found = await pool.fetch("SELECT id FROM templates ORDER BY id")
+    assert [row["id"] for row in found] == Catalog.load(BUILTIN_TEMPLATES).names()
+
+
+async def test_processes_publish_at_the_same_time(pool: Pool, tmp_path: Path) -> None:
+    """Each version is stored once, and one is current."""
+    catalogs = [
+        Catalog.load(write_templates(tmp_path / str(at), {"a/en/subject": "s", "a/en/text": str(at % 2), **NOTE}))
+        for at in range(6)
+    ]
+    await asyncio.gather(*(publish(pool, catalog, actor="cli:ada") for catalog in catalogs))
+    assert len(await versions(pool, "note")) == 1
+    assert len(await versions(pool, "a")) == 2
+    assert await current(pool, "a") in await versions(pool, "a")
+
+
+async def test_a_layout_is_part_of_the_templates_that_use_it(pool: Pool, tmp_path: Path) -> None:
+    """A changed layout makes a version of the templates that extend it, also through another file."""
+    layouts = {"_layouts/base": "{% include '_partials/foot' %}{% block b %}{% endblock %}", "_partials/foot": "1"}
+    using = {"u/en/subject": "s", "u/en/text": "{% extends '_layouts/base' %}"}
+    await published(pool, tmp_path, {**NOTE, **layouts, **using})
+    await published(pool, tmp_path, {"_partials/foot": "2"})
+    assert (len(await versions(pool, "u")), len(await versions(pool))) == (2, 1)
+
+
+async def test_a_sample_that_fails_stops_publishing(pool: Pool, tmp_path: Path) -> None:
+    """Every sample is rendered in every locale before anything is stored."""
+    french = {"note/fr/subject": "Bonjour {{ nom }}", "note/fr/text": "x"}
+    with pytest.raises(TemplateInvalid, match=r"note: the sample 'ada' fails in fr: subject: .*nom"):
+        await published(pool, tmp_path, {**NOTE, **french, "note/_samples/ada.json": '{"name": "Ada"}'})
+    assert await versions(pool) == []
+
+
+@pytest.mark.parametrize("text, problem", [("{", "not JSON"), ("[]", "must be a JSON object")])
+async def test_a_sample_is_a_json_object(pool: Pool, tmp_path: Path, text: str, problem: str) -> None:
+    """Another file is named with its problem."""
+    with pytest.raises(TemplateInvalid, match=problem):
+        await published(pool, tmp_path, {**NOTE, "note/_samples/ada.json": text})
+
+
+async def test_a_delivery_keeps_the_version_it_was_accepted_with(pool: Pool, tmp_path: Path) -> None:
+    """Later versions do not change accepted mail."""
+    await published(pool, tmp_path, NOTE)
+    first = await current(pool)
+    [delivery] = await accepted(pool, a_mail(template="note", variables={"name": "Ada"}))
+    await published(pool, tmp_path, {"note/en/text": "Hi {{ name }},"})
+    pinned = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
+    assert (pinned, await current(pool)) != (first, first)
+    assert pinned == first
+
+
+async def test_sql_rejects_an_unknown_template(pool: Pool) -> None:
+    """The error names the field, and nothing is stored."""
+    with pytest.raises(asyncpg.PostgresError, match="template: there is no template 'nope'") as caught:
+        await pool.fetchval("SELECT send('{ada@example.org}', p_template => 'nope', p_source => 'shop')")
+    assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", "template")
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
