@@ -189,7 +189,7 @@ BEGIN
                 GROUP BY ordinal
             ),
             prepared AS MATERIALIZED (
-                SELECT request.*, coalesce(addressed.is_suppressed, false) AS is_suppressed,
+                SELECT request.*, version.version_id, coalesce(addressed.is_suppressed, false) AS is_suppressed,
                     greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
                     -- Bodies are appended unquoted, with their length: quoting them inside the row costs more than
                     -- hashing.
@@ -200,12 +200,13 @@ BEGIN
                     )::text || coalesce(text_body, '') || coalesce(html_body, ''), 'UTF8')) END AS fingerprint
                 FROM request
                 LEFT JOIN addressed USING (ordinal)
+                CROSS JOIN LATERAL current_template_version(request.template_id) AS version
             ),
             inserted AS (
                 INSERT INTO deliveries AS d (
                     id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
                     reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, locale, traceparent, tags, custom_data, endpoint_id
+                    template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
                 )
                 SELECT id,
                     CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
@@ -216,7 +217,7 @@ BEGIN
                     CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
                     ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                     CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, locale, traceparent, tags, custom_data, endpoint_id
+                    template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id
                 FROM prepared
                 -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
                 ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
@@ -1086,6 +1087,8 @@ BEGIN
         ('idempotency_key', 'must be 1 to 255 characters without control characters',
             length(p_idempotency_key) NOT BETWEEN 1 AND 255 OR p_idempotency_key ~ '[\x01-\x1f\x7f]'),
         ('template', 'is not a template id', p_template !~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
+        ('template', format('there is no template %L', p_template),
+            p_template IS NOT NULL AND (SELECT version_id IS NULL FROM current_template_version(p_template))),
         ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
         ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
         ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),
@@ -1449,6 +1452,12 @@ BEGIN
     ORDER BY id;
     RETURN NULL;
 END
+$$;
+
+CREATE FUNCTION current_template_version(p_template text) RETURNS TABLE(version_id bigint)
+    LANGUAGE sql STABLE ROWS 1
+    AS $$
+    SELECT (SELECT t.version_id FROM templates AS t WHERE t.id = p_template)
 $$;
 
 CREATE FUNCTION deal_slots(p_account_ids bigint[], p_granted integer[], p_waits interval[], p_delays interval[]) RETURNS TABLE(place bigint, account_id bigint, start_in interval, send_delay interval)
@@ -3415,6 +3424,42 @@ CREATE FUNCTION partition_column(p_table text) RETURNS text
     WHERE p.partrelid = to_regclass(quote_ident(p_table)) AND p.partstrat = 'r' AND p.partnatts = 1
 $$;
 
+CREATE FUNCTION publish_templates(p_template text[], p_content_hash text[], p_files text[], p_published_by text) RETURNS TABLE(template text, version_id bigint)
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+#variable_conflict use_column
+BEGIN
+    -- In one order for all processes: two that publish the same templates wait for each other without a deadlock.
+    INSERT INTO template_versions (template, content_hash, files, published_by)
+    SELECT given.template, given.content_hash, given.files, p_published_by
+    FROM unnest(p_template, p_content_hash, p_files::jsonb[]) AS given(template, content_hash, files)
+    ORDER BY given.template COLLATE "C"
+    ON CONFLICT (template, content_hash) DO NOTHING;
+
+    -- A statement of its own: it sees the versions that another process has committed meanwhile.
+    RETURN QUERY
+    WITH chosen AS MATERIALIZED (
+        SELECT v.id, v.template
+        FROM unnest(p_template, p_content_hash) AS given(template, content_hash)
+        JOIN template_versions AS v USING (template, content_hash)
+    )
+    INSERT INTO templates AS t (id, version_id)
+    SELECT chosen.template, chosen.id
+    FROM chosen
+    ORDER BY chosen.template COLLATE "C"
+    ON CONFLICT (id) DO UPDATE
+    SET version_id = EXCLUDED.version_id, changed_at = now()
+    WHERE t.version_id <> EXCLUDED.version_id
+    RETURNING t.id, t.version_id;
+
+    UPDATE template_versions AS v
+    SET replaced_at = CASE WHEN t.version_id <> v.id THEN now() END
+    FROM templates AS t
+    WHERE t.id = v.template AND v.template = ANY(p_template) AND (t.version_id <> v.id) <> (v.replaced_at IS NOT NULL);
+END
+$$;
+
 CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $$
@@ -4995,6 +5040,7 @@ CREATE TABLE deliveries (
     sender_account_id bigint,
     doubtful_account_id bigint,
     throttled_by bigint[],
+    template_version_id bigint,
     give_up_after interval,
     max_retries smallint,
     ladder text NOT NULL,
@@ -5557,6 +5603,31 @@ ALTER TABLE suppressions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE template_versions (
+    id bigint NOT NULL,
+    published_at timestamp with time zone DEFAULT now() NOT NULL,
+    replaced_at timestamp with time zone,
+    template text NOT NULL,
+    content_hash text NOT NULL,
+    published_by text NOT NULL,
+    files jsonb NOT NULL
+);
+
+ALTER TABLE template_versions ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME template_versions_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE templates (
+    version_id bigint NOT NULL,
+    changed_at timestamp with time zone DEFAULT now() NOT NULL,
+    id text NOT NULL
+);
+
 CREATE TABLE tokens (
     id bigint NOT NULL,
     action token_action NOT NULL,
@@ -5913,6 +5984,15 @@ ALTER TABLE ONLY suppression_changes
 ALTER TABLE ONLY suppressions
     ADD CONSTRAINT suppressions_pkey PRIMARY KEY (address, scope);
 
+ALTER TABLE ONLY template_versions
+    ADD CONSTRAINT template_versions_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY template_versions
+    ADD CONSTRAINT template_versions_template_content_hash_key UNIQUE (template, content_hash);
+
+ALTER TABLE ONLY templates
+    ADD CONSTRAINT templates_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY tokens
     ADD CONSTRAINT tokens_pkey PRIMARY KEY (id);
 
@@ -6096,6 +6176,8 @@ CREATE INDEX suppressions_reason_idx ON suppressions USING btree (reason, id);
 
 CREATE INDEX suppressions_soft_idx ON suppressions USING btree (address) WHERE (reason = 'soft_bounce'::suppression_reason);
 
+CREATE INDEX template_versions_replaced_idx ON template_versions USING btree (replaced_at) WHERE (replaced_at IS NOT NULL);
+
 CREATE INDEX tokens_account_idx ON tokens USING btree (account, action, id);
 
 CREATE INDEX tokens_cursor_idx ON tokens USING btree (transaction_id, id);
@@ -6249,6 +6331,9 @@ ALTER TABLE ONLY scheduled_events
 
 ALTER TABLE ONLY sender_health
     ADD CONSTRAINT sender_health_account_id_fkey FOREIGN KEY (account_id) REFERENCES sender_accounts(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY templates
+    ADD CONSTRAINT templates_version_id_fkey FOREIGN KEY (version_id) REFERENCES template_versions(id);
 
 ALTER TABLE ONLY tokens
     ADD CONSTRAINT tokens_account_fkey FOREIGN KEY (account) REFERENCES accounts(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED;
