@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.inbox.reader import decode_words, first_values, read_message, subject_of
+from postroom.inbox.reader import decode_words, first_values, outline_of, read_message
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from postroom.inbox.reader import decode_words, first_values, read_message, subj
 )
 def test_subjects_are_decoded(raw: bytes, subject: str | None) -> None:
     """Encoded words, folds and raw UTF-8 become text; broken ones stay readable."""
-    found = subject_of(raw)
+    found = outline_of(raw).subject
     assert found.isprintable()
     assert subject is None or found == subject
 
@@ -73,7 +73,11 @@ def test_the_first_of_a_repeated_header_is_shown() -> None:
 def test_reader_accepts_any_bytes(raw: bytes) -> None:
     """The result can be encoded as JSON and stored."""
     read = read_message(b"Subject: " + raw + b"\r\nContent-Type: text/plain\r\n\r\n" + raw)
-    texts = [subject_of(b"Subject: " + raw), read.text or "", *(value for header in read.headers for value in header)]
+    texts = [
+        outline_of(b"Subject: " + raw).subject,
+        read.text or "",
+        *(value for header in read.headers for value in header),
+    ]
     for text in texts:
         text.encode()
         assert "\x00" not in text

@@ -7,12 +7,13 @@ from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.inbox import service
 from postroom.inbox.reader import ReadMessage, read_message
+from postroom.inbox.search import InboxFilter
 from postroom.runtime.endpoint import Answer, ProtocolError
 
 
 async def list_page(request: PageRequest) -> Answer:
     cursor, recipient = request.asked("cursor"), request.asked("to")
-    messages, next_cursor = await service.list_inbox(request.pool, recipient=recipient, cursor=cursor)
+    messages, next_cursor = await service.list_inbox(request.pool, InboxFilter(recipient=recipient), cursor=cursor)
     return request.page("inbox.html", messages=messages, to=recipient, next_cursor=next_cursor, is_first=cursor is None)
 
 

@@ -51,7 +51,7 @@ PLACES = (
     ErasedColumns("commands", How.WITHIN, ("data", "metadata", "result"), keys=("command_id",)),
     ErasedColumns("malformed_commands", How.WITHIN, ("raw", "reason", "detail"), keys=("source", "entry")),
     ErasedColumns("unread_feedback", How.WITHIN, ("raw", "reason", "origin")),
-    ErasedColumns("inbox_messages", How.WITHIN, ("raw", "mail_from", "subject", "recipients")),
+    ErasedColumns("inbox_messages", How.WITHIN, ("raw", "mail_from", "subject", "recipients", "author", "content")),
 )
 
 BY_FUNCTION = (

@@ -1,7 +1,7 @@
 """inbox: the capture transport and its inbox, in place of the internet.
 
 NAME     capture, the transport of development, demonstrations and tests
-OWNS     the table `inbox_messages`: the bytes as they would have left, with their envelope
+OWNS     the table `inbox_messages`: the bytes as they would have left, with their envelope; `inbox_releases`
 CALLED BY  delivery's worker (`CaptureTransport`), the API (`service`)
 STATES   a message exists until `inbox clear` deletes it, or newer ones exceed POSTROOM_INBOX_LIMIT
 FAILURES   a 250 is returned only after the commit; if the connection is lost before, the reply is ambiguous (`final`)

@@ -1,27 +1,59 @@
 """The capture inbox over HTTP."""
 
+from datetime import timedelta
 from typing import Annotated
 
 import msgspec
 
 from postroom.inbox import service
-from postroom.inbox.model import InboxEntry
+from postroom.inbox.model import InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, first_values, read_message
+from postroom.inbox.search import parse_search
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
-from postroom.runtime.record import Text, answer, response
+from postroom.runtime.record import Shape, Text, answer, response
 
 READ = "inbox:read"
 WRITE = "inbox:write"
 
 
+To = Annotated[Text, msgspec.Meta(description="Envelope recipient, in any case.")]
+Search = Annotated[
+    Text,
+    msgspec.Meta(
+        description='Words that all occur, such as `from:shop subject:"your order" tag:order=42 has:attachment`.'
+    ),
+]
+
+
 class InboxQuery(PageQuery, frozen=True, kw_only=True):
     """Query parameters of the inbox list."""
 
-    to: Annotated[Text, msgspec.Meta(description="Envelope recipient, in any case.")] | None = None
+    to: To | None = None
+    query: Search | None = None
 
 
-_ENVELOPE = {"mail_from": "from", "recipients": "to"}
+class LatestQuery(Shape, frozen=True, kw_only=True):
+    """Query parameters that choose one message."""
+
+    to: To | None = None
+    query: Search | None = None
+    after: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="Only messages with a larger id.")] | None = None
+
+
+class WaitQuery(LatestQuery, frozen=True, kw_only=True):
+    """Query parameters of a wait."""
+
+    timeout: Annotated[int, msgspec.Meta(ge=0, le=60, description="Seconds to wait.")] = 10
+
+
+class InboxChange(Shape, frozen=True, kw_only=True):
+    """A change of a captured message."""
+
+    read: bool
+
+
+_ENVELOPE = {"mail_from": "from", "recipients": "to", "is_read": "read"}
 InboxItem = response(InboxEntry, "InboxItem", rename=_ENVELOPE)
 InboxMessageShape = response(
     InboxEntry,
@@ -44,12 +76,29 @@ class Cleared(msgspec.Struct, frozen=True):
 
 async def list_inbox(call: Call) -> Answer:
     query: InboxQuery = call.query
-    found, more = await service.list_inbox(call.room.pool, recipient=query.to, cursor=query.cursor, limit=query.limit)
+    chosen = parse_search(query.query, recipient=query.to)
+    found, more = await service.list_inbox(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
     return Answer(Page([answer(InboxItem, entry) for entry in found], more))
 
 
 async def get_inbox_message(call: Call) -> Answer:
-    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    return _shown(await service.get_inbox_message(call.room.pool, call.path["message_id"]))
+
+
+async def get_latest(call: Call) -> Answer:
+    query: LatestQuery = call.query
+    chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
+    return _shown(await service.get_latest(call.room.pool, chosen))
+
+
+async def wait_for_message(call: Call) -> Answer:
+    query: WaitQuery = call.query
+    chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
+    timeout = timedelta(seconds=query.timeout)
+    return _shown(await service.wait_for_message(call.room.pool, chosen, timeout=timeout))
+
+
+def _shown(message: InboxMessage) -> Answer:
     read = read_message(message.raw)
     shape = answer(
         InboxMessageShape,
@@ -67,6 +116,18 @@ async def get_inbox_raw(call: Call) -> Answer:
     # A browser must not render the bytes of a mail as a page of this site.
     guard = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
     return Answer(message.raw, media_type="message/rfc822", headers=guard)
+
+
+async def change_inbox_message(call: Call) -> Answer:
+    change: InboxChange = call.body
+    message_id: int = call.path["message_id"]
+    await service.mark_inbox(call.room.pool, message_id, is_read=change.read)
+    return _shown(await service.get_inbox_message(call.room.pool, message_id))
+
+
+async def delete_inbox_message(call: Call) -> Answer:
+    await service.delete_inbox_message(call.room.pool, call.path["message_id"], actor=call.actor)
+    return Answer(status=204)
 
 
 async def clear_inbox(call: Call) -> Answer:
@@ -95,12 +156,53 @@ ENDPOINTS = [
     ),
     Endpoint(
         method="GET",
+        path="/v1/inbox/latest",
+        handler=get_latest,
+        summary="Read the newest captured message of a search.",
+        scope=READ,
+        tag="inbox",
+        query=LatestQuery,
+        answers={200: InboxMessageShape},
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/inbox/wait",
+        handler=wait_for_message,
+        summary="Wait for a captured message of a search, and read the newest.",
+        scope=READ,
+        tag="inbox",
+        query=WaitQuery,
+        answers={200: InboxMessageShape},
+        problems=(404,),
+    ),
+    Endpoint(
+        method="GET",
         path="/v1/inbox/{message_id:int}",
         handler=get_inbox_message,
         summary="Read a captured message.",
         scope=READ,
         tag="inbox",
         answers={200: InboxMessageShape},
+    ),
+    Endpoint(
+        method="PATCH",
+        path="/v1/inbox/{message_id:int}",
+        handler=change_inbox_message,
+        summary="Mark a captured message as read or unread.",
+        scope=WRITE,
+        tag="inbox",
+        body=InboxChange,
+        answers={200: InboxMessageShape},
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/v1/inbox/{message_id:int}",
+        handler=delete_inbox_message,
+        summary="Delete a captured message.",
+        scope=WRITE,
+        tag="inbox",
+        answers={204: None},
     ),
     Endpoint(
         method="GET",

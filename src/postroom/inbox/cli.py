@@ -1,6 +1,7 @@
 """The capture inbox at the command line."""
 
 import sys
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,23 +24,35 @@ if TYPE_CHECKING:
 
 inbox = typer.Typer()
 
-_LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject")
+_LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject", "is_read")
+_SECONDS = 10
 
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of a captured message.")]
+
+
+To = Annotated[str | None, typer.Option(help="Only messages to this address.")]
+Search = Annotated[
+    str | None,
+    typer.Option(help="Words that all occur; from:, to:, subject:, tag:, has:attachment and is:unread choose a field."),
+]
+After = Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="Only messages with a larger id.")]
 
 
 @inbox.command("list")
 def list_(
     *,
-    to: Annotated[str | None, typer.Option(help="Only messages to this address.")] = None,
+    to: To = None,
+    query: Search = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,
 ) -> None:
     """List captured messages, newest first."""
     from postroom.inbox import service
+    from postroom.inbox.search import parse_search
 
-    found, more = in_room(lambda room: service.list_inbox(room.pool, recipient=to, cursor=cursor, limit=limit))
+    chosen = parse_search(query, recipient=to)
+    found, more = in_room(lambda room: service.list_inbox(room.pool, chosen, cursor=cursor, limit=limit))
     if as_json:
         print_json({"items": [_as_json(entry) for entry in found], "next_cursor": more})
     else:
@@ -49,9 +62,50 @@ def list_(
 @inbox.command()
 def show(message_id: Id, *, as_json: AsJson = False) -> None:
     """Show one captured message: its headers and its text."""
+    _show(_find(message_id), as_json=as_json)
+
+
+@inbox.command()
+def latest(*, to: To = None, query: Search = None, after: After = None, as_json: AsJson = False) -> None:
+    """Show the newest captured message of a search."""
+    from postroom.inbox import service
+    from postroom.inbox.search import parse_search
+
+    chosen = parse_search(query, recipient=to, after_id=after)
+    _show(in_room(lambda room: service.get_latest(room.pool, chosen)), as_json=as_json)
+
+
+@inbox.command()
+def wait(
+    *,
+    to: To = None,
+    query: Search = None,
+    after: After = None,
+    timeout: Annotated[float, typer.Option(min=0, max=60, help="Seconds to wait.")] = _SECONDS,
+    as_json: AsJson = False,
+) -> None:
+    """Wait for a captured message of a search, and show the newest."""
+    from postroom.inbox import service
+    from postroom.inbox.search import parse_search
+
+    chosen = parse_search(query, recipient=to, after_id=after)
+    seconds = timedelta(seconds=timeout)
+    message = in_room(lambda room: service.wait_for_message(room.pool, chosen, timeout=seconds))
+    _show(message, as_json=as_json)
+
+
+@inbox.command()
+def delete(message_id: Id) -> None:
+    """Delete one captured message."""
+    from postroom.inbox import service
+
+    in_room(lambda room: service.delete_inbox_message(room.pool, message_id, actor=actor()))
+    say("deleted")
+
+
+def _show(message: "InboxMessage", *, as_json: bool) -> None:
     from postroom.inbox.reader import first_values, read_message
 
-    message = _find(message_id)
     content = read_message(message.raw)
     if as_json:
         parts = {"text": content.text, "html": content.html, "attachments": content.attachments}
@@ -88,6 +142,11 @@ def _as_json(entry: "InboxEntry") -> dict[str, Any]:
         "to": entry.recipients,
         "subject": entry.subject,
         "received_at": entry.received_at,
+        "author": entry.author,
+        "size": entry.size,
+        "attachment_count": entry.attachment_count,
+        "read": entry.is_read,
+        "tags": entry.tags,
     }
 
 

@@ -7,3 +7,9 @@ class InboxMessageNotFound(NotFoundError):
     """There is no such message in the inbox."""
 
     code = "inbox_message_not_found"
+
+
+class InboxWaitTimeout(NotFoundError):
+    """No such message arrived before the timeout."""
+
+    code = "inbox_wait_timeout"

@@ -1,24 +1,27 @@
 """Models of the inbox."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """A message to be stored in the inbox."""
+    """A message to be stored in the inbox. The fields after `raw` are read from it for the list and the search."""
 
     delivery_id: int
     mail_from: str
     recipients: Sequence[str]
     subject: str
     raw: bytes
+    author: str = ""
+    content: str = ""
+    attachment_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """One message in a list. `mail_from` and `recipients` are the envelope's."""
+    """One message in a list. `mail_from` and `recipients` are the envelope's, `author` is the From header."""
 
     id: int
     delivery_id: int
@@ -26,6 +29,11 @@ class InboxEntry:
     mail_from: str
     recipients: tuple[str, ...]
     subject: str
+    author: str
+    size: int
+    attachment_count: int
+    is_read: bool
+    tags: Mapping[str, str]  # of the delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +42,11 @@ class InboxMessage:
 
     entry: InboxEntry
     raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class InboxCounts:
+    """The number of messages in the inbox, and of those that no person opened."""
+
+    total: int
+    unread: int

@@ -4,11 +4,23 @@
 -- Delete every captured message.
 DELETE FROM inbox_messages;
 
+-- name: count_inbox :one
+-- Count all messages and the unread ones.
+SELECT count(*) AS total, count(*) FILTER (WHERE read_at IS NULL) AS unread
+FROM inbox_messages;
+
+-- name: delete_inbox_message :exec
+-- Delete one captured message.
+DELETE FROM inbox_messages
+WHERE id = :message_id;
+
 -- name: find_inbox_message :maybe
 -- One captured message with its bytes.
-SELECT id, delivery_id, received_at, mail_from, recipients, subject, raw
-FROM inbox_messages
-WHERE id = :message_id;
+SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
+    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, d.tags::text AS tags, m.raw
+FROM inbox_messages AS m
+LEFT JOIN deliveries AS d ON d.id = m.delivery_id
+WHERE m.id = :message_id;
 
 -- name: insert_inbox_messages :many
 -- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one.
@@ -17,22 +29,58 @@ WITH envelope AS (
     FROM unnest(:recipient_ordinal::integer[], :recipient_address::text[]) WITH ORDINALITY AS r(ordinal, address, position)
     GROUP BY ordinal
 )
-INSERT INTO inbox_messages (delivery_id, mail_from, recipients, subject, raw)
-SELECT m.delivery_id, m.mail_from, coalesce(envelope.recipients, '{}'), m.subject, m.raw
-FROM unnest(:delivery_id::bigint[], :mail_from::text[], :subject::text[], :raw::bytea[])
-    WITH ORDINALITY AS m(delivery_id, mail_from, subject, raw, ordinal)
+INSERT INTO inbox_messages (delivery_id, mail_from, recipients, subject, author, content, attachment_count, raw)
+SELECT m.delivery_id, m.mail_from, coalesce(envelope.recipients, '{}'), m.subject, m.author, m.content,
+    m.attachment_count, m.raw
+FROM unnest(:delivery_id::bigint[], :mail_from::text[], :subject::text[], :author::text[], :content::text[],
+        :attachment_count::integer[], :raw::bytea[])
+    WITH ORDINALITY AS m(delivery_id, mail_from, subject, author, content, attachment_count, raw, ordinal)
 LEFT JOIN envelope ON envelope.ordinal = m.ordinal
 ORDER BY m.ordinal
 RETURNING id;
 
 -- name: list_inbox :many
--- Captured messages newest first, below a cursor, for one recipient or all.
-SELECT id, delivery_id, received_at, mail_from, recipients, subject
-FROM inbox_messages
-WHERE (:recipient::text IS NULL OR recipients @> ARRAY[lower(:recipient::text)])
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
+-- Captured messages newest first, below a cursor, that match every term of a search.
+SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
+    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, d.tags::text AS tags
+FROM inbox_messages AS m
+LEFT JOIN deliveries AS d ON d.id = m.delivery_id
+WHERE (:recipient::text IS NULL OR m.recipients @> ARRAY[lower(:recipient::text)])
+    AND (:before_id::bigint IS NULL OR m.id < :before_id)
+    AND (:after_id::bigint IS NULL OR m.id > :after_id)
+    AND (:is_read::boolean IS NULL OR (m.read_at IS NOT NULL) = :is_read)
+    AND (:has_attachment::boolean IS NULL OR (m.attachment_count > 0) = :has_attachment)
+    AND NOT EXISTS (
+        SELECT FROM unnest(:senders::text[]) AS term
+        WHERE strpos(lower(m.author || ' ' || m.mail_from), lower(term)) = 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM unnest(:receivers::text[]) AS term
+        WHERE strpos(array_to_string(m.recipients, ' '), lower(term)) = 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM unnest(:subjects::text[]) AS term WHERE strpos(lower(m.subject), lower(term)) = 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM unnest(:words::text[]) AS term
+        WHERE strpos(lower(concat_ws(E'\n', m.subject, m.author, m.content)), lower(term)) = 0
+            AND strpos(array_to_string(m.recipients, ' '), lower(term)) = 0
+    )
+    AND NOT EXISTS (
+        SELECT FROM unnest(:tags::text[]) AS term
+        WHERE NOT EXISTS (
+            SELECT FROM jsonb_each_text(d.tags) AS tag(key, value)
+            WHERE lower(term) IN (lower(tag.key), lower(tag.value), lower(tag.key || '=' || tag.value))
+        )
+    )
+ORDER BY m.id DESC
 LIMIT :page_limit;
+
+-- name: mark_inbox :exec
+-- Mark one message, or all of them, as read or unread.
+UPDATE inbox_messages
+SET read_at = CASE WHEN :is_read::boolean THEN now() END
+WHERE (:message_id::bigint IS NULL OR id = :message_id) AND (read_at IS NOT NULL) <> :is_read;
 
 -- name: trim_inbox :exec
 -- Delete all but the newest messages; rows locked by a concurrent trim are skipped.

@@ -14,9 +14,12 @@ from email.header import decode_header
 from email.message import Message
 from email.utils import collapse_rfc2231_value
 
+from postroom.mail.plaintext import plain_text
 from postroom.post.text import is_storable
 
-_END_OF_HEADERS = re.compile(rb"\r?\n\r?\n")
+LONGEST_CONTENT = 100_000
+"""Characters of a message that are searched."""
+
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _HALVES = re.compile("[\ud800-\udfff]")
 _ESCAPED_OCTET = re.compile(rb"\\udc([89a-f][0-9a-f])")
@@ -42,6 +45,20 @@ class ReadMessage:
     html: str | None
     attachments: tuple[AttachedFile, ...]
 
+    def first(self, name: str) -> str:
+        """The first value of a header, its name in lower case; empty without one."""
+        return next((value for found, value in self.headers if found.lower() == name), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A message as its list shows it, and the text that is searched."""
+
+    subject: str
+    author: str
+    content: str
+    attachment_count: int
+
 
 def read_message(raw: bytes) -> ReadMessage:
     """Decoded headers in order, the first text and HTML parts, and all other parts as attachments."""
@@ -63,13 +80,17 @@ def read_message(raw: bytes) -> ReadMessage:
     return ReadMessage(headers, texts.get("text/plain"), texts.get("text/html"), tuple(attachments))
 
 
-def subject_of(raw: bytes) -> str:
-    """The decoded subject, read from the headers alone; empty without one."""
-    end = _END_OF_HEADERS.search(raw)
-    message = message_from_bytes(raw[: end.start()] if end else raw)
-    # Not `get`: it replaces raw UTF-8 with question marks, which `raw_items` keeps.
-    subjects = (str(value) for name, value in message.raw_items() if name.lower() == "subject")
-    return decode_words(next(subjects, ""))
+def outline_of(raw: bytes) -> Outline:
+    """The fields of a message that its list shows and the search reads."""
+    read = read_message(raw)
+    content = read.text if read.text is not None else plain_text(read.html or "")
+    names = " ".join(file.filename for file in read.attachments if file.filename)
+    return Outline(
+        subject=read.first("subject"),
+        author=read.first("from"),
+        content=f"{content}\n{names}".strip()[:LONGEST_CONTENT],
+        attachment_count=len(read.attachments),
+    )
 
 
 def decode_words(value: str) -> str:

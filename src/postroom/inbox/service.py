@@ -1,11 +1,21 @@
-"""Use cases of the inbox: list, read, clear."""
+"""Use cases of the inbox: search, read, wait, mark, delete."""
+
+import asyncio
+from dataclasses import asdict
+from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.events.audit import audited
 from postroom.inbox import store
-from postroom.inbox.errors import InboxMessageNotFound
-from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.inbox.errors import InboxMessageNotFound, InboxWaitTimeout
+from postroom.inbox.model import InboxCounts, InboxEntry, InboxMessage
+from postroom.inbox.search import InboxFilter
 from postroom.runtime.page import Found, read_page
+
+POLL_S = 0.1
+"""Interval at which a waiting caller looks for its message."""
+
+LONGEST_WAIT = timedelta(minutes=1)
 
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:
@@ -16,6 +26,16 @@ async def clear_inbox(pool: Pool, *, actor: str) -> int:
     return cleared
 
 
+async def count_inbox(pool: Pool) -> InboxCounts:
+    return await store.count_inbox(pool)
+
+
+async def delete_inbox_message(pool: Pool, message_id: int, *, actor: str) -> None:
+    async with audited(pool, actor, "inbox.delete", f"inbox:{message_id}") as (connection, _note):
+        if not await store.delete_inbox_message(connection, message_id=message_id):
+            raise InboxMessageNotFound
+
+
 async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
     message = await store.find_inbox_message(pool, message_id=message_id)
     if message is None:
@@ -23,8 +43,37 @@ async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
     return message
 
 
+async def get_latest(pool: Pool, chosen: InboxFilter) -> InboxMessage:
+    """The newest message of a filter."""
+    message = await _find_latest(pool, chosen)
+    if message is None:
+        raise InboxMessageNotFound
+    return message
+
+
 async def list_inbox(
-    pool: Pool, *, recipient: str | None = None, cursor: str | None = None, limit: int = 50
+    pool: Pool, chosen: InboxFilter | None = None, *, cursor: str | None = None, limit: int = 50
 ) -> Found[InboxEntry]:
     """A page of the inbox, newest first, and the cursor of the next page."""
-    return await read_page(store.list_inbox, pool, cursor, limit, recipient=recipient)
+    return await read_page(store.list_inbox, pool, cursor, limit, **asdict(chosen or InboxFilter()))
+
+
+async def mark_inbox(pool: Pool, message_id: int | None, *, is_read: bool) -> int:
+    """Mark one message, or all of them with None, as read or unread; returns the number of changed ones."""
+    return await store.mark_inbox(pool, message_id=message_id, is_read=is_read)
+
+
+async def wait_for_message(pool: Pool, chosen: InboxFilter, *, timeout: timedelta) -> InboxMessage:  # noqa: ASYNC109 - a value of the caller, who gets `InboxWaitTimeout`
+    """The newest message of a filter, as soon as there is one. Raises `InboxWaitTimeout`."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + min(timeout, LONGEST_WAIT).total_seconds()
+    while (message := await _find_latest(pool, chosen)) is None:
+        if loop.time() >= end:
+            raise InboxWaitTimeout
+        await asyncio.sleep(min(POLL_S, max(0.0, end - loop.time())))
+    return message
+
+
+async def _find_latest(pool: Pool, chosen: InboxFilter) -> InboxMessage | None:
+    found = await store.list_inbox(pool, before_id=None, page_limit=1, **asdict(chosen))
+    return await store.find_inbox_message(pool, message_id=found[0].id) if found else None

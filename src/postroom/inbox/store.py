@@ -4,26 +4,30 @@ from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
+import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.inbox.model import Captured, InboxEntry, InboxMessage
+from postroom.inbox.model import Captured, InboxCounts, InboxEntry, InboxMessage
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.inbox")
 
 
 def _entry(row: asyncpg.Record) -> InboxEntry:
-    return InboxEntry(
-        row["id"],
-        row["delivery_id"],
-        row["received_at"],
-        row["mail_from"],
-        tuple(row["recipients"]),
-        row["subject"],
-    )
+    tags = msgspec.json.decode(row["tags"]) if row["tags"] else {}
+    return read_row(InboxEntry, {**row, "tags": tags})
 
 
 async def clear_inbox(connection: Connection) -> int:
     return await QUERIES["clear_inbox"].exec(connection)
+
+
+async def count_inbox(connection: Connection) -> InboxCounts:
+    return read_row(InboxCounts, await QUERIES["count_inbox"].one(connection))
+
+
+async def delete_inbox_message(connection: Connection, *, message_id: int) -> int:
+    return await QUERIES["delete_inbox_message"].exec(connection, message_id=message_id)
 
 
 async def find_inbox_message(connection: Connection, *, message_id: int) -> InboxMessage | None:
@@ -39,21 +43,24 @@ async def insert_inbox_messages(connection: Connection, **columns: Sequence[Any]
 def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
     """Messages as one list per column; recipients are flat and point to their message by ordinal."""
     flat = [(ordinal, to.lower()) for ordinal, message in enumerate(messages, 1) for to in message.recipients]
+    own = ("delivery_id", "mail_from", "subject", "author", "content", "attachment_count", "raw")
     return {
-        "delivery_id": [message.delivery_id for message in messages],
-        "mail_from": [message.mail_from for message in messages],
-        "subject": [message.subject for message in messages],
-        "raw": [message.raw for message in messages],
+        **{name: [getattr(message, name) for message in messages] for name in own},
         "recipient_ordinal": [ordinal for ordinal, _address in flat],
         "recipient_address": [address for _ordinal, address in flat],
     }
 
 
 async def list_inbox(
-    connection: Connection, *, recipient: str | None, before_id: int | None, page_limit: int
+    connection: Connection, *, before_id: int | None, page_limit: int, **chosen: Any
 ) -> list[InboxEntry]:
-    rows = await QUERIES["list_inbox"].many(connection, recipient=recipient, before_id=before_id, page_limit=page_limit)
+    """The entries of a filter; `chosen` are the fields of `InboxFilter`."""
+    rows = await QUERIES["list_inbox"].many(connection, before_id=before_id, page_limit=page_limit, **chosen)
     return [_entry(row) for row in rows]
+
+
+async def mark_inbox(connection: Connection, *, message_id: int | None, is_read: bool) -> int:
+    return await QUERIES["mark_inbox"].exec(connection, message_id=message_id, is_read=is_read)
 
 
 async def trim_inbox(connection: Connection, *, keep: int) -> int:
