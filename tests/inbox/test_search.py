@@ -10,6 +10,7 @@ from tests.support.http import Browser, Letter, open_browser
 
 from postroom.db.room import Room
 from postroom.inbox import service
+from postroom.inbox.errors import InboxWaitTimeout
 from postroom.inbox.search import InboxFilter, parse_search
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Envelope
@@ -144,5 +145,5 @@ async def test_message_is_marked_and_deleted(room: Room, browser: Browser, fille
 
 async def test_wait_is_bounded(room: Room) -> None:
     """A caller of the service gets the error as well."""
-    with pytest.raises(service.InboxWaitTimeout):
+    with pytest.raises(InboxWaitTimeout):
         await service.wait_for_message(room.pool, InboxFilter(), timeout=timedelta())
