@@ -7,16 +7,17 @@
 
 It needs requirements-dev.lock, bench/requirements.lock and `src` on the path.
 
-    rows.py       what is measured, in which unit, at which size
-    targets.py    what Postroom promised for each row
+    rows.py       experiments and their rows: unit and size
+    targets.py    the target of each row
     harness.py    interleaved rounds, sizes that last long enough, medians
     report.py     the table and the JSON
-    server.py     a PostgreSQL of its own, with default durability
-    sink.py       an SMTP server that counts and throws away
-    workers.py    worker processes: how long they took and how much memory they held
-    letters.py    the mail everybody sends
-    subjects/     one module per contender, all with the same shape
+    cost.py       CPU of PostgreSQL and of Python, WAL and transactions of one operation
+    server.py     a separate PostgreSQL with default durability
+    sink.py       an SMTP server that counts mail and discards it
+    workers.py    worker processes: time, cost and memory
+    letters.py    the mail that every subject sends
+    subjects/     one module per subject, all with the same shape
 
-Absolute figures move with the machine and with what else it does. Ratios between subjects of the same run are the
-finding; a rate on its own is only a hint.
+Rates move with the machine and its other load: compare subjects of the same run. CPU per operation hardly moves:
+optimise by it. Every rate is printed with its costs.
 """

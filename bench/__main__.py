@@ -17,7 +17,7 @@ from bench.server import running_server
 from bench.subjects import all_subjects
 from bench.targets import Level, Verdict
 
-WIDTH = 150
+WIDTH = 210
 QUICK = Plan(rounds=1, seconds=0.5, quick=True)
 
 

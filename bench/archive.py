@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+from bench.cost import Meter
 from bench.server import Arena, running_server
 from bench.workers import Command, drain, environment_for, python_command, start, stop
 from postroom.archive.model import ArchiveOptions
@@ -133,7 +134,7 @@ async def measure_archive(arena: Arena, rows: int) -> dict[str, float]:
     return said
 
 
-async def measure_drain(url: str, mails: int, *, neighbour: Command | None) -> float:
+async def measure_drain(meter: Meter, url: str, mails: int, *, neighbour: Command | None) -> float:
     """Mails a second; with a neighbour, from the moment it begins to work, and it must be at work to the end."""
     settings = {"POSTROOM_DATABASE_URL": url, "POSTROOM_TRANSPORT": "noop"}
     workers = [python_command("postroom.cli", "work", "--until-empty", environment=settings)]
@@ -146,10 +147,10 @@ async def measure_drain(url: str, mails: int, *, neighbour: Command | None) -> f
             await fill_queue(url, count)
 
         processes: list[subprocess.Popen[bytes]] = []
-        effort = await drain(workers, fill, mails)
+        drained = await drain(meter, workers, fill, mails)
         if any(process.poll() is not None for process in processes):
             print("          the neighbour was done before the drain was: give it more to do")
-    return mails / effort.seconds
+    return mails / drained.spent.seconds
 
 
 async def measure_neighbours(arena: Arena, sizes: Sizes) -> dict[str, float]:
@@ -166,7 +167,7 @@ async def measure_neighbours(arena: Arena, sizes: Sizes) -> dict[str, float]:
                 "archiver": archiver(url, arena.scratch / f"beside-{time.monotonic_ns()}", share),
                 "retention": python_command("bench.archive", "--as-cleaner", url),
             }
-            found.append(await measure_drain(url, sizes.mails, neighbour=neighbours.get(name)))
+            found.append(await measure_drain(arena.meter, url, sizes.mails, neighbour=neighbours.get(name)))
     return {name: statistics.median(found) for name, found in rates.items()}
 
 

@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from bench.server import Arena, running_server
 from bench.sink import start_sink
-from bench.workers import python_command, run_workers
+from bench.workers import Drained, drain, python_command
 from postroom.app import load_catalog, run_worker
 from postroom.campaigns import service
 from postroom.campaigns.model import CampaignContent, CampaignRequest, CampaignStatus, LineFormat
@@ -160,29 +160,27 @@ async def claim(pool: Pool) -> list[Outgoing]:
     return seen
 
 
-async def measure_sending(arena: Arena, people: int, options: argparse.Namespace, *, accounts: int) -> float:
-    """Mails a second from the first to the last of them in the sink."""
-    async with room(arena, f"sending_{accounts}") as (url, pool):
+async def measure_sending(
+    arena: Arena, people: int, *, accounts: int, processes: int = 2, rsa_key: bool = False
+) -> Drained:
+    """The time and cost from the start of a campaign to its end, all mails in the sink."""
+    async with room(arena, f"sending_{time.monotonic_ns()}") as (url, pool):
         campaign = await filled(pool, people)
+
+        async def start(_people: int) -> None:
+            await service.start_campaign(pool, campaign, actor="bench")
+
         with start_sink() as sink, tempfile.NamedTemporaryFile(suffix=".pem") as key:
-            key.write(signing_key(rsa_key=options.rsa))
+            key.write(signing_key(rsa_key=rsa_key))
             key.flush()
             for number in range(accounts):
                 await add_account(pool, number, sink.port)
             command = python_command("bench.campaigns", "--work", url, str(sink.port), str(campaign), key.name)
-            await service.start_campaign(pool, campaign, actor="bench")
-            working = asyncio.create_task(run_workers([command] * options.processes))
-            while not sink.counts().messages:  # noqa: ASYNC110 - the sink is another process
-                await asyncio.sleep(0.02)
-            started = time.perf_counter()
-            while sink.counts().messages < people:  # noqa: ASYNC110 - as above
-                await asyncio.sleep(0.02)
-            elapsed = time.perf_counter() - started
-            await working
+            drained = await drain(arena.meter, [command] * processes, start, people)
             assert sink.counts().messages == people, sink.counts()
         found = (await service.measure(pool, [await service.get_campaign(pool, campaign)]))[campaign]
         assert found.counts.sent == people, found
-    return people / elapsed
+    return drained
 
 
 async def add_account(pool: Pool, number: int, port: int) -> None:
@@ -240,7 +238,10 @@ async def run(options: argparse.Namespace) -> None:
         print(f"write: {await measure_writing(arena):.0f} µs a mail of {len(HTML):,} characters of HTML")
         sent, signed = min(people, options.sent), "RSA-2048" if options.rsa else "Ed25519"
         for accounts in (ACCOUNTS, 0):
-            rate = await measure_sending(arena, sent, options, accounts=accounts)
+            drained = await measure_sending(
+                arena, sent, accounts=accounts, processes=options.processes, rsa_key=options.rsa
+            )
+            rate = drained.readings("campaign")["campaign"]
             way = f"{accounts} accounts" if accounts else "a relay"
             print(f"send {sent:,} mails through {way}, {signed}, {options.processes} processes: {rate:,.0f}/s")
 

@@ -1,4 +1,4 @@
-"""Closed-loop load: some clients, each doing the next operation as soon as its last one is done."""
+"""Closed-loop load: each client starts its next operation as soon as its last one is done."""
 
 import asyncio
 import math
@@ -7,7 +7,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TypeVar
 
+import asyncpg
+
 Client = TypeVar("Client")
+Piece = TypeVar("Piece")
+Act = Callable[[Client, Piece], Awaitable[object]]
+"""One operation of a client: a number, or a batch of them."""
 
 BATCH = 1_000
 BULK_CLIENTS = 2
@@ -16,30 +21,22 @@ CLAIMS_TIMED = 40
 CLAIMS_UNTIMED = 5
 
 
-async def rate_of_singles(
-    clients: Sequence[Client], numbers: range, act: Callable[[Client, int], Awaitable[object]]
-) -> float:
-    """Operations per second when the clients share the numbers, one operation each."""
-    queue = iter(numbers)
+async def share_singles(clients: Sequence[Client], numbers: range, act: Act[Client, int]) -> None:
+    """Let the clients share the numbers, one operation each."""
+    await _share(clients, iter(numbers), act)
 
+
+async def share_batches(clients: Sequence[Client], numbers: range, act: Act[Client, range]) -> None:
+    """Let the clients share the numbers in batches."""
+    await _share(clients, batches(numbers), act)
+
+
+async def _share(clients: Sequence[Client], queue: Iterator[Piece], act: Act[Client, Piece]) -> None:
     async def work(client: Client) -> None:
-        for number in queue:
-            await act(client, number)
+        for piece in queue:
+            await act(client, piece)
 
-    return await _rate(len(numbers), [work(client) for client in clients])
-
-
-async def rate_of_batches(
-    clients: Sequence[Client], numbers: range, act: Callable[[Client, range], Awaitable[object]]
-) -> float:
-    """Rows per second when the clients share the numbers in batches."""
-    queue = batches(numbers)
-
-    async def work(client: Client) -> None:
-        for batch in queue:
-            await act(client, batch)
-
-    return await _rate(len(numbers), [work(client) for client in clients])
+    await asyncio.gather(*(work(client) for client in clients))
 
 
 def batches(numbers: range, size: int = BATCH) -> Iterator[range]:
@@ -47,10 +44,24 @@ def batches(numbers: range, size: int = BATCH) -> Iterator[range]:
         yield numbers[start : start + size]
 
 
-async def _rate(count: int, work: Sequence[Awaitable[None]]) -> float:
-    began = time.perf_counter()
-    await asyncio.gather(*work)
-    return count / (time.perf_counter() - began)
+async def in_one_transaction(connection: asyncpg.Connection, numbers: range, act: Act[asyncpg.Connection, int]) -> None:
+    """Every operation inside one transaction: the cost of the operation without that of committing."""
+    async with connection.transaction():
+        for number in numbers:
+            await act(connection, number)
+
+
+async def call_latency(
+    connection: asyncpg.Connection, numbers: range, act: Act[asyncpg.Connection, int]
+) -> dict[str, float]:
+    """Milliseconds that the call adds to a transaction of its caller, which commits after each."""
+    waits = []
+    for number in numbers:
+        async with connection.transaction():
+            began = time.perf_counter()
+            await act(connection, number)
+            waits.append((time.perf_counter() - began) * 1_000)
+    return percentiles("latency", waits)
 
 
 async def compare_claims(
@@ -66,6 +77,10 @@ def percentile(values: Sequence[float], hundredth: float) -> float:
     """The smallest value that at least so many of a hundred do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(len(ordered) * hundredth / 100) - 1)]
+
+
+def percentiles(row: str, milliseconds: Sequence[float]) -> dict[str, float]:
+    return {f"{row}-p50": percentile(milliseconds, 50), f"{row}-p99": percentile(milliseconds, 99)}
 
 
 class Numbers:

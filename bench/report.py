@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.harness import Results
-from bench.rows import ROWS, Unit
+from bench.rows import COSTS, ROWS, Unit
 from bench.targets import OURS, TARGETS, Level, Target, Verdict
 
 
@@ -34,15 +34,18 @@ def format_value(value: float, unit: Unit) -> str:
         return f"{value:,.0f}/s"
     if unit is Unit.RATIO:
         return f"{value:.2f}×"
-    return f"{value:,.1f} {unit}"
+    if unit is Unit.COUNT:
+        return f"{value:.3g}"
+    return f"{value:,.0f} B" if unit is Unit.BYTES else f"{value:,.1f} {unit}"
 
 
 def format_target(target: Target) -> str:
-    """The promise in words: `≥ 12,000/s`, `≥ 20× procrastinate`."""
+    """The promise in words: `≥ 12,000/s`, `≥ 20× procrastinate`, `PostgreSQL CPU ≤ 4× postgresql`."""
+    row = ROWS[target.row]
+    cost = f"{row.title} " if row.cost_of else ""
     if target.peer is not None:
-        return f"{target.bound} {target.value:g}× {target.peer}"
-    row = ROWS.get(target.row)
-    return f"{target.bound} {format_value(target.value, row.unit if row else Unit.PER_SECOND)}"
+        return f"{cost}{target.bound} {target.value:g}× {target.peer}"
+    return f"{cost}{target.bound} {format_value(target.value, row.unit)}"
 
 
 def judge_targets(results: Results) -> list[tuple[Target, Verdict]]:
@@ -113,13 +116,16 @@ def print_tables(results: Results, machine: Machine, console: Console) -> None:
 
 def build_table(results: Results) -> Table:
     table = Table(title="Postroom beside its peers: medians, and ratios within this run", title_justify="left")
-    table.add_column("what")
+    table.add_column("row")
     table.add_column("subject")
-    for heading in ("median", "lowest – highest", "Postroom is"):
+    costs = [f"{title}, {unit}" if unit else title for title, unit in COSTS.values()]
+    for heading in ("median", "lowest – highest", "Postroom is", *costs):
         table.add_column(heading, justify="right")
     table.add_column("target")
     shown = ""
     for row, subject, values in rounds_of(results):
+        if ROWS[row].cost_of:
+            continue  # a column of the row it belongs to
         if row != shown:
             table.add_section()
         table.add_row(*cells(results, row, subject, values, title="" if row == shown else ROWS[row].title))
@@ -137,16 +143,24 @@ def cells(results: Results, row: str, subject: str, values: list[float], *, titl
         "" if median is None else format_value(median, unit),
         f"{format_value(min(values), unit)} – {format_value(max(values), unit)}" if len(values) > 1 else "",
         "" if ratio is None else f"{ratio:.2f}×",
+        *(cost_cell(results, f"{row}-{cost}", subject) for cost in COSTS),
         verdict_lines(results, row) if subject == OURS else "",
     )
 
 
+def cost_cell(results: Results, row: str, subject: str) -> str:
+    median = results.median(row, subject)
+    if median is None:
+        return ""
+    return f"{median:.3g}" if ROWS[row].unit is Unit.COUNT else f"{median:,.0f}"
+
+
 def verdict_lines(results: Results, row: str) -> str:
-    """The row's promises, one to a line: `must ≥ 12,000/s met`."""
+    """The promises of the row and of its costs, one to a line: `must ≥ 12,000/s met`."""
     colours = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.UNKNOWN: "dim"}
     lines = []
     for target, verdict in judge_targets(results):
-        if target.row == row:
+        if row in (target.row, ROWS[target.row].cost_of):
             # A moonshot not reached is no failure, so it is not shown as one.
             hoped = target.level is Level.MOONSHOT and verdict is Verdict.MISSED
             colour = "yellow" if hoped else colours[verdict]

@@ -1,16 +1,20 @@
-"""The rows of the benchmark. An experiment is one thing a subject does; it fills one or more rows of the report."""
+"""The rows of the benchmark. An experiment is one activity of a subject; it fills one or more rows of the report."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Unit(StrEnum):
-    """How a row's value reads, and by that which direction is good."""
+    """The unit of a row's values."""
 
     PER_SECOND = "/s"
+    MICROSECONDS = "µs"
     MILLISECONDS = "ms"
+    BYTES = "B"
     MEGABYTES = "MB"
     RATIO = "×"
+    COUNT = ""
 
 
 @dataclass(frozen=True)
@@ -18,15 +22,13 @@ class Row:
     name: str
     title: str
     unit: Unit = Unit.PER_SECOND
-
-    @property
-    def more_is_better(self) -> bool:
-        return self.unit is Unit.PER_SECOND
+    cost_of: str | None = None
+    """The row beside whose rate this cost is shown, as a column."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """`first` is the size of the warm-up that tells how many make the round last; without it the size is fixed."""
+    """`first` is the size of the warm-up that decides how many make the round last; without it the size is fixed."""
 
     name: str
     rows: tuple[Row, ...]
@@ -35,27 +37,73 @@ class Experiment:
     quick: int = 0
 
 
+COSTS: Mapping[str, tuple[str, Unit]] = {
+    "postgresql": ("PostgreSQL CPU", Unit.MICROSECONDS),
+    "python": ("Python CPU", Unit.MICROSECONDS),
+    "wal": ("WAL", Unit.BYTES),
+    "transactions": ("transactions", Unit.COUNT),
+}
+"""The cost of one operation, for every row that is a rate: see `cost.Spent`."""
+
+
 def by_rate(name: str, title: str, first: int, *more: Row) -> Experiment:
-    return Experiment(name, (Row(name, title), *more), first=first)
+    return Experiment(name, (Row(name, title), *cost_rows(name), *more), first=first)
+
+
+def cost_rows(name: str) -> tuple[Row, ...]:
+    return tuple(Row(f"{name}-{cost}", title, unit, cost_of=name) for cost, (title, unit) in COSTS.items())
+
+
+def percentiles(name: str, title: str, *, full: int, quick: int) -> Experiment:
+    """Rows of a latency: its median and its 99th percentile."""
+    rows = (
+        Row(f"{name}-p50", f"{title}: median", Unit.MILLISECONDS),
+        Row(f"{name}-p99", f"{title}: 99th percentile", Unit.MILLISECONDS),
+    )
+    return Experiment(name, rows, full=full, quick=quick)
+
+
+def memory_row(name: str, what: str) -> Row:
+    return Row(f"{name}-memory", f"largest worker process while {what}", Unit.MEGABYTES)
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (
-    by_rate("enqueue-1", "enqueue one by one, 1 client", 100),
-    by_rate("enqueue-10", "enqueue one by one, 10 clients", 500),
-    by_rate("enqueue-batch", "enqueue in batches of 1,000: template and variables", 2_000),
-    by_rate("enqueue-bodies", "enqueue in batches of 1,000: a 4 KB body each", 2_000),
+    by_rate("accept-open", "accept one inside one open transaction", 300),
+    by_rate("enqueue-1", "accept one in the caller's transaction, 1 client", 100),
+    by_rate("enqueue-10", "accept one in the caller's transaction, 10 clients", 500),
+    by_rate("alone-1", "accept one in a statement of its own, 1 client", 100),
+    by_rate("alone-10", "accept one in a statement of its own, 10 clients", 500),
+    by_rate("enqueue-batch", "accept in batches of 1,000: template and variables", 2_000),
+    by_rate("enqueue-bodies", "accept in batches of 1,000: a 4 KB body each", 2_000),
     by_rate("accept-http", "accept one over HTTP, 32 clients", 500),
-    by_rate(
-        "drain",
-        "drain into a no-op, 2 processes",
-        2_000,
-        Row("drain-memory", "largest worker process while draining", Unit.MEGABYTES),
-    ),
+    by_rate("drain", "drain into a no-op, 2 processes", 2_000, memory_row("drain", "draining")),
     by_rate(
         "end-to-end",
-        "queue to SMTP sink, 5 KB multipart, 2 processes",
+        "queue to SMTP sink, 5 KB from a template, 2 processes",
         1_000,
-        Row("end-to-end-memory", "largest worker process while sending", Unit.MEGABYTES),
+        memory_row("end-to-end", "sending"),
+    ),
+    Experiment(
+        "campaign",
+        (
+            Row("campaign", "campaign with tracking, unsubscribe and Ed25519 to SMTP sink, 2 processes"),
+            *cost_rows("campaign"),
+            memory_row("campaign", "sending a campaign"),
+        ),
+        full=20_000,
+        quick=500,
+    ),
+    percentiles("latency", "accept in the caller's transaction, the call alone", full=2_000, quick=200),
+    percentiles("wire", "accepted to wire, idle system", full=200, quick=20),
+    percentiles("code", "one-time code, accepted to wire, bulk waiting", full=1_000_000, quick=10_000),
+    Experiment(
+        "kept",
+        (
+            Row("kept-body", "kept per finished mail, a short body, facts on", Unit.BYTES),
+            Row("kept-template", "kept per finished mail, template and variables, facts on", Unit.BYTES),
+        ),
+        full=20_000,
+        quick=1_000,
     ),
     Experiment(
         "claim",
@@ -66,15 +114,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         ),
         full=1_000_000,
         quick=20_000,
-    ),
-    Experiment(
-        "code",
-        (
-            Row("code-p50", "one-time code, accepted to wire, bulk waiting: median", Unit.MILLISECONDS),
-            Row("code-p99", "one-time code, accepted to wire, bulk waiting: 99th percentile", Unit.MILLISECONDS),
-        ),
-        full=1_000_000,
-        quick=10_000,
     ),
 )
 

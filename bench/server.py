@@ -9,6 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from bench.cost import Meter
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 
 
@@ -18,6 +19,7 @@ class Arena:
 
     admin_url: str
     scratch: Path
+    meter: Meter
 
     async def create_database(self, name: str) -> str:
         """A new, empty database; its URL."""
@@ -42,4 +44,8 @@ async def running_server() -> AsyncIterator[Arena]:
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as directory:
         home = Path(directory)
         async with EmbeddedServer(home / "data", ServerOptions()) as server:
-            yield Arena(server.admin_url, home)
+            connection = await asyncpg.connect(server.admin_url)
+            try:
+                yield Arena(server.admin_url, home, await Meter.of(connection))
+            finally:
+                await connection.close()

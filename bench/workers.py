@@ -1,7 +1,7 @@
-"""Worker processes: start them, wait until they have emptied their queue, tell the time and the memory.
+"""Worker processes: start them, wait until they have emptied their queue, report time, cost and memory.
 
-Every subject's workers are commands that drain what waits and exit. Starting an interpreter and importing a library
-is not draining, so each drain is preceded by the same commands on an empty queue, and that time is taken off.
+Every subject's workers are commands that drain a queue and exit. Starting an interpreter and importing a library is not
+draining, so each drain is preceded by the same commands on an empty queue; their time and their CPU are subtracted.
 """
 
 import asyncio
@@ -14,6 +14,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from bench.cost import Meter, Spent, Usage
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LOOK_INTERVAL_S = 0.02
@@ -44,6 +46,17 @@ class Effort:
     peak_megabytes: float
 
 
+@dataclass(frozen=True)
+class Drained:
+    """A drained queue: the cost per job and the peak memory of the largest worker."""
+
+    spent: Spent
+    peak_megabytes: float
+
+    def readings(self, row: str) -> dict[str, float]:
+        return {**self.spent.readings(row), f"{row}-memory": self.peak_megabytes}
+
+
 def python_command(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> Command:
     return Command([sys.executable, "-m", module, *arguments], environment or {})
 
@@ -63,16 +76,24 @@ async def run_workers(commands: Sequence[Command]) -> Effort:
         unwanted.set()
 
 
-async def drain(commands: Sequence[Command], fill: Fill, count: int) -> Effort:
-    """Empty start, fill, drain: the drain's effort without the time that starting and stopping costs."""
-    idle = min([(await run_workers(commands)).seconds for _ in range(IDLE_RUNS)])
+async def drain(meter: Meter, commands: Sequence[Command], fill: Fill, count: int) -> Drained:
+    """Start on an empty queue, fill it, drain it. Returns the drain without the cost of starting and stopping."""
+    idle = min([await _metered(meter, commands) for _ in range(IDLE_RUNS)], key=lambda run: run[0].seconds)
     await fill(count)
-    busy = await run_workers(commands)
-    return Effort(net_seconds(busy.seconds, idle), busy.peak_megabytes)
+    busy = await _metered(meter, commands)
+    usage = busy[1] - idle[1]
+    seconds = net_seconds(busy[0].seconds, idle[0].seconds)
+    return Drained(Spent(count, seconds, usage, usage.workers), busy[0].peak_megabytes)
+
+
+async def _metered(meter: Meter, commands: Sequence[Command]) -> tuple[Effort, Usage]:
+    before = await meter.read()
+    effort = await run_workers(commands)
+    return effort, await meter.read() - before
 
 
 def net_seconds(busy: float, idle: float) -> float:
-    """The time spent draining. Where starting was most of it, half is charged: too slow beats absurdly fast."""
+    """The time spent draining. If starting was most of it, half is charged: too slow beats absurdly fast."""
     return max(busy - idle, busy / 2)
 
 

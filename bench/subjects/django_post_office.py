@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from functools import partial
 
 from bench import load
+from bench.cost import Spent
 from bench.harness import Measure, Readings
 from bench.server import Arena
 from bench.sink import start_sink
-from bench.workers import PATIENCE_S, REPOSITORY, Command, drain, environment_for, python_command
+from bench.workers import PATIENCE_S, REPOSITORY, Command, Drained, drain, environment_for, python_command
 
 APP = "bench.subjects.django_post_office_app"
 
@@ -28,6 +29,7 @@ class DjangoPostOffice:
         self._numbers = load.Numbers()
 
     async def open(self, arena: Arena) -> None:
+        self._meter = arena.meter
         self._url = await arena.create_database("bench_django_post_office")
         await self._ask("migrate")
 
@@ -36,8 +38,10 @@ class DjangoPostOffice:
 
     def measures(self) -> Mapping[str, Measure]:
         return {
-            "enqueue-1": partial(self._enqueue, row="enqueue-1", kind="singles", clients=1),
-            "enqueue-10": partial(self._enqueue, row="enqueue-10", kind="singles", clients=10),
+            "enqueue-1": partial(self._enqueue, row="enqueue-1", kind="in-transaction", clients=1),
+            "enqueue-10": partial(self._enqueue, row="enqueue-10", kind="in-transaction", clients=10),
+            "alone-1": partial(self._enqueue, row="alone-1", kind="alone", clients=1),
+            "alone-10": partial(self._enqueue, row="alone-10", kind="alone", clients=10),
             "enqueue-batch": partial(self._enqueue, row="enqueue-batch", kind="batch", clients=load.BULK_CLIENTS),
             "enqueue-bodies": partial(self._enqueue, row="enqueue-bodies", kind="bodies", clients=load.BULK_CLIENTS),
             "drain": self._drain,
@@ -46,29 +50,30 @@ class DjangoPostOffice:
 
     async def _enqueue(self, count: int, *, row: str, kind: str, clients: int) -> Readings:
         first = self._numbers.take(count).start
-        seconds = float(await self._ask("enqueue", kind, str(first), str(count), str(clients)))
-        return {row: count / seconds}
+        before = await self._meter.read()
+        answer = await self._ask("enqueue", kind, str(first), str(count), str(clients))
+        seconds, cpu_seconds = map(float, answer.split())
+        return Spent(count, seconds, await self._meter.read() - before, cpu_seconds).readings(row)
 
     async def _fill(self, count: int) -> None:
         await self._enqueue(count, row="fill", kind="batch", clients=load.BULK_CLIENTS)
 
     async def _drain(self, count: int) -> Readings:
-        seconds, megabytes = await self._send_queued(count, smtp_port=0)
-        return {"drain": count / seconds, "drain-memory": megabytes}
+        return (await self._send_queued(count, smtp_port=0)).readings("drain")
 
     async def _end_to_end(self, count: int) -> Readings:
         with start_sink() as sink:
-            seconds, megabytes = await self._send_queued(count, smtp_port=sink.port)
+            drained = await self._send_queued(count, smtp_port=sink.port)
             accepted = sink.counts().messages
         assert accepted == count, f"the sink has {accepted} of {count}"
-        return {"end-to-end": count / seconds, "end-to-end-memory": megabytes}
+        return drained.readings("end-to-end")
 
-    async def _send_queued(self, count: int, *, smtp_port: int) -> tuple[float, float]:
+    async def _send_queued(self, count: int, *, smtp_port: int) -> Drained:
         await self._ask("clear")
-        effort = await drain([self._command("work", "2", smtp_port=smtp_port)], self._fill, count)
+        drained = await drain(self._meter, [self._command("work", "2", smtp_port=smtp_port)], self._fill, count)
         left = int(await self._ask("unsent"))
         assert left == 0, f"{left} were not sent"
-        return effort.seconds, effort.peak_megabytes
+        return drained
 
     def _command(self, *arguments: str, smtp_port: int = 0) -> Command:
         return python_command(APP, self._url, str(smtp_port), *arguments)

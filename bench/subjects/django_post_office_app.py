@@ -3,7 +3,7 @@
 python -m bench.subjects.django_post_office_app <database url> <smtp port, 0 for none> <act> …
 
 migrate                           tables, and the template
-enqueue singles|batch|bodies <first number> <count> <clients>     prints the seconds it took
+enqueue alone|in-transaction|batch|bodies <first number> <count> <clients>     prints seconds and seconds of CPU
 work <processes>                  send what is queued, then end
 unsent                            prints how many are not sent
 clear                             empties the queue
@@ -90,22 +90,31 @@ def connect_thread() -> None:
     connection.ensure_connection()
 
 
-def enqueue(kind: str, first: int, count: int, clients: int) -> float:
-    """The seconds that queueing took, threads already running and connected."""
+def send_in_transaction(number: int) -> None:
+    from django.db import transaction
+    from post_office import mail
+
+    with transaction.atomic():
+        mail.send(**by_template(number))
+
+
+def enqueue(kind: str, first: int, count: int, clients: int) -> tuple[float, float]:
+    """The seconds and the CPU seconds that queueing took, threads already running and connected."""
     from post_office import mail
 
     numbers = range(first, first + count)
     acts: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
-        "singles": (lambda number: mail.send(**by_template(number)), list(numbers)),
+        "alone": (lambda number: mail.send(**by_template(number)), list(numbers)),
+        "in-transaction": (send_in_transaction, list(numbers)),
         "batch": (lambda batch: mail.send_many([by_template(number) for number in batch]), list(load.batches(numbers))),
         "bodies": (lambda batch: mail.send_many([by_body(number) for number in batch]), list(load.batches(numbers))),
     }
     act, work = acts[kind]
     with ThreadPoolExecutor(clients, initializer=connect_thread) as threads:
         list(threads.map(lambda _: time.sleep(0.01), range(clients)))  # every thread has its connection
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         list(threads.map(act, work))
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - cpu
 
 
 def work(processes: int) -> None:
@@ -132,7 +141,7 @@ def main() -> None:
     configure(url, int(smtp_port))
     if act == "enqueue":
         kind, *numbers = arguments
-        print(enqueue(kind, *map(int, numbers)))
+        print(*enqueue(kind, *map(int, numbers)))
     elif act == "unsent":
         print(unsent())
     else:

@@ -40,6 +40,7 @@ class PgQueuer:
         self._connections: list[asyncpg.Connection] = []
 
     async def open(self, arena: Arena) -> None:
+        self._meter = arena.meter
         self._url = await arena.create_database(f"bench_{self.name}")
         self._connections = [await asyncpg.connect(self._url) for _ in range(10)]
         self._queues = [Queries(AsyncpgDriver(connection)) for connection in self._connections]
@@ -53,42 +54,56 @@ class PgQueuer:
         if self._batch_size != DEFAULT_BATCH:
             return {"drain": self._drain}
         return {
-            "enqueue-1": partial(self._enqueue_singles, clients=1),
-            "enqueue-10": partial(self._enqueue_singles, clients=10),
-            "enqueue-batch": self._enqueue_batch,
-            "enqueue-bodies": self._enqueue_bodies,
+            "accept-open": self._enqueue_in_one_transaction,
+            "enqueue-1": partial(self._enqueue_singles, row="enqueue-1", clients=1, act=self._enqueue_in_transaction),
+            "enqueue-10": partial(
+                self._enqueue_singles, row="enqueue-10", clients=10, act=self._enqueue_in_transaction
+            ),
+            "alone-1": partial(self._enqueue_singles, row="alone-1", clients=1, act=self._enqueue_one),
+            "alone-10": partial(self._enqueue_singles, row="alone-10", clients=10, act=self._enqueue_one),
+            "enqueue-batch": partial(self._enqueue_many, row="enqueue-batch", bodies=False),
+            "enqueue-bodies": partial(self._enqueue_many, row="enqueue-bodies", bodies=True),
+            "latency": self._latency,
             "drain": self._drain,
         }
 
-    async def _enqueue_singles(self, count: int, *, clients: int) -> Readings:
-        rate = await load.rate_of_singles(self._queues[:clients], self._numbers.take(count), enqueue_one)
-        return {f"enqueue-{clients}": rate}
+    async def _enqueue_one(self, connection: asyncpg.Connection, number: int) -> None:
+        queue = self._queues[self._connections.index(connection)]
+        await queue.enqueue("mail", template_payload(number))
 
-    async def _enqueue_batch(self, count: int) -> Readings:
-        return {"enqueue-batch": await self._enqueue_many(count, bodies=False)}
+    async def _enqueue_in_transaction(self, connection: asyncpg.Connection, number: int) -> None:
+        async with connection.transaction():
+            await self._enqueue_one(connection, number)
 
-    async def _enqueue_bodies(self, count: int) -> Readings:
-        return {"enqueue-bodies": await self._enqueue_many(count, bodies=True)}
+    async def _enqueue_in_one_transaction(self, count: int) -> Readings:
+        work = load.in_one_transaction(self._connections[0], self._numbers.take(count), self._enqueue_one)
+        return (await self._meter.spend(count, work)).readings("accept-open")
 
-    async def _enqueue_many(self, count: int, *, bodies: bool) -> float:
+    async def _enqueue_singles(
+        self, count: int, *, row: str, clients: int, act: load.Act[asyncpg.Connection, int]
+    ) -> Readings:
+        work = load.share_singles(self._connections[:clients], self._numbers.take(count), act)
+        return (await self._meter.spend(count, work)).readings(row)
+
+    async def _enqueue_many(self, count: int, *, row: str, bodies: bool) -> Readings:
         await self._queues[0].clear_queue()
         act = partial(enqueue_batch, bodies=bodies)
-        return await load.rate_of_batches(self._queues[: load.BULK_CLIENTS], self._numbers.take(count), act)
+        work = load.share_batches(self._queues[: load.BULK_CLIENTS], self._numbers.take(count), act)
+        return (await self._meter.spend(count, work)).readings(row)
+
+    async def _latency(self, count: int) -> Readings:
+        return await load.call_latency(self._connections[0], self._numbers.take(count), self._enqueue_one)
 
     async def _fill(self, count: int) -> None:
-        await self._enqueue_many(count, bodies=False)
+        await self._enqueue_many(count, row="fill", bodies=False)
 
     async def _drain(self, count: int) -> Readings:
         await self._queues[0].clear_queue()
         command = python_command(WORKER, self._url, str(self._batch_size))
-        effort = await drain([command] * 2, self._fill, count)
+        drained = await drain(self._meter, [command] * 2, self._fill, count)
         left = sum(entry.count for entry in await self._queues[0].queue_size())
         assert left == 0, f"{left} were not finished"
-        return {"drain": count / effort.seconds, "drain-memory": effort.peak_megabytes}
-
-
-async def enqueue_one(queue: Queries, number: int) -> None:
-    await queue.enqueue("mail", template_payload(number))
+        return drained.readings("drain")
 
 
 async def enqueue_batch(queue: Queries, numbers: range, *, bodies: bool) -> None:

@@ -15,6 +15,14 @@ CREATE TABLE mail_log (
     at timestamptz NOT NULL DEFAULT now(),
     outcome text NOT NULL
 );
+CREATE TABLE one_row (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    idempotency_key text NOT NULL UNIQUE,
+    payload text NOT NULL
+);
+
+-- name: insert_row
+INSERT INTO one_row (idempotency_key, payload) VALUES ($1, $2) RETURNING id;
 
 -- name: insert_one
 INSERT INTO mail (idempotency_key, recipient, payload)
@@ -47,7 +55,7 @@ UPDATE mail SET state = 'done' WHERE id = ANY ($2::bigint[]) AND claim = $1;
 SELECT count(*) FROM mail WHERE state <> 'done';
 
 -- name: clear
-TRUNCATE mail, mail_log;
+TRUNCATE mail, mail_log, one_row;
 
 -- name: settle
 VACUUM ANALYZE mail;

@@ -11,3 +11,11 @@ TRUNCATE deliveries CASCADE;
 
 -- name: settle
 VACUUM ANALYZE deliveries;
+
+-- name: vacuum
+VACUUM ANALYZE;
+
+-- name: measure_size
+SELECT sum(pg_total_relation_size(c.oid))::bigint
+FROM pg_class AS c
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'm');

@@ -1,13 +1,14 @@
-"""Postroom itself, through the doors its users have: the Python call, HTTP, and `postroom work`.
+"""Postroom itself, as its users call it: the Python call, HTTP, and `postroom work`.
 
-Everything stays as it ships: idempotency keys, recipients, payloads, suppression, the ledger of attempts. Single mail
-is accepted in a transaction of the caller's; batches of 1,000 in one each; workers are `postroom work --processes 2`.
+Everything stays as it ships: idempotency keys, recipients, payloads, suppression, facts, the ledger of attempts.
+Batches of 1,000 are accepted in one transaction each; workers are `postroom work --processes 2`.
 """
 
 import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,15 @@ from pathlib import Path
 import asyncpg
 
 from bench import letters, load
+from bench.campaigns import measure_sending
+from bench.cost import cpu_of_tree
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
 from bench.server import Arena
 from bench.sink import Sink, start_sink
 from bench.statements import read_statements
 from bench.subjects.postroom_process import API_KEY_COMMAND, ask, find_api_key, free_port, postroom, running
-from bench.workers import Command, drain
+from bench.workers import Command, drain, run_workers
 from postroom.db.migrate import migrate
 from postroom.db.pool import connect
 from postroom.delivery import service, store
@@ -34,6 +37,8 @@ ROOM = "postroom"
 HTTP_CLIENTS = 32
 CODES = 200
 CODE_PACE_S = 0.02
+IDLE_PACE_S = 0.1
+CAMPAIGN_ACCOUNTS = 10
 ARRIVAL_PATIENCE_S = 120
 
 
@@ -79,7 +84,7 @@ class PostroomSubject:
         self._connections: list[asyncpg.Connection] = []
 
     async def open(self, arena: Arena) -> None:
-        self._scratch = arena.scratch
+        self._arena, self._meter, self._scratch = arena, arena.meter, arena.scratch
         self._templates = arena.scratch / "templates"
         letters.write_template(self._templates)
         self._urls = {name: await arena.create_database(f"bench_postroom_{name}") for name in ("main", "few", "many")}
@@ -95,45 +100,57 @@ class PostroomSubject:
 
     def measures(self) -> Mapping[str, Measure]:
         return {
-            "enqueue-1": partial(self._accept_singles, clients=1),
-            "enqueue-10": partial(self._accept_singles, clients=10),
-            "enqueue-batch": self._accept_by_template,
-            "enqueue-bodies": self._accept_bodies,
+            "accept-open": self._accept_in_one_transaction,
+            "enqueue-1": partial(self._accept_singles, row="enqueue-1", clients=1, act=accept_in_transaction),
+            "enqueue-10": partial(self._accept_singles, row="enqueue-10", clients=10, act=accept_in_transaction),
+            "alone-1": partial(self._accept_singles, row="alone-1", clients=1, act=accept_one),
+            "alone-10": partial(self._accept_singles, row="alone-10", clients=10, act=accept_one),
+            "enqueue-batch": partial(self._accept_many, row="enqueue-batch", bodies=False),
+            "enqueue-bodies": partial(self._accept_many, row="enqueue-bodies", bodies=True),
             "accept-http": self._accept_over_http,
             "drain": self._drain,
             "end-to-end": self._end_to_end,
-            "claim": self._claim,
+            "campaign": self._campaign,
+            "latency": self._latency,
+            "wire": self._wire,
             "code": self._code,
+            "kept": self._kept,
+            "claim": self._claim,
         }
 
     # ── Accepting ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _accept_singles(self, count: int, *, clients: int) -> Readings:
-        connections = self._connections[:clients]
-        return {f"enqueue-{clients}": await load.rate_of_singles(connections, self._numbers.take(count), accept_one)}
+    async def _accept_in_one_transaction(self, count: int) -> Readings:
+        work = load.in_one_transaction(self._connections[0], self._numbers.take(count), accept_one)
+        return (await self._meter.spend(count, work)).readings("accept-open")
 
-    async def _accept_by_template(self, count: int) -> Readings:
-        return {"enqueue-batch": await self._accept_many(count, bodies=False)}
+    async def _accept_singles(
+        self, count: int, *, row: str, clients: int, act: load.Act[asyncpg.Connection, int]
+    ) -> Readings:
+        work = load.share_singles(self._connections[:clients], self._numbers.take(count), act)
+        return (await self._meter.spend(count, work)).readings(row)
 
-    async def _accept_bodies(self, count: int) -> Readings:
-        return {"enqueue-bodies": await self._accept_many(count, bodies=True)}
-
-    async def _accept_many(self, count: int, *, bodies: bool) -> float:
+    async def _accept_many(self, count: int, *, row: str, bodies: bool) -> Readings:
         await self._connections[0].execute(SQL["clear"])
-        connections = self._connections[: load.BULK_CLIENTS]
         act = partial(accept_batch, bodies=bodies)
-        return await load.rate_of_batches(connections, self._numbers.take(count), act)
+        work = load.share_batches(self._connections[: load.BULK_CLIENTS], self._numbers.take(count), act)
+        return (await self._meter.spend(count, work)).readings(row)
 
     async def _accept_over_http(self, count: int) -> Readings:
         url, port = self._urls["main"], free_port()
         key = find_api_key(await asyncio.to_thread(ask, postroom(url, self._templates, *API_KEY_COMMAND)))
-        with running(postroom(url, self._templates, "serve", http_addr=f"127.0.0.1:{port}"), port=port):
+        with running(postroom(url, self._templates, "serve", http_addr=f"127.0.0.1:{port}"), port=port) as server:
             headers = {"Authorization": f"Bearer {key}"}
             clients = [await HttpClient.connect(port, headers) for _ in range(HTTP_CLIENTS)]
-            rate = await load.rate_of_singles(clients, self._numbers.take(count), post_one)
+            before = cpu_of_tree(server.pid)
+            spent = await self._meter.spend(count, load.share_singles(clients, self._numbers.take(count), post_one))
+            served = replace(spent, python=cpu_of_tree(server.pid) - before)
             for client in clients:
                 await client.close()
-        return {"accept-http": rate}
+        return served.readings("accept-http")
+
+    async def _latency(self, count: int) -> Readings:
+        return await load.call_latency(self._connections[0], self._numbers.take(count), accept_one)
 
     # ── Working ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -142,31 +159,36 @@ class PostroomSubject:
         return postroom(self._urls[database], self._templates, "work", "--processes", "2", *arguments, **settings)
 
     async def _fill(self, count: int) -> None:
-        await self._accept_many(count, bodies=False)
-        await self._connections[0].execute(SQL["settle"])
+        """Mail by template, as an application sends it."""
+        await self._fill_with(by_template, count)
 
     async def _fill_ready(self, count: int) -> None:
-        """Content that is ready to leave: what the peers' jobs, which render nothing, are to be compared with."""
-        numbers = self._numbers.take(count)
-        for first in range(0, len(numbers), load.BATCH):
-            requests = [ready(number) for number in numbers[first : first + load.BATCH]]
-            await service.accept_batch(self._connections[0], check_batch(requests))
+        """Content that is ready to leave, comparable with the jobs of the peers, which render nothing."""
+        await self._fill_with(ready, count)
+
+    async def _fill_with(self, request: Callable[[int], DeliveryRequest], count: int) -> None:
+        for batch in load.batches(self._numbers.take(count)):
+            await service.accept_batch(self._connections[0], check_batch([request(number) for number in batch]))
         await self._connections[0].execute(SQL["settle"])
 
     async def _drain(self, count: int) -> Readings:
         await self._connections[0].execute(SQL["clear"])
-        effort = await drain([self._workers("main", "--until-empty")], self._fill_ready, count)
+        drained = await drain(self._meter, [self._workers("main", "--until-empty")], self._fill_ready, count)
         await self._check_sent(count)
-        return {"drain": count / effort.seconds, "drain-memory": effort.peak_megabytes}
+        return drained.readings("drain")
 
     async def _end_to_end(self, count: int) -> Readings:
         await self._connections[0].execute(SQL["clear"])
         with start_sink() as sink:
-            effort = await drain([self._workers("main", "--until-empty", sink=sink)], self._fill, count)
+            drained = await drain(self._meter, [self._workers("main", "--until-empty", sink=sink)], self._fill, count)
             accepted = sink.counts().messages
         assert accepted == count, f"the sink has {accepted} of {count}"
         await self._check_sent(count)
-        return {"end-to-end": count / effort.seconds, "end-to-end-memory": effort.peak_megabytes}
+        return drained.readings("end-to-end")
+
+    async def _campaign(self, count: int) -> Readings:
+        """Ten sender accounts, as an operator of campaigns has them."""
+        return (await measure_sending(self._arena, count, accounts=CAMPAIGN_ACCOUNTS)).readings("campaign")
 
     async def _check_sent(self, count: int) -> None:
         sent = await self._connections[0].fetchval(SQL["count_sent"])
@@ -183,36 +205,69 @@ class PostroomSubject:
         missing = waiting - await connection.fetchval(SQL["count_waiting"])
         if missing > 0:
             act = partial(accept_batch, bodies=True, lane=Lane.BULK)
-            await load.rate_of_batches([connection], self._numbers.take(missing), act)
+            await load.share_batches([connection], self._numbers.take(missing), act)
         await connection.execute(SQL["settle"])
 
     async def _code(self, waiting: int) -> Readings:
         """Codes at a steady pace while two processes send the bulk; from commit to the sink's last byte."""
         await self._top_up(self._many, waiting)
-        record = self._scratch / f"codes-{time.monotonic_ns()}"
-        with start_sink(record=record, only="code-") as sink, running(self._workers("many", sink=sink)) as workers:
-            await until(lambda: sink.counts().messages > 0, workers)
-            accepted = await self._send_codes()
-            await until(lambda: len(sink.recorded()) >= CODES, workers)
-            arrived = {found.recipients[0]: found.at for found in sink.recorded()}
-        waits = [(arrived[address] - at) * 1_000 for address, at in accepted.items()]
-        return {"code-p50": load.percentile(waits, 50), "code-p99": load.percentile(waits, 99)}
+        return load.percentiles("code", await self._time_to_wire("many", self._many, Lane.AUTH, CODES, CODE_PACE_S))
 
-    async def _send_codes(self) -> dict[str, float]:
-        """When each code's address was accepted, on the clock the sink uses."""
+    async def _wire(self, count: int) -> Readings:
+        """Mails at a slow pace, so that two processes sleep before each."""
+        connection = self._connections[0]
+        await connection.execute(SQL["clear"])
+        waits = await self._time_to_wire("main", connection, Lane.TRANSACTIONAL, count, IDLE_PACE_S)
+        return load.percentiles("wire", waits)
+
+    async def _time_to_wire(
+        self, database: str, connection: asyncpg.Connection, lane: Lane, count: int, pace: float
+    ) -> list[float]:
+        """Milliseconds from commit to the sink's last byte, once the workers have sent their first mail."""
+        record = self._scratch / f"timed-{time.monotonic_ns()}"
+        with start_sink(record=record, only="timed-") as sink, running(self._workers(database, sink=sink)) as workers:
+            await accept_in_transaction(connection, self._numbers.take(1).start)
+            await until(lambda: sink.counts().messages > 0, workers)
+            accepted = await self._send_timed(connection, lane, count, pace)
+            await until(lambda: len(sink.recorded()) >= count, workers)
+            arrived = {found.recipients[0]: found.at for found in sink.recorded()}
+        return [(arrived[address] - at) * 1_000 for address, at in accepted.items()]
+
+    async def _send_timed(
+        self, connection: asyncpg.Connection, lane: Lane, count: int, pace: float
+    ) -> dict[str, float]:
+        """When each address was accepted, on the clock the sink uses."""
         accepted: dict[str, float] = {}
-        for number in self._numbers.take(CODES):
-            address = f"code-{number}@example.org"
-            async with self._many.transaction():
-                await service.accept(self._many, check_request(by_body(number, address, Lane.AUTH)))
+        for number in self._numbers.take(count):
+            address = f"timed-{number}@example.org"
+            async with connection.transaction():
+                await service.accept(connection, check_request(by_body(number, address, lane)))
             accepted[address] = time.monotonic()
-            await asyncio.sleep(CODE_PACE_S)
+            await asyncio.sleep(pace)
         return accepted
+
+    # ── Keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _kept(self, count: int) -> Readings:
+        """The growth of a room by finished mail. The first mails leave space that is used again: they do not count."""
+        await self._connections[0].execute(SQL["clear"])
+        sizes = []
+        for fill in (self._fill_ready, self._fill_ready, self._fill):
+            await fill(count)
+            await run_workers([self._workers("main", "--until-empty")])
+            await self._connections[0].execute(SQL["vacuum"])
+            sizes.append(await self._connections[0].fetchval(SQL["measure_size"]))
+        first, bodies, templates = sizes
+        return {"kept-body": (bodies - first) / count, "kept-template": (templates - bodies) / count}
 
 
 async def accept_one(connection: asyncpg.Connection, number: int) -> None:
+    await service.accept(connection, check_request(by_template(number)))
+
+
+async def accept_in_transaction(connection: asyncpg.Connection, number: int) -> None:
     async with connection.transaction():
-        await service.accept(connection, check_request(by_template(number)))
+        await accept_one(connection, number)
 
 
 async def accept_batch(

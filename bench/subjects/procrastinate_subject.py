@@ -40,6 +40,7 @@ class Procrastinate:
         self._app: App | None = None
 
     async def open(self, arena: Arena) -> None:
+        self._meter = arena.meter
         self._url = await arena.create_database("bench_procrastinate")
         self._app = build_app(self._url)
         await self._app.open_async()
@@ -52,30 +53,25 @@ class Procrastinate:
 
     def measures(self) -> Mapping[str, Measure]:
         return {
-            "enqueue-1": partial(self._enqueue_singles, clients=1),
-            "enqueue-10": partial(self._enqueue_singles, clients=10),
-            "enqueue-batch": self._enqueue_batch,
-            "enqueue-bodies": self._enqueue_bodies,
+            "alone-1": partial(self._defer_singles, clients=1),
+            "alone-10": partial(self._defer_singles, clients=10),
+            "enqueue-batch": partial(self._defer_many, row="enqueue-batch", bodies=False),
+            "enqueue-bodies": partial(self._defer_many, row="enqueue-bodies", bodies=True),
             "drain": self._drain,
         }
 
-    async def _enqueue_singles(self, count: int, *, clients: int) -> Readings:
-        rate = await load.rate_of_singles(range(clients), self._numbers.take(count), self._defer_one)
-        return {f"enqueue-{clients}": rate}
+    async def _defer_singles(self, count: int, *, clients: int) -> Readings:
+        work = load.share_singles(range(clients), self._numbers.take(count), self._defer_one)
+        return (await self._meter.spend(count, work)).readings(f"alone-{clients}")
 
     async def _defer_one(self, _client: int, number: int) -> None:
         await self._mail.defer_async(**template_arguments(number))
 
-    async def _enqueue_batch(self, count: int) -> Readings:
-        return {"enqueue-batch": await self._defer_many(count, bodies=False)}
-
-    async def _enqueue_bodies(self, count: int) -> Readings:
-        return {"enqueue-bodies": await self._defer_many(count, bodies=True)}
-
-    async def _defer_many(self, count: int, *, bodies: bool) -> float:
+    async def _defer_many(self, count: int, *, row: str, bodies: bool) -> Readings:
         await self._clear()
         act = partial(self._defer_batch, bodies=bodies)
-        return await load.rate_of_batches(range(load.BULK_CLIENTS), self._numbers.take(count), act)
+        work = load.share_batches(range(load.BULK_CLIENTS), self._numbers.take(count), act)
+        return (await self._meter.spend(count, work)).readings(row)
 
     async def _defer_batch(self, _client: int, numbers: range, *, bodies: bool) -> None:
         arguments = body_arguments if bodies else template_arguments
@@ -86,14 +82,14 @@ class Procrastinate:
         await self._app.connector.execute_query_async("TRUNCATE procrastinate_jobs CASCADE")
 
     async def _fill(self, count: int) -> None:
-        await self._defer_many(count, bodies=False)
+        await self._defer_many(count, row="fill", bodies=False)
 
     async def _drain(self, count: int) -> Readings:
         assert self._app
         await self._clear()
-        effort = await drain([python_command(WORKER, self._url)] * 2, self._fill, count)
+        drained = await drain(self._meter, [python_command(WORKER, self._url)] * 2, self._fill, count)
         finished = await self._app.connector.execute_query_one_async(
             "SELECT count(*) AS jobs FROM procrastinate_jobs WHERE status = 'succeeded'"
         )
         assert finished["jobs"] == count, f"{finished['jobs']} of {count} were finished"
-        return {"drain": count / effort.seconds, "drain-memory": effort.peak_megabytes}
+        return drained.readings("drain")

@@ -1,6 +1,6 @@
-"""The bare worker: claim 500, do nothing or send a prepared mail, complete, until nothing waits.
+"""The worker of a queue in SQL: claim 500, do nothing or send a prepared mail, complete, until nothing waits.
 
-python -m bench.subjects.postgresql_worker <database url> [sink port]
+python -m bench.subjects.sql_queue_worker <queue> <database url> [sink port]
 """
 
 import sys
@@ -16,16 +16,16 @@ from bench.subjects.smtp_pipeline import PipelinedConnection, connect_all, send_
 
 CLAIM = 500
 CONNECTIONS = 20
-SQL = read_statements(Path(__file__).with_name("postgresql.sql"))
 
 
-async def work(url: str, sink_port: int | None) -> None:
+async def work(queue: str, url: str, sink_port: int | None) -> None:
+    sql = read_statements(Path(__file__).with_name(f"{queue}.sql"))
     database = await asyncpg.connect(url)
     wire: list[PipelinedConnection] = []
     if sink_port:
         wire = await connect_all(sink_port, CONNECTIONS, SENDER, prepared_message())
-    complete = SQL["complete_without_log"] if wire else SQL["complete"]
-    while claimed := await database.fetch(SQL["claim"], claim := uuid.uuid4(), CLAIM):
+    complete = sql["complete_without_log"] if wire else sql["complete"]
+    while claimed := await database.fetch(sql["claim"], claim := uuid.uuid4(), CLAIM):
         if wire:
             await send_over(wire, [row["recipient"] for row in claimed])
         await database.execute(complete, claim, [row["id"] for row in claimed])
@@ -35,4 +35,4 @@ async def work(url: str, sink_port: int | None) -> None:
 
 
 if __name__ == "__main__":
-    uvloop.run(work(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None))
+    uvloop.run(work(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else None))
