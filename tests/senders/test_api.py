@@ -17,8 +17,9 @@ from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.aws_credentials import CredentialChain
+from postroom.runtime.endpoint import Site
 from postroom.senders import store
-from postroom.senders.api import endpoints
+from postroom.senders.api import ENDPOINTS
 from postroom.senders.credentials import open_credentials
 from postroom.senders.factory import ProviderAddresses
 from postroom.senders.seal import purpose_of
@@ -47,8 +48,9 @@ def key_file() -> str:
 
 
 async def browser_with(room: Room, factory: Any, *scopes: str, allow_private: bool = True) -> Browser:
-    more = endpoints(lambda _room: Tools(SEALER, factory, allow_private=allow_private))
-    return await open_browser(room, *scopes, app=HttpApplication(room, more, auth=Authenticator(room.pool)))
+    site = Site(ENDPOINTS, tools=(Tools(SEALER, factory, allow_private=allow_private),))
+    app = HttpApplication(room, (), auth=Authenticator(room.pool), sites=(site,))
+    return await open_browser(room, *scopes, app=app)
 
 
 @pytest.fixture
@@ -183,7 +185,7 @@ async def test_a_mailbox_is_an_account_once(browser: Browser) -> None:
 
 def test_scopes() -> None:
     """Reading needs `senders:read`, everything else `senders:manage`."""
-    needed = {(endpoint.method, endpoint.scope) for endpoint in endpoints()}
+    needed = {(endpoint.method, endpoint.scope) for endpoint in ENDPOINTS}
     assert {scope for method, scope in needed if method == "GET"} == {"senders:read"}
     assert {scope for method, scope in needed if method != "GET"} == {"senders:manage"}
 

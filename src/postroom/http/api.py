@@ -1,5 +1,6 @@
 """API keys over HTTP: list, create, revoke. Only the response to the creation contains the key itself."""
 
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -33,53 +34,48 @@ async def list_keys(call: Call) -> Answer:
     return Answer(Page(*await service.list_keys(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)))
 
 
-_LISTING = Endpoint(
-    method="GET",
-    path="/v1/keys",
-    handler=list_keys,
-    summary="List API keys, newest first, the revoked ones too.",
-    scope=MANAGE,
-    tag="keys",
-    query=PageQuery,
-    answers={200: Page[ApiKey]},
-)
+async def create_key(call: Call) -> Answer:
+    service.check_within(await _owner(call), call.body.scopes)  # a key cannot give what it does not have
+    key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
+    return Answer(answer(CreatedKey, row, key=key), 201, headers={"cache-control": "no-store"})
 
 
-def endpoints(auth: Authenticator) -> list[Endpoint]:
-    """The endpoints; a revocation also clears the authenticator's cache, so that it takes effect here at once."""
+async def revoke_key(call: Call) -> Answer:
+    owner = await _owner(call)
+    key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor, by=owner)
+    call.tool(Authenticator).forget(key.id)  # from its cache, so that the revocation takes effect here at once
+    return Answer(key)
 
-    async def create_key(call: Call) -> Answer:
-        owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
-        service.check_within(owner, call.body.scopes)  # a key cannot give what it does not have
-        key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
-        return Answer(answer(CreatedKey, row, key=key), 201, headers={"cache-control": "no-store"})
 
-    async def revoke_key(call: Call) -> Answer:
-        owner = await auth.authenticate(call.headers.get("authorization"), MANAGE)
-        key = await service.revoke_key(call.room.pool, call.path["key_id"], actor=call.actor, by=owner)
-        auth.forget(key.id)
-        return Answer(key)
+async def _owner(call: Call) -> ApiKey:
+    return await call.tool(Authenticator).authenticate(call.headers.get("authorization"), MANAGE)
 
-    return [
-        _LISTING,
-        Endpoint(
-            method="POST",
-            path="/v1/keys",
-            handler=create_key,
-            summary=f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.",
-            scope=MANAGE,
-            tag="keys",
-            body=NewKey,
-            answers={201: CreatedKey},
-        ),
-        Endpoint(
-            method="DELETE",
-            path="/v1/keys/{key_id:int}",
-            handler=revoke_key,
-            summary="Revoke an API key permanently; your key must have all its scopes.",
-            scope=MANAGE,
-            tag="keys",
-            answers={200: ApiKey},
-            problems=(404,),
-        ),
-    ]
+
+_endpoint = partial(Endpoint, scope=MANAGE, tag="keys")
+
+ENDPOINTS = [
+    _endpoint(
+        method="GET",
+        path="/v1/keys",
+        handler=list_keys,
+        summary="List API keys, newest first, the revoked ones too.",
+        query=PageQuery,
+        answers={200: Page[ApiKey]},
+    ),
+    _endpoint(
+        method="POST",
+        path="/v1/keys",
+        handler=create_key,
+        summary=f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.",
+        body=NewKey,
+        answers={201: CreatedKey},
+    ),
+    _endpoint(
+        method="DELETE",
+        path="/v1/keys/{key_id:int}",
+        handler=revoke_key,
+        summary="Revoke an API key permanently; your key must have all its scopes.",
+        answers={200: ApiKey},
+        problems=(404,),
+    ),
+]

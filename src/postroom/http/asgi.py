@@ -66,7 +66,7 @@ class HttpApplication:
     ) -> None:
         self.endpoints = (*endpoints, *(endpoint for site in sites for endpoint in site.endpoints))
         self._room, self._auth = room, auth
-        self._tools = {type(tool): tool for site in sites for tool in site.tools}
+        self._tools = {type(tool): tool for tool in (auth, *(tool for site in sites for tool in site.tools))}
         self._refuse_unknown = [site.refuse_unknown for site in sites if site.refuse_unknown is not None]
         self._routes = Routes(self.endpoints)
         self._proxies = TrustedProxies(room.settings.trusted_proxies)
@@ -144,7 +144,7 @@ def build_app(
         *audit_api.ENDPOINTS,
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
-        *senders_api.endpoints(),
+        *senders_api.ENDPOINTS,
         *campaigns_api.ENDPOINTS,
         *tracking_api.ENDPOINTS,
         *feedback_api.ENDPOINTS,
@@ -155,13 +155,14 @@ def build_app(
         *inbox_api.ENDPOINTS,
         *resend_api.ENDPOINTS,
         *ses_api.ENDPOINTS,
-        *key_api.endpoints(auth),
-        *health.endpoints(catalog),
+        *key_api.ENDPOINTS,
+        *health.ENDPOINTS,
         *more,
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
     endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    api = Site((), tools=(accepting,), refuse_unknown=resend_api.refuse_unknown)
+    tools = (accepting,) if catalog is None else (accepting, catalog)
+    api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
 
 

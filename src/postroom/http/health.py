@@ -77,37 +77,33 @@ async def _measure_queue(room: Room) -> None:
         QUEUE_OLDEST_SECONDS.labels(depth.lane.value).set(max(waited, 0))
 
 
-def endpoints(catalog: Catalog | None) -> list[Endpoint]:
+async def readyz(call: Call) -> Answer:
+    catalog = call.tools.get(Catalog)
+    try:
+        async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
+            await check_served(connection, call.room.name)
+            stall = await accounts.measure_stall(connection, now=None)
+    except DatabaseError as error:
+        return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
     templates = len(catalog.names()) if catalog is not None else 0
+    return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
 
-    async def readyz(call: Call) -> Answer:
-        try:
-            async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
-                await check_served(connection, call.room.name)
-                stall = await accounts.measure_stall(connection, now=None)
-        except DatabaseError as error:
-            return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
-        return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
 
-    watched = partial(Endpoint, method="GET", scope=None, tag="health")
-    return [
-        watched(
-            path="/healthz",
-            handler=healthz,
-            summary="The process is alive.",
-            answers={200: Alive},
-        ),
-        watched(
-            path="/readyz",
-            handler=readyz,
-            summary="The database answers, it has the migrations of this version, and the templates are parsed.",
-            answers={200: Ready},
-        ),
-        watched(
-            path="/metrics",
-            handler=metrics,
-            summary="Metrics in Prometheus' text format.",
-            answers={200: None},
-            media_type=CONTENT_TYPE_PLAIN_0_0_4,
-        ),
-    ]
+_endpoint = partial(Endpoint, method="GET", scope=None, tag="health")
+
+ENDPOINTS = [
+    _endpoint(path="/healthz", handler=healthz, summary="The process is alive.", answers={200: Alive}),
+    _endpoint(
+        path="/readyz",
+        handler=readyz,
+        summary="The database answers, it has the migrations of this version, and the templates are parsed.",
+        answers={200: Ready},
+    ),
+    _endpoint(
+        path="/metrics",
+        handler=metrics,
+        summary="Metrics in Prometheus' text format.",
+        answers={200: None},
+        media_type=CONTENT_TYPE_PLAIN_0_0_4,
+    ),
+]

@@ -1,12 +1,10 @@
 """HTTP endpoints of sender accounts and destination limits. Secrets are write-only."""
 
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import msgspec
 from msgspec.structs import asdict
 
-from postroom.db.room import Room
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Shape, Text, change, given
@@ -93,23 +91,22 @@ async def delete_domain(call: Call) -> Answer:
     return Answer(Unlimited(call.path["domain"].lower()))
 
 
-class _WithTools:
-    """Handlers that use secrets or connect to providers."""
+async def create_sender(call: Call) -> Answer:
+    return Answer(await service.create_sender(call.room.pool, _tools(call), call.body, actor=call.actor), 201)
 
-    def __init__(self, tools: Callable[[Room], Tools]) -> None:
-        self._tools = tools
 
-    async def create_sender(self, call: Call) -> Answer:
-        tools = self._tools(call.room)
-        return Answer(await service.create_sender(call.room.pool, tools, call.body, actor=call.actor), 201)
+async def change_sender(call: Call) -> Answer:
+    changes = given(call.body)
+    return Answer(await service.change_sender(call.room.pool, _tools(call), _id(call), changes, actor=call.actor))
 
-    async def change_sender(self, call: Call) -> Answer:
-        tools, changes = self._tools(call.room), given(call.body)
-        return Answer(await service.change_sender(call.room.pool, tools, _id(call), changes, actor=call.actor))
 
-    async def test_sender(self, call: Call) -> Answer:
-        tools = self._tools(call.room)
-        return Answer(await service.try_sender(call.room.pool, tools, _id(call), actor=call.actor))
+async def test_sender(call: Call) -> Answer:
+    return Answer(await service.try_sender(call.room.pool, _tools(call), _id(call), actor=call.actor))
+
+
+def _tools(call: Call) -> Tools:
+    """The tools of the process, or those of the settings: a wrong setting of KMS fails this call, not the start."""
+    return call.tools.get(Tools) or tools_of(call.room)
 
 
 def _id(call: Call) -> int:
@@ -124,44 +121,39 @@ def _endpoint(method: str, path: str, handler: object, summary: str, **more: Any
 _ALL, _ONE, _DOMAIN = "/v1/senders", "/v1/senders/{sender_id:int}", "/v1/domains/{domain}"
 
 
-def endpoints(tools: Callable[[Room], Tools] = tools_of) -> list[Endpoint]:
-    """Return the endpoints of accounts and destinations; `tools` seals secrets and creates transports."""
-    tooled = _WithTools(tools)
-    shown = {200: SenderAccount}
-    return [
-        _endpoint(
-            "GET", _ALL, list_senders, "List accounts, oldest first.", query=PageQuery,
-            answers={200: Page[SenderAccount]},
-        ),
-        _endpoint(
-            "POST", _ALL, tooled.create_sender, "Add an account. Its secret is stored sealed and never shown.",
-            body=SenderRequest, answers={201: SenderAccount}, problems=(409,),
-        ),
-        _endpoint("GET", _ONE, get_sender, "Show an account.", answers=shown),
-        _endpoint(
-            "PATCH", _ONE, tooled.change_sender, "Change an account; its type cannot be changed.", body=SenderChange,
-            answers=shown, problems=(409,),
-        ),
-        _endpoint("DELETE", _ONE, delete_sender, "Remove an account and its secret.", answers={200: Removed}),
-        _endpoint(
-            "POST", f"{_ONE}/pause", pause_sender, "Stop sending through the account until it is resumed.",
-            query=PauseQuery, answers=shown,
-        ),
-        _endpoint("POST", f"{_ONE}/resume", resume_sender, "Resume an account and clear its record.", answers=shown),
-        _endpoint(
-            "POST", f"{_ONE}/test", tooled.test_sender, "Send a mail from the account to itself and return each step.",
-            answers={200: Trial}, problems=(409,),
-        ),
-        _endpoint(
-            "GET", "/v1/domains", list_domains, "List destinations with limits or an active pause.", query=PageQuery,
-            answers={200: Page[DestinationLimits]},
-        ),
-        _endpoint(
-            "PUT", _DOMAIN, put_domain, "Set the limits of a destination.", body=DomainBody,
-            answers={200: DestinationLimits},
-        ),
-        _endpoint("DELETE", _DOMAIN, delete_domain, "Remove the limits of a destination.", answers={200: Unlimited}),
-    ]  # fmt: skip
+_SHOWN = {200: SenderAccount}
 
-
-ENDPOINTS = endpoints()
+ENDPOINTS = [
+    _endpoint(
+        "GET", _ALL, list_senders, "List accounts, oldest first.", query=PageQuery,
+        answers={200: Page[SenderAccount]},
+    ),
+    _endpoint(
+        "POST", _ALL, create_sender, "Add an account. Its secret is stored sealed and never shown.",
+        body=SenderRequest, answers={201: SenderAccount}, problems=(409,),
+    ),
+    _endpoint("GET", _ONE, get_sender, "Show an account.", answers=_SHOWN),
+    _endpoint(
+        "PATCH", _ONE, change_sender, "Change an account; its type cannot be changed.", body=SenderChange,
+        answers=_SHOWN, problems=(409,),
+    ),
+    _endpoint("DELETE", _ONE, delete_sender, "Remove an account and its secret.", answers={200: Removed}),
+    _endpoint(
+        "POST", f"{_ONE}/pause", pause_sender, "Stop sending through the account until it is resumed.",
+        query=PauseQuery, answers=_SHOWN,
+    ),
+    _endpoint("POST", f"{_ONE}/resume", resume_sender, "Resume an account and clear its record.", answers=_SHOWN),
+    _endpoint(
+        "POST", f"{_ONE}/test", test_sender, "Send a mail from the account to itself and return each step.",
+        answers={200: Trial}, problems=(409,),
+    ),
+    _endpoint(
+        "GET", "/v1/domains", list_domains, "List destinations with limits or an active pause.", query=PageQuery,
+        answers={200: Page[DestinationLimits]},
+    ),
+    _endpoint(
+        "PUT", _DOMAIN, put_domain, "Set the limits of a destination.", body=DomainBody,
+        answers={200: DestinationLimits},
+    ),
+    _endpoint("DELETE", _DOMAIN, delete_domain, "Remove the limits of a destination.", answers={200: Unlimited}),
+]  # fmt: skip
