@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from tests.support.language import odd_sentences
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +19,6 @@ def files() -> list[Path]:
     return sorted(path for path in kept if str(path.relative_to(ROOT)) not in LISTS)
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_sentences_are_plain_english(path: Path) -> None:
+def test_sentences_are_plain_english() -> None:
     """No sentence begins with a free relative or has a word of the list."""
-    assert odd_sentences(path) == []
+    assert {str(path.relative_to(ROOT)): found for path in files() if (found := odd_sentences(path))} == {}

@@ -1,4 +1,4 @@
--- The step that a transition makes; NULL for rendering, claiming and releasing, which are none.
+-- The step that a transition makes; NULL for rendering, claiming and releasing, which make no step.
 CREATE OR REPLACE FUNCTION delivery_step_of(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer)
 RETURNS delivery_step
 LANGUAGE sql IMMUTABLE
