@@ -104,7 +104,7 @@ async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Offi
     [waiting] = await accepted(office.pool, a_mail(lane=Lane.AUTH))
     message_id = await captured(office.pool, RAW, subject=LONG)
     paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", f"/deliveries/{waiting}"]
-    paths += ["/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
+    paths += ["/preferences", "/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
     async with signed_in(chromium, office, color_scheme="dark") as page:
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text))
@@ -117,7 +117,7 @@ async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Offi
         paper = "getComputedStyle(document.body).backgroundColor"
         dark = await page.evaluate(paper)
         await page.emulate_media(color_scheme="light")
-        assert (dark, await page.evaluate(paper)) == ("rgb(18, 22, 29)", "rgb(246, 247, 249)")
+        assert (dark, await page.evaluate(paper)) == ("rgb(16, 19, 26)", "rgb(245, 246, 249)")
 
 
 async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:
@@ -128,3 +128,54 @@ async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: O
         paragraph = page.frame_locator("iframe").locator("p")
         await expect(paragraph).to_have_css("color", "rgb(255, 0, 0)")
         assert await page.locator("iframe").get_attribute("sandbox") == ""
+
+
+async def test_filters_search_as_you_type(chromium: Browser, office: Office) -> None:
+    """The list follows the filter without a click, and the address too, so that the page can be reloaded."""
+    await accepted(office.pool, a_mail("ada@example.org"), a_mail("bob@example.org"))
+    async with signed_in(chromium, office) as page:
+        await page.goto(f"{office.url}/deliveries")
+        await page.keyboard.press("/")
+        await expect(page.get_by_label("Status")).to_be_focused()
+        await page.get_by_label("Recipient").press_sequentially("ada@example.org")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await expect(page).to_have_url(f"{office.url}/deliveries?recipient=ada%40example.org")
+
+
+async def test_shortcuts_open_pages_and_are_listed(chromium: Browser, office: Office) -> None:
+    """`?` lists them, `g d` opens the deliveries, `j` and Enter open a row."""
+    [first, _second] = await accepted(office.pool, a_mail(), a_mail())
+    async with signed_in(chromium, office) as page:
+        await page.keyboard.press("?")
+        await expect(page.get_by_role("dialog")).to_contain_text("Next, previous row")
+        await page.keyboard.press("Escape")
+        await page.keyboard.press("g")
+        await page.keyboard.press("d")
+        await expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()
+        for key in ("j", "j", "Enter"):
+            await page.keyboard.press(key)
+        await expect(page.get_by_role("heading", name=f"Delivery {first}")).to_be_visible()
+
+
+async def test_a_phone_has_a_menu_without_a_script(chromium: Browser, office: Office) -> None:
+    """The navigation is folded away on a narrow screen and opens by a tap."""
+    size: Any = {"width": 390, "height": 844}
+    async with signed_in(chromium, office, viewport=size, java_script_enabled=False) as page:
+        await expect(page.get_by_role("link", name="Dead letters", exact=True)).to_be_hidden()
+        await page.locator("label[for=menu]").click()
+        await page.get_by_role("link", name="Dead letters", exact=True).click()
+        await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
+
+
+async def test_the_choice_of_colors_beats_the_system(chromium: Browser, office: Office) -> None:
+    """A dark dashboard on a light system, and denser rows."""
+    await accepted(office.pool, a_mail())
+    async with signed_in(chromium, office, color_scheme="light") as page:
+        await page.goto(f"{office.url}/preferences")
+        await page.get_by_label("Colors").select_option("dark")
+        await page.get_by_label("Rows of lists").select_option("dense")
+        await page.get_by_role("button", name="Save").click()
+        await expect(page.get_by_role("status")).to_have_text("The preferences are saved in this browser.")
+        assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 26)"
+        await page.goto(f"{office.url}/deliveries")
+        assert await page.evaluate("getComputedStyle(document.querySelector('td')).paddingTop") == "3px"

@@ -1,39 +1,73 @@
-"""The geometry of the day's bars."""
+"""The geometry of charts."""
 
-from datetime import timedelta
-from itertools import pairwise
+import re
+from datetime import datetime, timedelta
 
+import pytest
 from tests.support.builders import NOON
 
-from postroom.dashboard.chart import HEIGHT, draw_day
-from postroom.dashboard.model import EndedCount
-from postroom.delivery.model import DeliveryState
+from postroom.dashboard.chart import MOST_LABELS, Series, draw_chart, short, tick_step
+
+HOURS = [NOON + timedelta(hours=index) for index in range(24)]
 
 
-def test_bars_stand_on_the_ground_and_fit_the_picture() -> None:
-    """For any proportions, no block leaves the picture and no blocks overlap."""
-    ended = [EndedCount(NOON, DeliveryState.SENT, 1_000_000), *(EndedCount(NOON, state, 1) for state in DeliveryState)]
-    chart = draw_day([*ended[:1], *ended[2:]], first=NOON, hours=1)
-    blocks = chart.hours[0].blocks
-    assert blocks[0].y + blocks[0].height == HEIGHT
-    assert all(upper.y + upper.height < lower.y for lower, upper in pairwise(blocks))
-    assert all(block.y >= 0 and block.height >= 2 for block in blocks)
+def written(moment: datetime) -> str:
+    return f"{moment:%H:%M}"
 
 
-def test_an_hour_without_deliveries_is_an_empty_bar() -> None:
-    """There is a bar for each hour, and the totals count all of them."""
-    later = NOON + timedelta(hours=3)
-    ended = [EndedCount(NOON, DeliveryState.SENT, 2), EndedCount(later, DeliveryState.FAILED, 4)]
-    chart = draw_day(ended, first=NOON, hours=24)
-    assert [hour.total for hour in chart.hours] == [2, 0, 0, 4, *[0] * 20]
-    assert (chart.totals[DeliveryState.SENT], chart.totals[DeliveryState.FAILED], chart.tallest, chart.total) == (
-        2,
-        4,
-        4,
-        6,
-    )
+def test_stacked_bars_stand_on_each_other_and_fit_the_plot() -> None:
+    """For any proportions, no block leaves the plot and no blocks overlap."""
+    drawn = draw_chart("x", HOURS[:1], [Series(str(n), "sent", [10**n]) for n in range(7)], write=written)
+    ground = 100.0
+    for shape in drawn.shapes:
+        [top, height] = [float(found) for found in re.findall(r"M[\d.]+ ([\d.]+)h[\d.]+v([\d.]+)", shape.path)[0]]
+        assert top + height == pytest.approx(ground, abs=0.2)
+        assert (top >= 0, height >= 0) == (True, True)
+        ground = top
 
 
-def test_nothing_at_all_draws_nothing() -> None:
-    """An empty day divides by nothing."""
-    assert draw_day([], first=NOON, hours=24).total == 0
+def test_a_single_failure_among_millions_is_visible() -> None:
+    """The smallest block has a height that can be seen."""
+    drawn = draw_chart("x", HOURS[:1], [Series("s", "sent", [1_000_000]), Series("f", "failed", [1])], write=written)
+    assert "v1.2" in drawn.shapes[1].path or "v0" not in drawn.shapes[1].path
+
+
+def test_lines_pass_the_middle_of_each_slot() -> None:
+    """A line begins in the first slot, ends in the last, and its highest point is at most the ceiling."""
+    drawn = draw_chart("x", HOURS, [Series("p95", "sent", list(range(24)))], write=written, kind="lines")
+    assert drawn.shapes[0].path.startswith("M20.8 100.0L62.5")
+    assert drawn.shapes[0].path.endswith("L979.2 23.3")
+    assert [tick.label for tick in drawn.ticks] == ["10", "20", "30"]
+
+
+def test_every_slot_has_a_label_and_all_values() -> None:
+    """The tooltip and the table name each series' value; the axis has few labels, so that a phone can show them."""
+    drawn = draw_chart("x", HOURS, [Series("a", "sent", [1] * 24), Series("b", "failed", [2] * 24)], write=written)
+    assert len(drawn.slots) == 24
+    assert drawn.slots[3].values == (1, 2)
+    assert drawn.slots[3].label == "15:00"
+    assert len(drawn.labels) == MOST_LABELS
+
+
+def test_an_empty_chart_is_known_as_empty() -> None:
+    """A period without a value divides by nothing."""
+    assert draw_chart("x", HOURS, [Series("a", "sent", [0] * 24)], write=written).is_empty
+    assert draw_chart("x", [], [], write=written).is_empty
+
+
+@pytest.mark.parametrize(
+    "most, step", [(0, 1), (1, 1), (3, 1), (11, 5), (23, 10), (99, 50), (100, 50), (1_000_001, 500_000)]
+)
+def test_the_marks_of_counts_are_whole_round_numbers(most: float, step: float) -> None:
+    """At most four marks, none of them a fraction."""
+    assert tick_step(most, is_whole=True) == pytest.approx(step)
+
+
+def test_the_marks_of_seconds_may_be_fractions() -> None:
+    """A latency below a second has an axis too."""
+    assert tick_step(0.3, is_whole=False) == pytest.approx(0.1)
+
+
+def test_amounts_are_written_short() -> None:
+    """At most five characters beside the plot."""
+    assert [short(amount) for amount in (0.5, 950, 1500, 20_000_000, 3e9)] == ["0.5", "950", "1.5k", "20M", "3G"]

@@ -76,8 +76,13 @@ class Guest:
         given = {"host": "room.example.org", **cookie, **self.headers, **named}
         response = await call(self.app, method, target, body=body, headers=given)
         if "set-cookie" in response.headers:
-            self.cookie = response.headers["set-cookie"].partition(";")[0]
+            self._keep(response.headers["set-cookie"].partition(";")[0])
         return response
+
+    def _keep(self, cookie: str) -> None:
+        name = cookie.partition("=")[0]
+        others = [each for each in (self.cookie or "").split("; ") if each and each.partition("=")[0] != name]
+        self.cookie = "; ".join([*others, cookie])
 
 
 def dashboard_app(room: Room, *, stop: asyncio.Event | None = None) -> ASGIApp:

@@ -1,92 +1,166 @@
-"""The day as bars: pure geometry, drawn by `templates/parts/day.html`."""
+"""Charts as SVG, drawn on the server: stacked bars, lines and areas. Pure geometry; `macros.html` writes the elements.
 
-from collections.abc import Sequence
+Shapes lie in a plot of 1000 × 100 units that is stretched to the width of the page; texts lie outside of it, at
+percentages of its width, so that they keep their size. Each step of the time axis has a tooltip, and the same numbers
+follow as a table.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from postroom.dashboard.model import EndedCount
-from postroom.delivery.model import DeliveryState
-
-STATES = (
-    DeliveryState.SENT,
-    DeliveryState.SUPPRESSED,
-    DeliveryState.CANCELLED,
-    DeliveryState.FAILED,
-    DeliveryState.DEAD_LETTER,
-)
-"""From the ground up: what went well carries what did not."""
-
-HEIGHT = 120
-SLOT = 26
-BAR = 20
-_GAP = 1
-_LEAST = 2  # one failure among thousands is still seen
+WIDTH, HEIGHT = 1000, 100
+MOST_LABELS = 6
+MOST_TICKS = 4
+_STEPS = (1, 2, 5, 10)
+_LEAST = 1.2  # one failure among thousands is still seen
+_GAP = 0.15  # of a bar's slot
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """One state's share of one hour."""
+class Series:
+    """One line of a chart, or one colour of its bars. `hue` is the name of a CSS class without `is-`."""
 
-    state: DeliveryState
-    count: int
-    x: int
-    y: int
-    height: int
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar."""
-
-    at: datetime
-    x: int
-    total: int
-    blocks: tuple[Block, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DayChart:
-    """The bars, the totals beside them, and the height of the tallest."""
-
-    hours: tuple[Bar, ...]
-    totals: dict[DeliveryState, int]
-    tallest: int
-    height: int = HEIGHT
-    slot: int = SLOT
-    bar: int = BAR
+    label: str
+    hue: str
+    values: Sequence[float]
+    link: str | None = None
 
     @property
-    def width(self) -> int:
-        return len(self.hours) * SLOT
+    def total(self) -> float:
+        return sum(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartShape:
+    """A bar's block or a line, as the `d` of an SVG path."""
+
+    hue: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A number beside the plot, at a percentage of its height from above, or a time below it."""
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One step of the time axis: where it is touched, and its values by series."""
+
+    at: float
+    width: float
+    label: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A drawn chart. `unit` follows the numbers of the axis; `kind` is bars, lines or areas."""
+
+    title: str
+    kind: str
+    series: Sequence[Series]
+    shapes: tuple[ChartShape, ...]
+    ticks: tuple[Tick, ...]
+    labels: tuple[Tick, ...]
+    slots: tuple[Slot, ...]
+    unit: str = ""
 
     @property
-    def total(self) -> int:
-        return sum(self.totals.values())
+    def is_empty(self) -> bool:
+        return not any(value for series in self.series for value in series.values)
 
 
-def draw_day(ended: Sequence[EndedCount], *, first: datetime, hours: int) -> DayChart:
-    """A bar per hour from `first` on; counts outside are left out."""
-    counts = {(entry.hour, entry.state): entry.count for entry in ended}
-    moments = [first + timedelta(hours=index) for index in range(hours)]
-    sums = [sum(counts.get((moment, state), 0) for state in STATES) for moment in moments]
-    tallest = max(sums, default=0)
-    drawn = tuple(
-        Bar(moment, index * SLOT, sums[index], _blocks(counts, moment, x=index * SLOT, tallest=tallest))
-        for index, moment in enumerate(moments)
+def draw_chart(
+    title: str,
+    moments: Sequence[datetime],
+    series: Sequence[Series],
+    *,
+    write: Callable[[datetime], str],
+    kind: str = "bars",
+    unit: str = "",
+) -> Chart:
+    """A chart over time; `write` is how a time is written below the axis, in the viewer's zone."""
+    sums = [sum(each.values[index] for each in series) for index in range(len(moments))]
+    values = sums if kind == "bars" else [value for each in series for value in each.values]
+    most = max(values, default=0)
+    step = tick_step(most, is_whole=all(isinstance(value, int) for value in values))
+    ceiling = max(1, math.ceil(most / step - 1e-9)) * step
+    shapes = _bars(series, len(moments), ceiling) if kind == "bars" else _lines(series, ceiling, filled=kind == "areas")
+    return Chart(
+        title,
+        kind,
+        series,
+        tuple(shapes),
+        _ticks(ceiling, step),
+        tuple(_labels(moments, write)),
+        tuple(_slots(moments, series, write)),
+        unit,
     )
-    totals = {state: sum(counts.get((moment, state), 0) for moment in moments) for state in STATES}
-    return DayChart(drawn, totals, tallest)
 
 
-def _blocks(
-    counts: dict[tuple[datetime, DeliveryState], int], moment: datetime, *, x: int, tallest: int
-) -> tuple[Block, ...]:
-    present = [(state, counts[moment, state]) for state in STATES if counts.get((moment, state))]
-    # Gaps and least heights must not push a full bar out of the picture.
-    room = HEIGHT - len(STATES) * (_GAP + _LEAST)
-    blocks, ground = [], HEIGHT
-    for state, count in present:
-        height = max(_LEAST, round(room * count / tallest))
-        blocks.append(Block(state, count, x + (SLOT - BAR) // 2, ground - height, height))
-        ground -= height + _GAP
-    return tuple(blocks)
+def tick_step(most: float, *, is_whole: bool) -> float:
+    """The distance of the axis' marks: a round number, so that there are three to five of them."""
+    if most <= 0:
+        return 1
+    wanted = most / MOST_TICKS
+    power = float(10 ** math.floor(math.log10(wanted)))
+    step = next(step * power for step in _STEPS if step * power >= wanted * (1 - 1e-9))
+    return max(step, 1) if is_whole else step
+
+
+def _ticks(ceiling: float, step: float) -> tuple[Tick, ...]:
+    marks = [step * count for count in range(1, round(ceiling / step) + 1)]
+    return tuple(Tick(round(100 - 100 * mark / ceiling, 2), short(mark)) for mark in marks)
+
+
+def short(amount: float) -> str:
+    """An amount in few characters: `950`, `1.5k`, `20M`."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(amount) >= size:
+            return f"{amount / size:.3g}{unit}"
+    return f"{amount:.3g}"
+
+
+def _labels(moments: Sequence[datetime], write: Callable[[datetime], str]) -> Iterator[Tick]:
+    every = max(1, math.ceil(len(moments) / MOST_LABELS))
+    for index in range(0, len(moments), every):
+        yield Tick(round(100 * index / len(moments), 2), write(moments[index]))
+
+
+def _slots(moments: Sequence[datetime], series: Sequence[Series], write: Callable[[datetime], str]) -> Iterator[Slot]:
+    width = 100 / max(1, len(moments))
+    for index, moment in enumerate(moments):
+        values = tuple(each.values[index] for each in series)
+        yield Slot(round(index * width, 3), round(width, 3), write(moment), values)
+
+
+def _bars(series: Sequence[Series], count: int, ceiling: float) -> Iterator[ChartShape]:
+    """One path per series with a rectangle for each slot, each on top of the series before it."""
+    slot = WIDTH / max(1, count)
+    ground = [0.0] * count
+    for each in series:
+        path = ""
+        for index, value in enumerate(each.values):
+            if value > 0:
+                height = min(max(_LEAST, HEIGHT * value / ceiling), HEIGHT - ground[index])
+                ground[index] += height
+                left = slot * (index + _GAP / 2)
+                path += f"M{left:.1f} {HEIGHT - ground[index]:.1f}h{slot * (1 - _GAP):.1f}v{height:.1f}H{left:.1f}z"
+        yield ChartShape(each.hue, path)
+
+
+def _lines(series: Sequence[Series], ceiling: float, *, filled: bool) -> Iterator[ChartShape]:
+    """One path per series through the middle of each slot."""
+    for each in series:
+        slot = WIDTH / max(1, len(each.values))
+        points = [(slot * (index + 0.5), HEIGHT - HEIGHT * value / ceiling) for index, value in enumerate(each.values)]
+        path = "".join(f"{'L' if index else 'M'}{x:.1f} {y:.1f}" for index, (x, y) in enumerate(points))
+        if filled and points:
+            path += f"V{HEIGHT}H{points[0][0]:.1f}z"
+        yield ChartShape(each.hue, path)

@@ -8,7 +8,7 @@ from postroom.delivery import service
 from postroom.delivery.dead_letter_api import Reason
 from postroom.delivery.model import DeadLetterFilter
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Answer, redirect
+from postroom.runtime.endpoint import Answer
 
 FILTERS = ("reason", "source", "template")
 
@@ -38,7 +38,7 @@ async def ask_page(request: PageRequest) -> Answer:
 async def redrive_page(request: PageRequest) -> Answer:
     asked = {name: checked(name, request.form.get(name)) for name in FILTERS}
     await service.redrive(request.pool, _chosen(asked, _moment(request.form.get("before"))), actor=request.actor)
-    return redirect("/dead-letters?done=redrive")
+    return request.done("/dead-letters", "The dead letters are back in the queue.")
 
 
 def _chosen(asked: Mapping[str, str | None], before: datetime) -> DeadLetterFilter:

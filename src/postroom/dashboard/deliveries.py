@@ -11,7 +11,7 @@ from postroom.delivery import service
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Answer, ProtocolError, redirect
+from postroom.runtime.endpoint import Answer, ProtocolError
 
 FILTERS = ("status", "recipient", "template", "source")
 
@@ -87,23 +87,23 @@ async def preview_page(request: PageRequest) -> Answer:
 
 async def cancel_page(request: PageRequest) -> Answer:
     await service.cancel(request.pool, request.id("delivery_id"), actor=request.actor)
-    return _back_to_delivery(request, "cancel")
+    return _back_to_delivery(request, "The delivery is cancelled.")
 
 
 async def retry_page(request: PageRequest) -> Answer:
     await service.retry(request.pool, request.id("delivery_id"), actor=request.actor)
-    return _back_to_delivery(request, "retry")
+    return _back_to_delivery(request, "The delivery is due now.")
 
 
 async def settle_page(request: PageRequest) -> Answer:
     await service.settle(request.pool, request.id("delivery_id"), actor=request.actor)
-    return _back_to_delivery(request, "settle")
+    return _back_to_delivery(request, "The delivery counts as sent.")
 
 
 async def resend_page(request: PageRequest) -> Answer:
     clone = await service.resend(request.pool, request.id("delivery_id"), actor=request.actor)
-    return redirect(f"/deliveries/{clone}?done=resend")
+    return request.done(f"/deliveries/{clone}", "This is a new delivery of the same message.")
 
 
-def _back_to_delivery(request: PageRequest, done: str) -> Answer:
-    return redirect(f"/deliveries/{request.id('delivery_id')}?done={done}")
+def _back_to_delivery(request: PageRequest, sentence: str) -> Answer:
+    return request.done(f"/deliveries/{request.id('delivery_id')}", sentence)

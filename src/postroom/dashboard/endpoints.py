@@ -3,7 +3,7 @@
 import asyncio
 from http import HTTPStatus
 
-from postroom.dashboard import dead_letters, deliveries, inbox, overview, sign_in
+from postroom.dashboard import dead_letters, deliveries, inbox, overview, preferences, sign_in
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import FigureReader
@@ -31,6 +31,8 @@ ENDPOINTS = (
     public("POST", "/sign-in", sign_in.sign_in),
     form("/sign-out", sign_in.sign_out),
     public("GET", "/static/{name}", show_static),
+    page("/preferences", preferences.show_page),
+    form("/preferences", preferences.save_page),
     page("/", overview.show_overview),
     page("/live", overview.show_live, keeps_session=False),
     page("/deliveries", deliveries.list_page),

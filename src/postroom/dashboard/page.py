@@ -1,17 +1,23 @@
 """A page of the dashboard: its request, the session behind it, and the row of its endpoint.
 
-To add a page, write a function from `PageRequest` to `Answer`, a template, and a row in `endpoints.ENDPOINTS`.
+To add a page, write a function from `PageRequest` to `Answer` and a row in `endpoints.ENDPOINTS`; a link to it is a
+row in `navigation.GROUPS`. A list of records needs no template: `PageRequest.listing` takes columns and filters
+as data. An action is a form that posts; `PageRequest.done` leads back to a page with a sentence about the result, and
+`PageRequest.confirm` asks before an action, with the result of its dry run.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from postroom.dashboard import service
+from postroom.dashboard.listing import Filter, ListColumn, query_with
+from postroom.dashboard.navigation import current, groups_for
+from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
 from postroom.dashboard.service import FigureReader
 from postroom.dashboard.session import DashboardSession, Sessions
 from postroom.dashboard.views import PageTemplates
@@ -22,6 +28,7 @@ from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
 from postroom.http.problems import Problem
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
+from postroom.runtime.page import Found
 from postroom.runtime.peers import WrongKeyCounter
 
 READ = "deliveries:read"
@@ -86,7 +93,7 @@ class Dashboard:
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
         """A page without a session."""
-        return Answer(self.views.draw(template, key=None, **values).encode(), status, HTML)
+        return Answer(self.views.draw(template, viewer=Viewer(), key=None, **values).encode(), status, HTML)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class PageRequest:
     call: Call
     session: DashboardSession
     key: ApiKey
+    viewer: Viewer
     form: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -116,29 +124,78 @@ class PageRequest:
         """A parameter of the query; an empty field of a form counts as absent."""
         return checked(name, query_of(self.call).get(name))
 
+    def may(self, scope: str) -> bool:
+        """Whether the key has this scope; a page offers only actions that it has."""
+        return self.key.allows(scope)
+
+    def draw(self, template: str, **values: Any) -> str:
+        """A template with the viewer's preferences, as HTML."""
+        return self.dashboard.views.draw(
+            template, viewer=self.viewer, may=self.may, token=self.dashboard.sessions.form_token(self.session), **values
+        )
+
     def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
-        drawn = self.dashboard.views.draw(
+        groups, here = list(groups_for(self.key)), self.call.asgi["path"]
+        drawn = self.draw(
             template,
             key=self.key,
-            may_operate=self.key.allows(OPERATE),
-            may_inbox=self.key.allows(INBOX),
-            token=self.dashboard.sessions.form_token(self.session),
-            here=self.call.asgi["path"],
-            done=_DONE.get(query_of(self.call).get("done", "")),
+            groups=groups,
+            current=current(groups, here),
+            here=here,
+            done=self._sentence(),
             **values,
         )
         return Answer(drawn.encode(), status, HTML)
 
+    def listing(
+        self,
+        title: str,
+        columns: Sequence[ListColumn],
+        found: "Found[Any]",
+        *,
+        filters: Sequence[Filter] = (),
+        **values: Any,
+    ) -> Answer:
+        """A page of records as a table.
+
+        `values` may hold `lead`, `empty` (sentences), `actions` and `row_actions` (record → actions).
+        """
+        records, next_cursor = found
+        given = {"lead": None, "empty": "The list is empty.", "actions": (), "row_actions": None, **values}
+        return self.page(
+            "listing.html",
+            title=title,
+            columns=columns,
+            records=records,
+            next_cursor=next_cursor,
+            is_first=self.asked("cursor") is None,
+            filters=filters,
+            query=query_with(filters),
+            **given,
+        )
+
+    def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
+        """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
+        given = {"fields": {}, "back": "/", "warning": None, "is_possible": True, **values}
+        return self.page("confirm.html", title=title, question=question, to=to, button=button, **given)
+
+    def done(self, path: str, sentence: str) -> Answer:
+        """Lead to a local page, which shows this sentence."""
+        path = local_path(path)
+        shown = urlencode({"done": sentence, "seal": self._seal(sentence)})
+        return redirect(f"{path}{'&' if '?' in path else '?'}{shown}")
+
+    def _sentence(self) -> str | None:
+        """The sentence in the address, if it was made by `done` in this session and not by the author of a link."""
+        query = query_of(self.call)
+        sentence = query.get("done")
+        return sentence if sentence and query.get("seal") == self._seal(sentence) else None
+
+    def _seal(self, sentence: str) -> str:
+        return self.dashboard.sessions.sentence_seal(self.session, sentence)
+
 
 Page = Callable[[PageRequest], Awaitable[Answer]]
-
-_DONE = {
-    "cancel": "The delivery is cancelled.",
-    "retry": "The delivery is due now.",
-    "resend": "This is a new delivery of the same message.",
-    "settle": "The delivery counts as sent.",
-    "redrive": "The dead letters are back in the queue.",
-}
 
 
 # ── rows of the table of endpoints ─────────────────────────────────────────────────────────────────────────────────
@@ -198,7 +255,7 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
         raise SignInError
     if not key.allows(scope):
         raise ScopeMissing(scope)
-    return PageRequest(dashboard, call, session, key)
+    return PageRequest(dashboard, call, session, key, read_viewer(_cookie(call, COOKIE)))
 
 
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:

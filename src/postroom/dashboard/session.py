@@ -90,6 +90,10 @@ class Sessions:
     def is_form_token(self, session: DashboardSession, token: str) -> bool:
         return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "replace"))
 
+    def sentence_seal(self, session: DashboardSession, sentence: str) -> str:
+        """The proof that a sentence in an address was written by this session's pages."""
+        return _text(hmac.digest(self._form_key, f"{session.nonce} {sentence}".encode(), "sha256")[:12])
+
 
 def _made(key: ApiKey) -> int:
     return round(key.created_at.timestamp() * 1_000_000)

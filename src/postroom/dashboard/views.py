@@ -1,8 +1,9 @@
-"""Templates, and how moments and sizes are written in them. Every value is escaped, except HTML that is made here."""
+"""Templates, and how times and sizes are written in them. Every value is escaped, except HTML that is made here."""
 
 import hashlib
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, timedelta
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from minijinja import Environment, safe
 
+from postroom.dashboard.navigation import icon
+from postroom.dashboard.preferences import Viewer
 from postroom.delivery.model import DeliveryState
 
 LONGEST_TEXT = 200_000
@@ -17,8 +20,15 @@ LONGEST_TEXT = 200_000
 STATIC_TYPES = {
     "icon.svg": "image/svg+xml",
     "live.js": "text/javascript; charset=utf-8",
+    "page.js": "text/javascript; charset=utf-8",
     "style.css": "text/css; charset=utf-8",
 }
+_RELATIVE = timedelta(days=14)
+"""Times further away are shown as dates."""
+
+_VIEWER: ContextVar[Viewer] = ContextVar("viewer")
+"""The preferences of the viewer for whom a template is drawn; filters get no other arguments."""
+
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -36,9 +46,20 @@ class PageTemplates:
         versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in static.items()}
         self._environment = Environment(
             templates=_read_templates(),  # parsed now: an invalid one stops the start, not a page
-            filters={"utc": utc, "span": span, "size": size, "words": words, "cut": cut, "number": "{:,}".format},
+            filters={
+                "clock": clock,
+                "cut": cut,
+                "exact": exact,
+                "number": number,
+                "percent": percent,
+                "size": size,
+                "span": span,
+                "when": when,
+                "words": words,
+            },
             globals={
                 "room": room,
+                "icon": icon,
                 "states": [state.value for state in DeliveryState],
                 "static": lambda name: f"/static/{name}?v={versions[name]}",
                 "seconds": seconds,
@@ -49,8 +70,12 @@ class PageTemplates:
             lstrip_blocks=True,
         )
 
-    def draw(self, template: str, **values: Any) -> str:
-        return self._environment.render_template(template, **values)
+    def draw(self, template: str, *, viewer: Viewer, **values: Any) -> str:
+        before = _VIEWER.set(viewer)
+        try:
+            return self._environment.render_template(template, viewer=viewer, **values)
+        finally:
+            _VIEWER.reset(before)
 
 
 def _escape(value: object) -> object:
@@ -64,14 +89,49 @@ def _read_templates() -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in folder.rglob("*.html")}
 
 
-def utc(moment: datetime | None) -> str:
-    """A moment for people, with the same moment for programs in its title."""
-    if moment is None:
-        return safe('<span class="none">–</span>')
-    there = moment.astimezone(UTC)
-    exact = there.isoformat().replace("+00:00", "Z")
-    shown = f"{there:%Y-%m-%d %H:%M:%S}"
-    return safe(f'<time datetime="{exact}" title="{exact}">{shown} <span class="zone">UTC</span></time>')
+_NONE = safe('<span class="none">–</span>')
+
+
+def when(moment: datetime | None) -> str:
+    """A time for people: `3 min ago`, and the exact time with its zone in its title."""
+    return _NONE if moment is None else _time(moment, _relative(moment))
+
+
+def exact(moment: datetime | None) -> str:
+    """A time to the second in the viewer's zone."""
+    return _NONE if moment is None else _time(moment, f"{_VIEWER.get().local(moment):%Y-%m-%d %H:%M:%S %Z}")
+
+
+def clock(moment: datetime) -> str:
+    """The hour and minute of a time in the viewer's zone."""
+    return f"{_VIEWER.get().local(moment):%H:%M}"
+
+
+def _time(moment: datetime, shown: str) -> str:
+    viewer = _VIEWER.get()
+    there = viewer.local(moment)
+    machine = moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    title = escape(f"{there:%Y-%m-%d %H:%M:%S} {viewer.zone} (UTC{there.isoformat()[-6:]})")
+    return safe(f'<time datetime="{machine}" title="{title}">{escape(shown)}</time>')
+
+
+def _relative(moment: datetime) -> str:
+    distance = datetime.now(UTC) - moment
+    if abs(distance) > _RELATIVE:
+        return f"{_VIEWER.get().local(moment):%Y-%m-%d}"
+    if abs(distance) < timedelta(seconds=1):
+        return "now"
+    length = span(abs(distance).total_seconds())
+    return f"{length} ago" if distance > timedelta() else f"in {length}"
+
+
+def number(amount: float) -> str:
+    """`1,234`; a fraction with at most two decimals."""
+    return f"{amount:,}" if isinstance(amount, int) else f"{amount:,.2f}".rstrip("0").rstrip(".")
+
+
+def percent(share: float | None) -> str:
+    return "–" if share is None else f"{share * 100:.1f} %"
 
 
 def seconds(start: datetime | None, end: datetime) -> float | None:

@@ -1,0 +1,104 @@
+"""Tables, detail lists and filter forms declared as data; `macros.html` draws them.
+
+A column takes its label and its form from the record's declaration: `columns(AuditEntry, "at", "actor", "action")`.
+"""
+
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum, StrEnum
+from typing import Any, Union, get_args, get_origin, get_type_hints
+from urllib.parse import urlencode
+
+_FORMS: tuple[tuple[type, str], ...] = (
+    (bool, "flag"),
+    (datetime, "when"),
+    (Enum, "state"),
+    (int, "number"),
+    (float, "number"),
+    (str, "text"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListColumn:
+    """One column of a table, or one fact of a detail list.
+
+    Forms: text, words (a slug), code, when (a time), number, state (a badge), flag (yes or no), list,
+    clip (a long text), size, exact (a time to the second), html (made by us).
+    """
+
+    name: str
+    label: str
+    form: str = "text"
+    link: Callable[[Any], str | None] | None = None  # record → address
+    value: Callable[[Any], Any] | None = None  # record → value; None: the attribute `name`
+    is_minor: bool = False  # left out on phones
+
+    def of(self, record: Any) -> Any:
+        if self.value is not None:
+            return self.value(record)
+        return record[self.name] if isinstance(record, Mapping) else getattr(record, self.name)
+
+    def href(self, record: Any) -> str | None:
+        return None if self.link is None else self.link(record)
+
+
+def columns(model: type, *names: str, **changes: Mapping[str, Any]) -> tuple[ListColumn, ...]:
+    """Columns of a record's fields or properties; `changes` replaces attributes of single columns by name."""
+    hints = get_type_hints(model)
+    declared = (ListColumn(name, label_of(name), _form(hints.get(name))) for name in names)
+    return tuple(replace(column, **changes.get(column.name, {})) for column in declared)
+
+
+def label_of(name: str) -> str:
+    """A field's name for people: `created_at` is Created, `sender_account_id` is Sender account."""
+    for ending in ("_at", "_id"):
+        name = name.removesuffix(ending)
+    return name.replace("_", " ").capitalize()
+
+
+def _form(hint: Any) -> str:
+    kinds = [kind for kind in _members(hint) if kind is not type(None)]
+    if len(kinds) != 1 or not isinstance(kinds[0], type):
+        return "list" if hint is not None and get_origin(kinds[0] if kinds else None) in (list, tuple) else "text"
+    return next((form for kind, form in _FORMS if issubclass(kinds[0], kind)), "text")
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAction:
+    """A button that posts a form, or with `is_link` opens a page. It is drawn only for keys with its scope."""
+
+    label: str
+    path: str
+    scope: str
+    question: str | None = None  # asked before the form is posted
+    fields: Mapping[str, str] = field(default_factory=dict)
+    is_link: bool = False
+    is_main: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """One field of a filter form; with `options`, a choice."""
+
+    name: str
+    label: str
+    value: str | None = None
+    options: Sequence[str] = ()
+    placeholder: str = ""
+    kind: str = "text"  # the type of the input: text, date, number
+
+
+def options_of(kind: type[StrEnum]) -> list[str]:
+    return [member.value for member in kind]
+
+
+def query_with(filters: Iterable[Filter]) -> str:
+    """The chosen filters as a query string, for the pager and for links."""
+    return urlencode({each.name: each.value for each in filters if each.value})

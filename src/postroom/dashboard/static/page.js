@@ -1,0 +1,101 @@
+// Comforts of every page: shortcuts, search as you type, times that age. Without this script every page still works.
+"use strict";
+
+(() => {
+  document.documentElement.dataset.script = "on";
+  const WAIT_MS = 250;
+
+  // ── search as you type: the list below a filter form is replaced by that of the answer ──
+  const search = document.querySelector("form[data-search]");
+  const results = document.getElementById("results");
+  let timer = 0;
+  let asking = null;
+
+  const address = (form) => {
+    const fields = [...new FormData(form)].filter(([, value]) => value !== "");
+    const query = new URLSearchParams(fields).toString();
+    return form.getAttribute("action") + (query ? "?" + query : "");
+  };
+
+  const refresh = async () => {
+    asking?.abort();
+    asking = new AbortController();
+    const to = address(search);
+    try {
+      const answer = await fetch(to, { signal: asking.signal });
+      if (!answer.ok || answer.redirected) return; // an unfinished word is no error; the button shows errors
+      const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("results");
+      if (!found) return;
+      results.replaceChildren(...document.adoptNode(found).childNodes);
+      history.replaceState(null, "", to);
+    } catch (error) {
+      if (error.name !== "AbortError") throw error;
+    }
+  };
+
+  if (search && results) {
+    search.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(refresh, WAIT_MS);
+    });
+  }
+
+  // ── times ──
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const age = () => {
+    for (const time of document.querySelectorAll("time")) {
+      if (!/ ago$|^now$/.test(time.textContent)) continue;
+      const seconds = Math.floor((Date.now() - Date.parse(time.dateTime)) / 1000);
+      const unit = UNITS.find(([length]) => seconds >= length);
+      if (unit) time.textContent = Math.floor(seconds / unit[0]) + " " + unit[1] + " ago";
+    }
+  };
+  setInterval(age, 10000);
+
+  // ── preferences ──
+  const zone = document.querySelector("[data-zone]");
+  const hint = document.querySelector("[data-zone-hint]");
+  if (zone && hint) {
+    const own = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    if ([...zone.options].some((option) => option.value === own) && own !== zone.value) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = "Use " + own;
+      button.addEventListener("click", () => { zone.value = own; });
+      hint.append("This browser’s zone: ", button);
+    }
+  }
+
+  // ── keyboard ──
+  const rows = () => [...document.querySelectorAll(".list tbody tr")].filter((row) => row.querySelector("a"));
+  const step = (by) => {
+    const all = rows();
+    const at = all.findIndex((row) => row.contains(document.activeElement));
+    const to = all[at < 0 ? 0 : Math.min(Math.max(at + by, 0), all.length - 1)];
+    to?.querySelector("a").focus();
+    to?.scrollIntoView({ block: "nearest" });
+  };
+  const field = () => document.querySelector("[role=search] input, [role=search] select");
+  const help = () => document.getElementById("shortcuts")?.showModal();
+  const next = () => document.querySelector("a[rel=next]")?.click();
+  const DOES = { "/": () => field()?.focus(), "?": help, j: () => step(1), k: () => step(-1), n: next };
+  let went = false;
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target.closest?.("input, select, textarea, dialog");
+    if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (went) {
+      went = false;
+      if (event.key === ",") location.assign("/preferences");
+      document.querySelector(`[data-go="${CSS.escape(event.key)}"]`)?.click();
+      return;
+    }
+    if (event.key === "g") {
+      went = true;
+      setTimeout(() => { went = false; }, 1500);
+    } else if (DOES[event.key]) {
+      event.preventDefault();
+      DOES[event.key]();
+    }
+  });
+})();
