@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.support.builders import QUEUE_WAITING
 from tests.support.command_line import PATIENT, answer, postroom, running
 
 from postroom.cli import database_checks, host_checks
@@ -178,6 +179,7 @@ async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None
             "INSERT INTO deliveries (lane, next_attempt_at, ladder, source)"
             " VALUES ('auth', now() - interval '9 minutes 35 seconds', 'auth', 'test')"
         )
+        await connection.execute(QUEUE_WAITING)
     found = await _examine(room.direct_url)
     assert (found["claims"].verdict, found["workers"].verdict) == (Severity.WARN, Severity.OK)
     assert "(bulk, 3) for 30 min" in found["claims"].found

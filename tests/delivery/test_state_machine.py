@@ -205,6 +205,12 @@ INVARIANTS = {
     "a dead letter has its row, and only a dead letter": """
         SELECT count(*) FROM deliveries AS d FULL JOIN dead_letters AS l ON l.delivery_id = d.id
         WHERE (d.state = 'dead_letter') IS DISTINCT FROM (l.delivery_id IS NOT NULL)""",
+    "a delivery is in the queue while it waits, with the same time": """
+        SELECT count(*) FROM (SELECT * FROM deliveries WHERE next_attempt_at IS NOT NULL) AS d
+        FULL JOIN due_deliveries AS w ON w.id = d.id
+        WHERE (w.due_at, w.lane, w.channel, w.is_unrendered, w.campaign_id, w.expires_at) IS DISTINCT FROM
+            (d.next_attempt_at, d.lane, d.channel, d.state = 'queued' AND d.template_id IS NOT NULL, d.campaign_id,
+            d.expires_at)""",
     "what is being sent is held by a claim": """
         SELECT count(*) FROM deliveries AS d
         WHERE state = 'sending' AND NOT EXISTS (SELECT FROM claims WHERE claims.id = d.claim_id)""",
@@ -234,7 +240,7 @@ class Walker:
         return [
             self.accept, self.render, self.claim, self.claim, self.claim, self.start, self.complete, self.complete,
             self.release, self.renew, self.cancel, self.retry, self.expire, self.recover, self.redrive, self.settle,
-            self.resend, self.time_passes,
+            self.resend, self.reschedule, self.shift, self.change_by_hand, self.time_passes,
         ]  # fmt: skip
 
     async def walk(self, steps: int) -> None:
@@ -332,6 +338,30 @@ class Walker:
 
     async def resend(self, connection: Session) -> None:
         await store.resend(connection, delivery_id=await self.any_id(connection), now=self.hands())
+
+    async def reschedule(self, connection: Session) -> None:
+        send_at = self.hands() + LEASE * self.chance.randrange(3)
+        await store.reschedule(connection, delivery_id=await self.any_id(connection), send_at=send_at, now=self.hands())
+
+    async def shift(self, connection: Session) -> None:
+        """Hold or release mail, as a pause of a campaign does."""
+        by = self.chance.choice([-LEASE, LEASE])
+        await connection.execute("SELECT shift_deliveries(ARRAY[$1::bigint], $2)", await self.any_id(connection), by)
+
+    async def change_by_hand(self, connection: Session) -> None:
+        """An operator's UPDATE in psql."""
+        change = self.chance.choice(
+            [
+                "next_attempt_at = next_attempt_at + interval '1 minute'",
+                "lane = 'auth'",
+                "expires_at = next_attempt_at + interval '1 minute'",
+                "state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'by_hand'",
+            ]
+        )
+        await connection.execute(
+            f"UPDATE deliveries SET {change} WHERE id = $1 AND next_attempt_at IS NOT NULL",
+            await self.any_id(connection),
+        )
 
     async def time_passes(self, _connection: Session) -> None:
         self.hands.forward(seconds=self.chance.randrange(1, 40))

@@ -13,6 +13,7 @@ from tests.support.builders import (
     DELIVERED,
     LEASE,
     NOON,
+    QUEUE_WAITING,
     FunctionWriter,
     Hands,
     Hanging,
@@ -55,6 +56,7 @@ async def fill(pool: Pool, lane: Lane, count: int) -> None:
             lane.value,
             count,
         )
+        await connection.execute(QUEUE_WAITING)
 
 
 # ── claiming ──────────────────────────────────────────────────────────────────────────────────────────────────────────

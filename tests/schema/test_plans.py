@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.support.builders import QUEUE_WAITING
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery.store import QUERIES
@@ -26,7 +27,7 @@ FILL_RECIPIENTS = """
 async def full(pool: Pool) -> AsyncIterator[Session]:
     """A connection to a room with twenty thousand waiting deliveries."""
     connection = await pool.acquire()
-    for statement in (FILL, FILL_PAYLOADS, FILL_RECIPIENTS):
+    for statement in (FILL, QUEUE_WAITING, FILL_PAYLOADS, FILL_RECIPIENTS):
         await connection.execute(statement)
     await connection.execute("ANALYZE")
     # As for a worker after its fifth batch: a generic plan without parameter values.
@@ -54,7 +55,7 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
         ("list_claim_recipients", "delivery_recipients_pkey"),
         ("mark_started", "delivery_payloads_pkey"),
         ("recover_claims", "deliveries_claim_idx"),
-        ("expire_waiting", "deliveries_expiry_idx"),
+        ("expire_waiting", "due_deliveries_expiry_idx"),
         ("delete_old_deliveries", "deliveries_finished_idx"),
         ("delete_old_payloads", "deliveries_finished_idx"),
         ("complete", "deliveries_pkey"),
@@ -72,8 +73,8 @@ async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: s
 @pytest.mark.parametrize(
     "call, index",
     [
-        ("lock_due_deliveries('bulk', 100, now())", "deliveries_due_idx"),
-        ("lock_unrendered_deliveries(100)", "deliveries_unrendered_idx"),
+        ("lock_due_deliveries('bulk', 100, now())", "due_deliveries_order_idx"),
+        ("lock_unrendered_deliveries(100)", "due_deliveries_unrendered_idx"),
     ],
 )
 async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, index: str) -> None:

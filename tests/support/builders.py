@@ -28,6 +28,16 @@ REFUSED = Reply(Stage.FINAL, 554, "5.7.1", "go away", remote_host="mx.example.or
 NO_ANSWER = Reply(Stage.FINAL, text="the connection was lost", remote_host="mx.example.org:25")
 
 
+QUEUE_WAITING = """
+    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
+    SELECT id, next_attempt_at, lane, channel, state = 'queued' AND template_id IS NOT NULL, campaign_id, expires_at
+    FROM deliveries
+    WHERE next_attempt_at IS NOT NULL
+    ON CONFLICT DO NOTHING
+"""
+"""Makes deliveries claimable that a test inserted without `accept`."""
+
+
 def addresses(*emails: str) -> tuple[Address, ...]:
     return tuple(Address(email) for email in emails)
 

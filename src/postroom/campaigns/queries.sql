@@ -16,12 +16,13 @@ RETURNING id;
 SELECT count(*) AS moved
 FROM cancel_deliveries(
     ARRAY(
-        SELECT id
-        FROM deliveries
-        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL
-        ORDER BY next_attempt_at
+        SELECT d.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.campaign_id = :campaign_id
+        ORDER BY w.due_at
         LIMIT :batch_limit
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF d SKIP LOCKED
     ), 'campaign_cancelled', coalesce(:now::timestamptz, now()));
 
 -- name: complete_campaign :maybe
@@ -31,7 +32,7 @@ SET status = 'completed', finished_at = coalesce(:now::timestamptz, now()),
     updated_at = coalesce(:now::timestamptz, now())
 WHERE c.id = :campaign_id AND c.status = 'active'
     AND NOT EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id)
-    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.campaign_id = c.id AND d.next_attempt_at IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM due_deliveries AS w WHERE w.campaign_id = c.id)
     AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.campaign_id = c.id AND d.state = 'sending')
 RETURNING c.id;
 
@@ -93,12 +94,13 @@ WHERE ctid = ANY (ARRAY(
 SELECT count(*) AS moved
 FROM shift_deliveries(
     ARRAY(
-        SELECT id
-        FROM deliveries
-        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at < '2900-01-01 00:00Z'
-        ORDER BY next_attempt_at
+        SELECT d.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.campaign_id = :campaign_id AND w.due_at < '2900-01-01 00:00Z'
+        ORDER BY w.due_at
         LIMIT :batch_limit
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF d SKIP LOCKED
     ), interval '1000 years');
 
 -- name: insert_campaign :one
@@ -224,10 +226,10 @@ SELECT c.id, c.status::text,
     ) AS has_due,
     EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id) AS has_more,
     EXISTS (
-        SELECT FROM deliveries AS d
-        WHERE d.campaign_id = c.id AND d.next_attempt_at IS NOT NULL
-            AND d.next_attempt_at >= CASE WHEN c.status = 'active' THEN '2900-01-01 00:00Z' ELSE '-infinity' END::timestamptz
-            AND d.next_attempt_at < CASE WHEN c.status = 'paused' THEN '2900-01-01 00:00Z' ELSE 'infinity' END::timestamptz
+        SELECT FROM due_deliveries AS w
+        WHERE w.campaign_id = c.id
+            AND w.due_at >= CASE WHEN c.status = 'active' THEN '2900-01-01 00:00Z' ELSE '-infinity' END::timestamptz
+            AND w.due_at < CASE WHEN c.status = 'paused' THEN '2900-01-01 00:00Z' ELSE 'infinity' END::timestamptz
     ) AS has_stray_mail
 FROM campaigns AS c
 WHERE c.status IN ('active', 'paused', 'cancelled')
@@ -276,12 +278,13 @@ SELECT coalesce(:now::timestamptz, now()) AS moment;
 SELECT count(*) AS moved
 FROM shift_deliveries(
     ARRAY(
-        SELECT id
-        FROM deliveries
-        WHERE campaign_id = :campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at >= '2900-01-01 00:00Z'
-        ORDER BY next_attempt_at
+        SELECT d.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.campaign_id = :campaign_id AND w.due_at >= '2900-01-01 00:00Z'
+        ORDER BY w.due_at
         LIMIT :batch_limit
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF d SKIP LOCKED
     ), interval '-1000 years');
 
 -- name: resume_campaign :maybe

@@ -72,22 +72,20 @@ ORDER BY waste DESC;
 
 -- name: list_late_lanes :many
 -- Lanes whose oldest due delivery should have left long ago.
-SELECT lane.name::text AS lane, clock_timestamp() - oldest.next_attempt_at AS late
+SELECT lane.name::text AS lane, clock_timestamp() - oldest.due_at AS late
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane (name)
 CROSS JOIN LATERAL (
-    SELECT min(first.next_attempt_at) AS next_attempt_at
+    SELECT min(first.due_at) AS due_at
     FROM unnest(enum_range(NULL::delivery_channel)) AS channel (name)
     CROSS JOIN LATERAL (
-        SELECT next_attempt_at
-        FROM deliveries
-        WHERE deliveries.lane = lane.name
-            AND deliveries.channel = channel.name
-            AND is_claimable(next_attempt_at, state, template_id)
-        ORDER BY next_attempt_at, id
+        SELECT w.due_at
+        FROM due_deliveries AS w
+        WHERE w.lane = lane.name AND w.channel = channel.name AND NOT w.is_unrendered
+        ORDER BY w.due_at, w.id
         LIMIT 1
     ) AS first
 ) AS oldest
-WHERE oldest.next_attempt_at < clock_timestamp() - :patience::interval;
+WHERE oldest.due_at < clock_timestamp() - :patience::interval;
 
 -- name: list_long_transactions :many
 -- Transactions old enough to keep dead rows of the queue alive and every cursor waiting, oldest first.

@@ -2,6 +2,7 @@
 
 NAME     delivery, from an accepted request to its end
 OWNS     deliveries           one message to one set of recipients over one channel
+         due_deliveries       those that wait, apart from their records (functions/follow_delivery.sql)
          delivery_recipients  its recipients and the outcome of each
          delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month

@@ -108,12 +108,16 @@ claim AS (
     HAVING count(*) > 0
     RETURNING id
 ),
+taken AS (
+    DELETE FROM due_deliveries
+    WHERE id IN (SELECT id FROM due)
+),
 claimed AS (
     UPDATE deliveries AS d
     SET state = 'sending', claim_id = claim.id, claim_ordinal = due.ordinal, next_attempt_at = NULL,
         attempt_count = attempt_count + 1, sender_account_id = due.sender_account_id
     FROM due, claim
-    WHERE d.id = due.id
+    WHERE d.id = due.id AND d.next_attempt_at IS NOT NULL -- a waiting row whose record does not wait is only deleted
     RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
@@ -277,12 +281,13 @@ SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now()))
 -- Cancel waiting deliveries whose expiry has passed.
 SELECT cancel_deliveries(
     ARRAY(
-        SELECT id
-        FROM deliveries
-        WHERE expires_at <= coalesce(:now::timestamptz, now()) AND expires_at IS NOT NULL AND next_attempt_at IS NOT NULL
-        ORDER BY expires_at
+        SELECT d.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.expires_at <= coalesce(:now::timestamptz, now())
+        ORDER BY w.expires_at
         LIMIT :batch_limit
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE OF d SKIP LOCKED
     ), 'expired', coalesce(:now::timestamptz, now())
 ) AS id;
 
@@ -318,16 +323,14 @@ WHERE id = :delivery_id;
 
 -- name: find_schedule :one
 -- The time at which the next waiting delivery of a lane is due, if any.
-SELECT min(first.next_attempt_at) AS next_attempt_at
+SELECT min(first.due_at) AS due_at
 FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
     LATERAL (
-        SELECT min(next_attempt_at) AS next_attempt_at
-        FROM deliveries AS d
-        WHERE d.lane = :lane::text::delivery_lane
-            AND d.channel = channel.name
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-            AND (d.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: mail of these campaigns is not claimed
-                SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
+        SELECT min(w.due_at) AS due_at
+        FROM due_deliveries AS w
+        WHERE w.lane = :lane::text::delivery_lane AND w.channel = channel.name AND NOT w.is_unrendered
+            AND (w.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: mail of these campaigns is not claimed
+                SELECT FROM campaigns AS c WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
 
 -- name: forget_workers :exec
@@ -482,16 +485,16 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
         SELECT min(first.due_at) AS due_at
         FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
             LATERAL (
-                SELECT min(next_attempt_at) AS due_at
-                FROM deliveries AS d
-                WHERE d.lane = lane.name AND d.channel = channel.name AND is_claimable(d.next_attempt_at, d.state, d.template_id)
+                SELECT min(w.due_at) AS due_at
+                FROM due_deliveries AS w
+                WHERE w.lane = lane.name AND w.channel = channel.name AND NOT w.is_unrendered
             ) AS first
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped
         FROM (
-            SELECT FROM deliveries
-            WHERE lane = lane.name AND is_claimable(next_attempt_at, state, template_id)
+            SELECT FROM due_deliveries AS w
+            WHERE w.lane = lane.name AND NOT w.is_unrendered
             LIMIT :bound
         ) AS counted
     ) AS waiting;
@@ -719,7 +722,12 @@ clone AS (
         give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
         endpoint_id
     FROM original
-    RETURNING id, resend_of
+    RETURNING id, resend_of, next_attempt_at, lane, channel, template_id, campaign_id, expires_at
+),
+waiting AS (
+    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
+    SELECT id, next_attempt_at, lane, channel, template_id IS NOT NULL, campaign_id, expires_at
+    FROM clone
 ),
 addresses AS (
     INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)

@@ -183,7 +183,7 @@ async def find_delivery(connection: Connection, *, delivery_id: int) -> Delivery
 
 async def find_schedule(connection: Connection, *, lane: Lane) -> datetime | None:
     row = await QUERIES["find_schedule"].one(connection, lane=lane.value)
-    moment: datetime | None = row["next_attempt_at"]
+    moment: datetime | None = row["due_at"]
     return moment
 
 

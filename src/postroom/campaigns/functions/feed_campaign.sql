@@ -29,20 +29,20 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT count(*), max(next_attempt_at)
+    SELECT count(*), max(due_at)
     INTO v_waiting, v_since
     FROM (
-        SELECT next_attempt_at
-        FROM deliveries
-        WHERE campaign_id = p_campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at <= p_now
-        ORDER BY next_attempt_at
+        SELECT due_at
+        FROM due_deliveries
+        WHERE campaign_id = p_campaign_id AND due_at <= p_now
+        ORDER BY due_at
         LIMIT p_target
     ) AS due;
     IF v_since IS NULL THEN
-        SELECT min(next_attempt_at)
+        SELECT min(due_at)
         INTO v_since
-        FROM deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND is_claimable(next_attempt_at, state, template_id);
+        FROM due_deliveries
+        WHERE lane = 'bulk' AND channel = 'email' AND NOT is_unrendered;
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;

@@ -83,14 +83,6 @@ CREATE TABLE deliveries (
             idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z')
 ) WITH (fillfactor = 90);
 
--- claim_due: due deliveries by lane and channel, oldest first. By channel, because webhooks do not wait for mailboxes.
-CREATE INDEX deliveries_due_idx ON deliveries (lane, channel, next_attempt_at, id)
-    WHERE next_attempt_at IS NOT NULL AND (state = 'rendered' OR template_id IS NULL);
-
--- lock_unrendered: deliveries whose template is not rendered yet
-CREATE INDEX deliveries_unrendered_idx ON deliveries (lane, id)
-    WHERE state = 'queued' AND template_id IS NOT NULL;
-
 -- complete, release_claim, recover_claims: deliveries that a claim still holds
 CREATE INDEX deliveries_claim_idx ON deliveries (claim_id, claim_ordinal)
     WHERE state = 'sending';
@@ -108,17 +100,34 @@ CREATE INDEX deliveries_trouble_idx ON deliveries (state, id)
 CREATE INDEX deliveries_campaign_mail_idx ON deliveries (campaign_id, id)
     WHERE campaign_id IS NOT NULL;
 
--- feed_campaign, hold_campaign_mail, cancel_campaign_mail: mail of a campaign that waits in the queue
-CREATE INDEX deliveries_campaign_idx ON deliveries (campaign_id, next_attempt_at)
-    WHERE campaign_id IS NOT NULL AND next_attempt_at IS NOT NULL;
-
--- expire_waiting: deliveries that must not leave any more
-CREATE INDEX deliveries_expiry_idx ON deliveries (expires_at)
-    WHERE expires_at IS NOT NULL AND next_attempt_at IS NOT NULL;
-
 -- delete_old_deliveries: retention
 CREATE INDEX deliveries_finished_idx ON deliveries (finished_at)
     WHERE finished_at IS NOT NULL;
+
+-- The waiting deliveries (queued or rendered), apart from their records: a claim deletes rows here, and no index of
+-- `deliveries` changes when a delivery is claimed or ends. Statements that insert or claim deliveries write this table;
+-- the trigger deliveries_due keeps it equal to `deliveries` for every other change, by any client.
+CREATE TABLE due_deliveries (
+    id            bigint           PRIMARY KEY,
+    due_at        timestamptz      NOT NULL, -- equal to next_attempt_at of the delivery
+    lane          delivery_lane    NOT NULL,
+    channel       delivery_channel NOT NULL,
+    is_unrendered boolean          NOT NULL DEFAULT false, -- its template is not rendered yet: it cannot be claimed
+    campaign_id   bigint,
+    expires_at    timestamptz
+) WITH (autovacuum_vacuum_scale_factor = 0.05); -- every claim reads past the rows of earlier claims that vacuum left
+
+-- claim_due: due deliveries by lane and channel, oldest first. By channel, because webhooks do not wait for mailboxes.
+CREATE INDEX due_deliveries_order_idx ON due_deliveries (lane, channel, due_at, id) WHERE NOT is_unrendered;
+
+-- lock_unrendered: deliveries whose template is not rendered yet
+CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries (lane, id) WHERE is_unrendered;
+
+-- feed_campaign, hold_mail, cancel_mail: mail of a campaign that waits in the queue
+CREATE INDEX due_deliveries_campaign_idx ON due_deliveries (campaign_id, due_at) WHERE campaign_id IS NOT NULL;
+
+-- expire_waiting: deliveries that must not leave any more
+CREATE INDEX due_deliveries_expiry_idx ON due_deliveries (expires_at) WHERE expires_at IS NOT NULL;
 
 CREATE TYPE recipient_kind AS ENUM ('to', 'cc', 'bcc', 'reply_to');
 

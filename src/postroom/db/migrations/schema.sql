@@ -224,6 +224,12 @@ BEGIN
                 ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING d.id, d.state
             ),
+            waiting AS (
+                INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
+                SELECT id, due_at, lane_name, channel::delivery_channel, template_id IS NOT NULL, expires_at
+                FROM prepared
+                WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
+            ),
             addresses AS (
                 INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
                 SELECT id, kind, position, email, name,
@@ -1728,22 +1734,21 @@ DECLARE
     v_read integer := 0;
 BEGIN
     FOR v_due IN
-        SELECT d.next_attempt_at, EXISTS (
+        SELECT w.due_at, EXISTS (
                 SELECT FROM delivery_recipients AS r
-                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
+                WHERE r.delivery_id = w.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
             ) AS is_to_domain
-        FROM deliveries AS d
-        WHERE d.lane = 'bulk' AND d.channel = 'email'
-            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-        ORDER BY d.next_attempt_at DESC, d.id DESC
+        FROM due_deliveries AS w
+        WHERE w.lane = 'bulk' AND w.channel = 'email' AND w.due_at > p_now AND w.due_at < p_until
+            AND NOT w.is_unrendered
+        ORDER BY w.due_at DESC, w.id DESC
         LIMIT 1000
     LOOP
         v_read := v_read + 1;
         IF v_due.is_to_domain THEN
-            RETURN v_due.next_attempt_at + 1 / p_per_second * interval '1 second';
+            RETURN v_due.due_at + 1 / p_per_second * interval '1 second';
         ELSIF v_read = 1000 THEN
-            RETURN v_due.next_attempt_at;
+            RETURN v_due.due_at;
         END IF;
     END LOOP;
     RETURN NULL;
@@ -1760,6 +1765,9 @@ BEGIN
     INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)
     SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
         CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
+    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
+    SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
     FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
     INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
     SELECT id, 'to', 0, email, name
@@ -2403,20 +2411,20 @@ BEGIN
         RETURN;
     END IF;
 
-    SELECT count(*), max(next_attempt_at)
+    SELECT count(*), max(due_at)
     INTO v_waiting, v_since
     FROM (
-        SELECT next_attempt_at
-        FROM deliveries
-        WHERE campaign_id = p_campaign_id AND next_attempt_at IS NOT NULL AND next_attempt_at <= p_now
-        ORDER BY next_attempt_at
+        SELECT due_at
+        FROM due_deliveries
+        WHERE campaign_id = p_campaign_id AND due_at <= p_now
+        ORDER BY due_at
         LIMIT p_target
     ) AS due;
     IF v_since IS NULL THEN
-        SELECT min(next_attempt_at)
+        SELECT min(due_at)
         INTO v_since
-        FROM deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND is_claimable(next_attempt_at, state, template_id);
+        FROM due_deliveries
+        WHERE lane = 'bulk' AND channel = 'email' AND NOT is_unrendered;
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;
@@ -2586,6 +2594,25 @@ BEGIN
     )
     SELECT count(*) INTO v_folded FROM taken;
     RETURN v_folded;
+END
+$$;
+
+CREATE FUNCTION follow_delivery() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    IF TG_OP = 'DELETE' OR NEW.next_attempt_at IS NULL THEN
+        DELETE FROM due_deliveries WHERE id = OLD.id;
+    ELSE
+        INSERT INTO due_deliveries AS w (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
+        VALUES (NEW.id, NEW.next_attempt_at, NEW.lane, NEW.channel, NEW.state = 'queued' AND NEW.template_id IS NOT NULL,
+            NEW.campaign_id, NEW.expires_at)
+        ON CONFLICT (id) DO UPDATE
+        SET due_at = excluded.due_at, lane = excluded.lane, channel = excluded.channel,
+            is_unrendered = excluded.is_unrendered, campaign_id = excluded.campaign_id, expires_at = excluded.expires_at;
+    END IF;
+    RETURN NULL;
 END
 $$;
 
@@ -2788,12 +2815,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION is_claimable(p_next_attempt_at timestamp with time zone, p_state delivery_state, p_template_id text) RETURNS boolean
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    SELECT p_next_attempt_at IS NOT NULL AND (p_state = 'rendered' OR p_template_id IS NULL)
-$$;
-
 CREATE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
     AS $_$
@@ -2890,6 +2911,8 @@ CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -2900,13 +2923,11 @@ BEGIN
     RETURN QUERY
     SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
     FROM (
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'webhook'
-            AND d.next_attempt_at <= p_now
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-        ORDER BY d.next_attempt_at, d.id
+        SELECT w.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now AND NOT w.is_unrendered
+        ORDER BY w.due_at, w.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
     ) AS due;
@@ -2939,18 +2960,16 @@ CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now times
                     FROM delivery_payloads AS p
                     WHERE p.delivery_id = due.id), 0)::bigint AS size
                 FROM (
-                    SELECT d.id
-                    FROM deliveries AS d
-                    WHERE d.lane = p_lane
-                        AND d.channel = 'email'
-                        AND d.next_attempt_at <= p_now
-                        AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-                        AND (d.campaign_id IS NULL OR NOT EXISTS (
+                    SELECT w.id
+                    FROM due_deliveries AS w
+                    JOIN deliveries AS d ON d.id = w.id
+                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now AND NOT w.is_unrendered
+                        AND (w.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
-                            WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
-                    ORDER BY d.next_attempt_at, d.id
+                            WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
+                    ORDER BY w.due_at, w.id
                     LIMIT p_limit
-                    FOR UPDATE OF d SKIP LOCKED
+                    FOR UPDATE OF w, d SKIP LOCKED
                 ) AS due
             ) AS sized
         ) AS weighed
@@ -3047,14 +3066,17 @@ CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id big
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
     AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT d.id, d.lane, d.template_id, d.locale
-    FROM deliveries AS d
-    WHERE d.state = 'queued' AND d.template_id IS NOT NULL
-    ORDER BY d.lane, d.id
+    FROM due_deliveries AS w
+    JOIN deliveries AS d ON d.id = w.id
+    WHERE w.is_unrendered
+    ORDER BY w.lane, w.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED;
 END
@@ -5126,6 +5148,17 @@ CREATE TABLE destination_domains (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE due_deliveries (
+    id bigint NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    lane delivery_lane NOT NULL,
+    channel delivery_channel NOT NULL,
+    is_unrendered boolean DEFAULT false NOT NULL,
+    campaign_id bigint,
+    expires_at timestamp with time zone
+)
+WITH (autovacuum_vacuum_scale_factor='0.05');
+
 CREATE VIEW email_queue WITH (security_invoker='true') AS
  SELECT id,
     ( SELECT r.email
@@ -5907,6 +5940,9 @@ ALTER TABLE ONLY delivery_recipients
 ALTER TABLE ONLY destination_domains
     ADD CONSTRAINT destination_domains_pkey PRIMARY KEY (domain);
 
+ALTER TABLE ONLY due_deliveries
+    ADD CONSTRAINT due_deliveries_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY ended_sessions
     ADD CONSTRAINT ended_sessions_pkey PRIMARY KEY (nonce);
 
@@ -6089,23 +6125,15 @@ CREATE INDEX commands_transaction_idx ON commands USING btree (transaction_id);
 
 CREATE INDEX dead_letters_created_idx ON dead_letters USING btree (created_at, delivery_id);
 
-CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, next_attempt_at) WHERE ((campaign_id IS NOT NULL) AND (next_attempt_at IS NOT NULL));
-
 CREATE INDEX deliveries_campaign_mail_idx ON deliveries USING btree (campaign_id, id) WHERE (campaign_id IS NOT NULL);
 
 CREATE INDEX deliveries_claim_idx ON deliveries USING btree (claim_id, claim_ordinal) WHERE (state = 'sending'::delivery_state);
-
-CREATE INDEX deliveries_due_idx ON deliveries USING btree (lane, channel, next_attempt_at, id) WHERE ((next_attempt_at IS NOT NULL) AND ((state = 'rendered'::delivery_state) OR (template_id IS NULL)));
-
-CREATE INDEX deliveries_expiry_idx ON deliveries USING btree (expires_at) WHERE ((expires_at IS NOT NULL) AND (next_attempt_at IS NOT NULL));
 
 CREATE INDEX deliveries_finished_idx ON deliveries USING btree (finished_at) WHERE (finished_at IS NOT NULL);
 
 CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries USING btree (source, idempotency_key) WHERE (idempotency_key IS NOT NULL);
 
 CREATE INDEX deliveries_trouble_idx ON deliveries USING btree (state, id) WHERE (state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]));
-
-CREATE INDEX deliveries_unrendered_idx ON deliveries USING btree (lane, id) WHERE ((state = 'queued'::delivery_state) AND (template_id IS NOT NULL));
 
 CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (lower(email), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
 
@@ -6120,6 +6148,14 @@ CREATE INDEX delivery_steps_default_step_transaction_id_position_idx ON delivery
 CREATE INDEX delivery_steps_order_idx ON ONLY delivery_steps USING btree (transaction_id, "position");
 
 CREATE INDEX delivery_steps_default_transaction_id_position_idx ON delivery_steps_default USING btree (transaction_id, "position");
+
+CREATE INDEX due_deliveries_campaign_idx ON due_deliveries USING btree (campaign_id, due_at) WHERE (campaign_id IS NOT NULL);
+
+CREATE INDEX due_deliveries_expiry_idx ON due_deliveries USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX due_deliveries_order_idx ON due_deliveries USING btree (lane, channel, due_at, id) WHERE (NOT is_unrendered);
+
+CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries USING btree (lane, id) WHERE is_unrendered;
 
 CREATE INDEX engagements_age_idx ON engagements USING brin (first_at);
 
@@ -6256,6 +6292,10 @@ CREATE TRIGGER cancel_token_mail AFTER UPDATE OF expires_at ON tokens FOR EACH R
 CREATE TRIGGER count_attempts AFTER INSERT ON attempts REFERENCING NEW TABLE AS new_attempts FOR EACH STATEMENT EXECUTE FUNCTION count_attempts();
 
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
+
+CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND (((((old.state IS DISTINCT FROM new.state) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
+
+CREATE TRIGGER deliveries_due_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.next_attempt_at IS NOT NULL)) EXECUTE FUNCTION follow_delivery();
 
 CREATE TRIGGER deliveries_guard BEFORE UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND
         CASE old.state

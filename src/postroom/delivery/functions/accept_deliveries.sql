@@ -123,6 +123,12 @@ BEGIN
                 ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
                 RETURNING d.id, d.state
             ),
+            waiting AS (
+                INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
+                SELECT id, due_at, lane_name, channel::delivery_channel, template_id IS NOT NULL, expires_at
+                FROM prepared
+                WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
+            ),
             addresses AS (
                 INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
                 SELECT id, kind, position, email, name,

@@ -22,6 +22,9 @@ BEGIN
     SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
         CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
     FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
+    SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
+    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
     INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
     SELECT id, 'to', 0, email, name
     FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);

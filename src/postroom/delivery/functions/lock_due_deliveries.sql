@@ -23,6 +23,8 @@ SET jit = off
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET enable_hashjoin = off -- one look-up per locked row, in their order
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -33,13 +35,11 @@ BEGIN
     RETURN QUERY
     SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
     FROM (
-        SELECT d.id
-        FROM deliveries AS d
-        WHERE d.lane = p_lane
-            AND d.channel = 'webhook'
-            AND d.next_attempt_at <= p_now
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-        ORDER BY d.next_attempt_at, d.id
+        SELECT w.id
+        FROM due_deliveries AS w
+        JOIN deliveries AS d ON d.id = w.id
+        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now AND NOT w.is_unrendered
+        ORDER BY w.due_at, w.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
     ) AS due;

@@ -1,10 +1,10 @@
 -- Lock the due mail of a lane, oldest first; the settings of lock_due_deliveries apply. Mail of a paused or cancelled
--- campaign never leaves, even if it became due: a stopping worker releases mail claimed before the pause, and the
--- feeder has
--- not run yet. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
--- subquery
--- per row: as a join, a cached plan would read all payloads. Content is stored uncompressed, so its stored size is its
--- size.
+-- campaign never leaves, even if it became due: a stopping worker releases mail claimed before the pause, and the feeder
+-- has not run yet. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
+-- subquery per row: as a join, a cached plan would read all payloads. Content is stored uncompressed, so its stored size is
+-- its size.
+--  The waiting row and the record are locked together. Every other writer locks the record first and then, in the trigger,
+-- the waiting row: because a claim waits for neither of them, it cannot deadlock with such a writer.
 CREATE OR REPLACE FUNCTION lock_due_mail(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_bytes bigint DEFAULT NULL
 ) RETURNS bigint[]
@@ -21,18 +21,16 @@ AS $$
                     FROM delivery_payloads AS p
                     WHERE p.delivery_id = due.id), 0)::bigint AS size
                 FROM (
-                    SELECT d.id
-                    FROM deliveries AS d
-                    WHERE d.lane = p_lane
-                        AND d.channel = 'email'
-                        AND d.next_attempt_at <= p_now
-                        AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-                        AND (d.campaign_id IS NULL OR NOT EXISTS (
+                    SELECT w.id
+                    FROM due_deliveries AS w
+                    JOIN deliveries AS d ON d.id = w.id
+                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now AND NOT w.is_unrendered
+                        AND (w.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
-                            WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled')))
-                    ORDER BY d.next_attempt_at, d.id
+                            WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
+                    ORDER BY w.due_at, w.id
                     LIMIT p_limit
-                    FOR UPDATE OF d SKIP LOCKED
+                    FOR UPDATE OF w, d SKIP LOCKED
                 ) AS due
             ) AS sized
         ) AS weighed

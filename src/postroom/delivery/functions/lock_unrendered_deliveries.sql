@@ -7,14 +7,17 @@ SET jit = off
 SET enable_seqscan = off
 SET enable_bitmapscan = off
 SET enable_sort = off
+SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
     SELECT d.id, d.lane, d.template_id, d.locale
-    FROM deliveries AS d
-    WHERE d.state = 'queued' AND d.template_id IS NOT NULL
-    ORDER BY d.lane, d.id
+    FROM due_deliveries AS w
+    JOIN deliveries AS d ON d.id = w.id
+    WHERE w.is_unrendered
+    ORDER BY w.lane, w.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED;
 END

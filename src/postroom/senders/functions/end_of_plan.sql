@@ -15,22 +15,21 @@ DECLARE
     v_read integer := 0;
 BEGIN
     FOR v_due IN
-        SELECT d.next_attempt_at, EXISTS (
+        SELECT w.due_at, EXISTS (
                 SELECT FROM delivery_recipients AS r
-                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
+                WHERE r.delivery_id = w.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
             ) AS is_to_domain
-        FROM deliveries AS d
-        WHERE d.lane = 'bulk' AND d.channel = 'email'
-            AND d.next_attempt_at > p_now AND d.next_attempt_at < p_until
-            AND is_claimable(d.next_attempt_at, d.state, d.template_id)
-        ORDER BY d.next_attempt_at DESC, d.id DESC
+        FROM due_deliveries AS w
+        WHERE w.lane = 'bulk' AND w.channel = 'email' AND w.due_at > p_now AND w.due_at < p_until
+            AND NOT w.is_unrendered
+        ORDER BY w.due_at DESC, w.id DESC
         LIMIT 1000
     LOOP
         v_read := v_read + 1;
         IF v_due.is_to_domain THEN
-            RETURN v_due.next_attempt_at + 1 / p_per_second * interval '1 second';
+            RETURN v_due.due_at + 1 / p_per_second * interval '1 second';
         ELSIF v_read = 1000 THEN
-            RETURN v_due.next_attempt_at;
+            RETURN v_due.due_at;
         END IF;
     END LOOP;
     RETURN NULL;

@@ -1,0 +1,74 @@
+"""The table of waiting deliveries: a claim trusts the record, and waits for no other transaction."""
+
+import asyncio
+
+import pytest
+from tests.support.builders import NOON, a_mail, accepted, claimed, state_of
+
+from postroom.db.pool import Pool
+from postroom.delivery import store
+from postroom.delivery.model import DeliveryState, Lane
+
+
+async def test_a_waiting_row_whose_delivery_has_ended_is_dropped(pool: Pool) -> None:
+    """A record changed behind the trigger's back is not sent, and its row no longer stands in the queue."""
+    stale, good = await accepted(pool, a_mail(), a_mail(), now=NOON)
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER deliveries_due")
+        await store.cancel(connection, delivery_id=stale, reason="test", now=NOON)
+        await connection.execute("ALTER TABLE deliveries ENABLE TRIGGER deliveries_due")
+    assert [outgoing.id for outgoing in await claimed(pool, now=NOON)] == [good]
+    assert await state_of(pool, stale) is DeliveryState.CANCELLED
+    assert await pool.fetchval("SELECT count(*) FROM due_deliveries") == 0
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        "SELECT withdraw_deliveries(ARRAY[$1::bigint], 'test')",
+        "SELECT erase_deliveries('ada@example.org', 'gone@erased.invalid') WHERE $1 > 0",
+        "DELETE FROM deliveries WHERE id = $1",
+    ],
+)
+async def test_a_delivery_that_is_stopped_leaves_the_queue(pool: Pool, stop: str) -> None:
+    """Withdrawn, erased and deleted mail is not claimed; other mail stays in the queue."""
+    stopped, other = await accepted(pool, a_mail(), a_mail("bob@example.org"), now=NOON)
+    await pool.execute(stop, stopped)
+    assert [row["id"] for row in await pool.fetch("SELECT id FROM due_deliveries")] == [other]
+
+
+async def test_a_claim_does_not_wait_for_a_transaction_that_cancels(pool: Pool) -> None:
+    """An application may cancel a mail in a long transaction: claims leave out this mail and take the others."""
+    cancelled, free = await accepted(pool, a_mail(), a_mail(), now=NOON)
+    async with pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        await store.cancel(connection, delivery_id=cancelled, reason="test", now=NOON)
+        async with asyncio.timeout(30):
+            assert [outgoing.id for outgoing in await claimed(pool, now=NOON)] == [free]
+        await transaction.rollback()
+    assert [outgoing.id for outgoing in await claimed(pool, now=NOON)] == [cancelled]
+
+
+async def test_cancelling_beside_claims_never_deadlocks(pool: Pool) -> None:
+    """Claims and mass changes meet in the same rows in any order; PostgreSQL has to abort none of them."""
+    await accepted(pool, *(a_mail(lane=Lane.BULK) for _ in range(200)), now=NOON)
+    ids = [row["id"] for row in await pool.fetch("SELECT id FROM deliveries ORDER BY id DESC")]
+
+    async def claim() -> int:
+        total = 0
+        while batch := await claimed(pool, Lane.BULK, now=NOON, limit=7):
+            total += len(batch)
+        return total
+
+    async def cancel() -> int:
+        rows = [
+            await pool.fetch("SELECT cancel_deliveries($1::bigint[], 'test')", ids[n : n + 40])
+            for n in range(0, 200, 40)
+        ]
+        return sum(map(len, rows))
+
+    moved = await asyncio.gather(claim(), cancel(), claim(), cancel())
+    await claim()
+    assert await pool.fetchval("SELECT count(*) FROM due_deliveries") == 0
+    assert sum(moved) <= 200
