@@ -4,6 +4,7 @@ Three scopes, so that the key of a public sign-up form cannot read accounts: `ac
 and never reveals whether an address has an account; `accounts:read` lists and reads; `accounts:operate` suspends.
 """
 
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -126,95 +127,48 @@ async def consume_token(call: Call) -> Answer:
     return Answer(used)
 
 
+_endpoint = partial(Endpoint, tag="accounts")
+
 ENDPOINTS = [
-    Endpoint(
-        method="POST",
-        path="/v1/accounts",
-        handler=sign_up,
-        summary="Sign up and queue the activation mail. The response is the same for a registered address.",
-        scope=WRITE,
-        tag="accounts",
-        body=SignUpBody,
-        answers={201: SignedUp},
-        problems=(409,),
+    _endpoint(
+        "POST", "/v1/accounts", sign_up,
+        "Sign up and queue the activation mail. The response is the same for a registered address.", scope=WRITE,
+        body=SignUpBody, answers={201: SignedUp}, problems=(409,),
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/accounts",
-        handler=list_accounts,
-        summary="List accounts, newest first.",
-        scope=READ,
-        tag="accounts",
-        query=AccountQuery,
+    _endpoint(
+        "GET", "/v1/accounts", list_accounts, "List accounts, newest first.", scope=READ, query=AccountQuery,
         answers={200: Page[Account]},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/accounts/{account_id:int}",
-        handler=get_account,
-        summary="Read an account.",
-        scope=READ,
-        tag="accounts",
+    _endpoint(
+        "GET", "/v1/accounts/{account_id:int}", get_account, "Read an account.", scope=READ, answers={200: Account},
+    ),
+    _endpoint(
+        "POST", "/v1/accounts/{account_id:int}/suspend", suspend_account, "Suspend an account.", scope=OPERATE,
         answers={200: Account},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/accounts/{account_id:int}/suspend",
-        handler=suspend_account,
-        summary="Suspend an account.",
-        scope=OPERATE,
-        tag="accounts",
+    _endpoint(
+        "POST", "/v1/accounts/{account_id:int}/unsuspend", unsuspend_account,
+        "Unsuspend an account: active if it was ever activated, otherwise provisioned.", scope=OPERATE,
         answers={200: Account},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/accounts/{account_id:int}/unsuspend",
-        handler=unsuspend_account,
-        summary="Unsuspend an account: active if it was ever activated, otherwise provisioned.",
-        scope=OPERATE,
-        tag="accounts",
-        answers={200: Account},
+    _endpoint(
+        "POST", "/v1/accounts/{account_id:int}/activation", reissue_activation,
+        "Send a new activation mail to a provisioned account.", scope=OPERATE, answers={202: Account}, problems=(409,),
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/accounts/{account_id:int}/activation",
-        handler=reissue_activation,
-        summary="Send a new activation mail to a provisioned account.",
-        scope=OPERATE,
-        tag="accounts",
-        answers={202: Account},
-        problems=(409,),
+    _endpoint(
+        "POST", "/v1/activations", request_activation,
+        "Request a new activation mail. The response is the same whether or not the address has an account.",
+        scope=WRITE, body=EmailBody, answers={202: Requested},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/activations",
-        handler=request_activation,
-        summary="Request a new activation mail. The response is the same whether or not the address has an account.",
-        scope=WRITE,
-        tag="accounts",
-        body=EmailBody,
-        answers={202: Requested},
+    _endpoint(
+        "POST", "/v1/password-recoveries", request_recovery,
+        "Request a recovery mail. The response is the same whether or not the address has an account.", scope=WRITE,
+        body=EmailBody, answers={202: Requested},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/password-recoveries",
-        handler=request_recovery,
-        summary="Request a recovery mail. The response is the same whether or not the address has an account.",
-        scope=WRITE,
-        tag="accounts",
-        body=EmailBody,
-        answers={202: Requested},
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/tokens/consume",
-        handler=consume_token,
-        summary="Consume a token, by the secret from its link or by address, code and action.",
-        scope=WRITE,
-        tag="accounts",
-        body=ConsumeBody,
-        answers={200: Consumed},
-        problems=(404, 410, 429),
+    _endpoint(
+        "POST", "/v1/tokens/consume", consume_token,
+        "Consume a token, by the secret from its link or by address, code and action.", scope=WRITE, body=ConsumeBody,
+        answers={200: Consumed}, problems=(404, 410, 429),
     ),
     *landing.ENDPOINTS,
-]
+]  # fmt: skip

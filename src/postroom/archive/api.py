@@ -1,5 +1,6 @@
 """The archive and erasure over HTTP, under one scope: `archive:operate`."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -72,45 +73,24 @@ def _erasure(erasure: Erasure) -> Any:
     return answer(ErasureShape, erasure, status="done" if erasure.is_done else "running")
 
 
+_endpoint = partial(Endpoint, scope=OPERATE, tag="archive")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/archive",
-        handler=list_archive,
-        summary="List the pieces of the archive, finished and in progress.",
-        scope=OPERATE,
-        tag="archive",
-        query=ArchiveQuery,
-        answers={200: page_of(SegmentShape)},
+    _endpoint(
+        "GET", "/v1/archive", list_archive, "List the pieces of the archive, finished and in progress.",
+        query=ArchiveQuery, answers={200: page_of(SegmentShape)},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/erasures",
-        handler=create_erasure,
-        summary="Erase a person; 202 while files of the archive are still to be rewritten.",
-        scope=OPERATE,
-        tag="archive",
-        body=ErasureBody,
+    _endpoint(
+        "POST", "/v1/erasures", create_erasure,
+        "Erase a person; 202 while files of the archive are still to be rewritten.", body=ErasureBody,
         answers={200: ErasureShape, 202: ErasureShape},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/erasures",
-        handler=list_erasures,
-        summary="List erasures, newest first, without their addresses.",
-        scope=OPERATE,
-        tag="archive",
-        query=PageQuery,
+    _endpoint(
+        "GET", "/v1/erasures", list_erasures, "List erasures, newest first, without their addresses.", query=PageQuery,
         answers={200: page_of(ErasureShape)},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/erasures/{erasure_id:int}",
-        handler=show_erasure,
-        summary="The progress of an erasure.",
-        scope=OPERATE,
-        tag="archive",
-        answers={200: ErasureShape},
-        problems=(404,),
+    _endpoint(
+        "GET", "/v1/erasures/{erasure_id:int}", show_erasure, "The progress of an erasure.",
+        answers={200: ErasureShape}, problems=(404,),
     ),
-]
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """HTTP endpoints of campaigns."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -188,127 +189,55 @@ def _step(name: str, handler: Any, summary: str) -> Endpoint:
     )
 
 
+_endpoint = partial(Endpoint, tag="campaigns")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/campaigns",
-        handler=list_campaigns,
-        summary="List campaigns with their counts, newest first.",
-        scope=READ,
-        tag="campaigns",
-        query=CampaignQuery,
-        answers={200: Page[CampaignSummary]},
+    _endpoint(
+        "GET", "/v1/campaigns", list_campaigns, "List campaigns with their counts, newest first.", scope=READ,
+        query=CampaignQuery, answers={200: Page[CampaignSummary]},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/campaigns",
-        handler=create_campaign,
-        summary="Create a campaign as a draft.",
-        scope=WRITE,
-        tag="campaigns",
-        body=CampaignBody,
-        most_body=LARGE,
-        answers={201: CampaignShape},
+    _endpoint(
+        "POST", "/v1/campaigns", create_campaign, "Create a campaign as a draft.", scope=WRITE, body=CampaignBody,
+        most_body=LARGE, answers={201: CampaignShape},
     ),
-    Endpoint(
-        method="GET",
-        path=_PATH,
-        handler=get_campaign,
-        summary="Read a campaign with all its counts.",
-        scope=READ,
-        tag="campaigns",
-        answers={200: CampaignShape},
+    _endpoint(
+        "GET", _PATH, get_campaign, "Read a campaign with all its counts.", scope=READ, answers={200: CampaignShape},
     ),
-    Endpoint(
-        method="PATCH",
-        path=_PATH,
-        handler=update_campaign,
-        summary="Change a draft. A started campaign cannot be changed.",
-        scope=WRITE,
-        tag="campaigns",
-        body=CampaignChange,
-        most_body=LARGE,
-        answers={200: CampaignShape},
+    _endpoint(
+        "PATCH", _PATH, update_campaign, "Change a draft. A started campaign cannot be changed.", scope=WRITE,
+        body=CampaignChange, most_body=LARGE, answers={200: CampaignShape}, problems=(409,),
+    ),
+    _endpoint(
+        "DELETE", _PATH, delete_campaign, "Delete a draft and its recipients.", scope=WRITE, answers={204: None},
         problems=(409,),
     ),
-    Endpoint(
-        method="DELETE",
-        path=_PATH,
-        handler=delete_campaign,
-        summary="Delete a draft and its recipients.",
-        scope=WRITE,
-        tag="campaigns",
-        answers={204: None},
-        problems=(409,),
+    _endpoint(
+        "GET", f"{_PATH}/recipients", list_recipients, "List recipients, filtered by state or by their merge fields.",
+        scope=READ, query=RecipientQuery, answers={200: Page[CampaignRecipient]},
     ),
-    Endpoint(
-        method="GET",
-        path=f"{_PATH}/recipients",
-        handler=list_recipients,
-        summary="List recipients, filtered by state or by their merge fields.",
-        scope=READ,
-        tag="campaigns",
-        query=RecipientQuery,
-        answers={200: Page[CampaignRecipient]},
+    _endpoint(
+        "POST", f"{_PATH}/recipients", upload_recipients,
+        "Add recipients from CSV with a header line, or from JSON lines. A repeated upload skips known addresses.",
+        scope=WRITE, accepts=tuple(LineFormat), stream=True, answers={200: UploadShape}, problems=(409,),
     ),
-    Endpoint(
-        method="POST",
-        path=f"{_PATH}/recipients",
-        handler=upload_recipients,
-        summary="Add recipients from CSV with a header line, or from JSON lines. A repeated upload "
-        "skips known addresses.",
-        scope=WRITE,
-        tag="campaigns",
-        accepts=tuple(LineFormat),
-        stream=True,
-        answers={200: UploadShape},
-        problems=(409,),
+    _endpoint(
+        "GET", f"{_PATH}/preview", preview_campaign, "Preview the letter for one recipient.", scope=READ,
+        query=PreviewQuery, answers={200: PreviewShape},
     ),
-    Endpoint(
-        method="GET",
-        path=f"{_PATH}/preview",
-        handler=preview_campaign,
-        summary="Preview the letter for one recipient.",
-        scope=READ,
-        tag="campaigns",
-        query=PreviewQuery,
-        answers={200: PreviewShape},
+    _endpoint(
+        "POST", f"{_PATH}/preview", preview_with, "Preview the letter with given variables.", scope=READ,
+        body=CampaignPreviewBody, most_body=LARGE, answers={200: PreviewShape}, problems=(404,),
     ),
-    Endpoint(
-        method="POST",
-        path=f"{_PATH}/preview",
-        handler=preview_with,
-        summary="Preview the letter with given variables.",
-        scope=READ,
-        tag="campaigns",
-        body=CampaignPreviewBody,
-        most_body=LARGE,
-        answers={200: PreviewShape},
-        problems=(404,),
-    ),
-    Endpoint(
-        method="GET",
-        path=f"{_PATH}/lint",
-        handler=lint_campaign,
-        summary="Check the letter and list warnings.",
-        scope=READ,
-        tag="campaigns",
+    _endpoint(
+        "GET", f"{_PATH}/lint", lint_campaign, "Check the letter and list warnings.", scope=READ,
         answers={200: WarningsShape},
     ),
-    Endpoint(
-        method="POST",
-        path=f"{_PATH}/test",
-        handler=send_test,
-        summary="Send a test mail of the letter. Tests are marked and not counted.",
-        scope=WRITE,
-        tag="campaigns",
-        body=TestBody,
-        most_body=LARGE,
-        answers={202: TestShape},
-        problems=(404,),
+    _endpoint(
+        "POST", f"{_PATH}/test", send_test, "Send a test mail of the letter. Tests are marked and not counted.",
+        scope=WRITE, body=TestBody, most_body=LARGE, answers={202: TestShape}, problems=(404,),
     ),
     _step("start", start_campaign, "Start a campaign. Its letter can no longer be changed."),
     _step("pause", pause_campaign, "Pause a campaign and hold its unsent mail."),
     _step("resume", resume_campaign, "Resume a paused campaign."),
     _step("cancel", cancel_campaign, "Cancel a campaign and its unsent mail."),
-]
+]  # fmt: skip

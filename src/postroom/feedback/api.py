@@ -5,6 +5,7 @@ a person or their provider, so the audit log and the address's history record th
 """
 
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -179,78 +180,37 @@ async def list_reports(call: Call) -> Answer:
     return Answer(Page(*found))
 
 
+_endpoint = partial(Endpoint, tag="suppressions")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/suppressions",
-        handler=list_suppressions,
-        summary="List suppressions, newest first.",
-        scope=READ,
-        tag="suppressions",
-        query=SuppressionQuery,
-        answers={200: Page[Suppression]},
+    _endpoint(
+        "GET", "/v1/suppressions", list_suppressions, "List suppressions, newest first.", scope=READ,
+        query=SuppressionQuery, answers={200: Page[Suppression]},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/suppressions",
-        handler=add_suppression,
-        summary="Suppress an address. An existing suppression for a more severe reason is kept.",
-        scope=WRITE,
-        tag="suppressions",
-        body=NewSuppression,
-        answers={201: Suppression},
+    _endpoint(
+        "POST", "/v1/suppressions", add_suppression,
+        "Suppress an address. An existing suppression for a more severe reason is kept.", scope=WRITE,
+        body=NewSuppression, answers={201: Suppression},
     ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/suppressions",
-        handler=lift_suppression,
-        summary="Lift the suppressions of an address; the history stays.",
-        scope=WRITE,
-        tag="suppressions",
-        query=LiftQuery,
-        most_body=MEGABYTE,
-        answers={200: Page[Suppression]},
-        problems=(404,),
+    _endpoint(
+        "DELETE", "/v1/suppressions", lift_suppression, "Lift the suppressions of an address; the history stays.",
+        scope=WRITE, query=LiftQuery, most_body=MEGABYTE, answers={200: Page[Suppression]}, problems=(404,),
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/suppressions/import",
-        handler=import_suppressions,
-        summary="Suppress every address of a CSV file of any size.",
-        scope=WRITE,
-        tag="suppressions",
-        accepts=("text/csv",),
-        stream=True,
-        answers={200: ImportShape},
+    _endpoint(
+        "POST", "/v1/suppressions/import", import_suppressions, "Suppress every address of a CSV file of any size.",
+        scope=WRITE, accepts=("text/csv",), stream=True, answers={200: ImportShape},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/suppressions/export",
-        handler=export_suppressions,
-        summary="All suppressions as CSV, oldest first; X-Next-Cursor names the next page.",
-        scope=READ,
-        tag="suppressions",
-        query=ExportQuery,
-        answers={200: None},
-        media_type=CSV,
+    _endpoint(
+        "GET", "/v1/suppressions/export", export_suppressions,
+        "All suppressions as CSV, oldest first; X-Next-Cursor names the next page.", scope=READ, query=ExportQuery,
+        answers={200: None}, media_type=CSV,
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/suppressions/{email}",
-        handler=get_address,
-        summary="One address: what is suppressed now, and its history.",
-        scope=READ,
-        tag="suppressions",
-        answers={200: AddressShape},
+    _endpoint(
+        "GET", "/v1/suppressions/{email}", get_address, "One address: what is suppressed now, and its history.",
+        scope=READ, answers={200: AddressShape},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/bounces",
-        handler=list_reports,
-        summary="List reported bounces, complaints and unsubscribes, newest first.",
-        scope=READ,
-        tag="suppressions",
-        query=ReportQuery,
-        answers={200: Page[ReceivedReport]},
+    _endpoint(
+        "GET", "/v1/bounces", list_reports, "List reported bounces, complaints and unsubscribes, newest first.",
+        scope=READ, query=ReportQuery, answers={200: Page[ReceivedReport]},
     ),
-]
+]  # fmt: skip

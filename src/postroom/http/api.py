@@ -55,27 +55,16 @@ _endpoint = partial(Endpoint, scope=MANAGE, tag="keys")
 
 ENDPOINTS = [
     _endpoint(
-        method="GET",
-        path="/v1/keys",
-        handler=list_keys,
-        summary="List API keys, newest first, the revoked ones too.",
-        query=PageQuery,
+        "GET", "/v1/keys", list_keys, "List API keys, newest first, the revoked ones too.", query=PageQuery,
         answers={200: Page[ApiKey]},
     ),
     _endpoint(
-        method="POST",
-        path="/v1/keys",
-        handler=create_key,
-        summary=f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.",
-        body=NewKey,
+        "POST", "/v1/keys", create_key,
+        f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.", body=NewKey,
         answers={201: CreatedKey},
     ),
     _endpoint(
-        method="DELETE",
-        path="/v1/keys/{key_id:int}",
-        handler=revoke_key,
-        summary="Revoke an API key permanently; your key must have all its scopes.",
-        answers={200: ApiKey},
-        problems=(404,),
+        "DELETE", "/v1/keys/{key_id:int}", revoke_key,
+        "Revoke an API key permanently; your key must have all its scopes.", answers={200: ApiKey}, problems=(404,),
     ),
-]
+]  # fmt: skip

@@ -94,16 +94,12 @@ _endpoint = partial(Endpoint, method="GET", scope=None, tag="health")
 ENDPOINTS = [
     _endpoint(path="/healthz", handler=healthz, summary="The process is alive.", answers={200: Alive}),
     _endpoint(
-        path="/readyz",
-        handler=readyz,
+        path="/readyz", handler=readyz,
         summary="The database answers, it has the migrations of this version, and the templates are parsed.",
         answers={200: Ready},
     ),
     _endpoint(
-        path="/metrics",
-        handler=metrics,
-        summary="Metrics in Prometheus' text format.",
-        answers={200: None},
+        path="/metrics", handler=metrics, summary="Metrics in Prometheus' text format.", answers={200: None},
         media_type=CONTENT_TYPE_PLAIN_0_0_4,
     ),
-]
+]  # fmt: skip

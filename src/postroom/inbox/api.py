@@ -1,6 +1,7 @@
 """The capture inbox over HTTP."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -134,84 +135,38 @@ async def clear_inbox(call: Call) -> Answer:
     return Answer(Cleared(await service.clear_inbox(call.room.pool, actor=call.actor)))
 
 
+_endpoint = partial(Endpoint, tag="inbox")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/inbox",
-        handler=list_inbox,
-        summary="List captured messages, newest first.",
-        scope=READ,
-        tag="inbox",
-        query=InboxQuery,
+    _endpoint(
+        "GET", "/v1/inbox", list_inbox, "List captured messages, newest first.", scope=READ, query=InboxQuery,
         answers={200: page_of(InboxItem)},
     ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/inbox",
-        handler=clear_inbox,
-        summary="Delete every captured message.",
-        scope=WRITE,
-        tag="inbox",
-        answers={200: Cleared},
+    _endpoint(
+        "DELETE", "/v1/inbox", clear_inbox, "Delete every captured message.", scope=WRITE, answers={200: Cleared},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/inbox/latest",
-        handler=get_latest,
-        summary="Read the newest captured message of a search.",
-        scope=READ,
-        tag="inbox",
-        query=LatestQuery,
-        answers={200: InboxMessageShape},
-        problems=(404,),
+    _endpoint(
+        "GET", "/v1/inbox/latest", get_latest, "Read the newest captured message of a search.", scope=READ,
+        query=LatestQuery, answers={200: InboxMessageShape}, problems=(404,),
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/inbox/wait",
-        handler=wait_for_message,
-        summary="Wait for a captured message of a search, and read the newest.",
-        scope=READ,
-        tag="inbox",
-        query=WaitQuery,
-        answers={200: InboxMessageShape},
-        problems=(404,),
+    _endpoint(
+        "GET", "/v1/inbox/wait", wait_for_message, "Wait for a captured message of a search, and read the newest.",
+        scope=READ, query=WaitQuery, answers={200: InboxMessageShape}, problems=(404,),
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/inbox/{message_id:int}",
-        handler=get_inbox_message,
-        summary="Read a captured message.",
-        scope=READ,
-        tag="inbox",
+    _endpoint(
+        "GET", "/v1/inbox/{message_id:int}", get_inbox_message, "Read a captured message.", scope=READ,
         answers={200: InboxMessageShape},
     ),
-    Endpoint(
-        method="PATCH",
-        path="/v1/inbox/{message_id:int}",
-        handler=change_inbox_message,
-        summary="Mark a captured message as read or unread.",
-        scope=WRITE,
-        tag="inbox",
-        body=InboxChange,
-        answers={200: InboxMessageShape},
+    _endpoint(
+        "PATCH", "/v1/inbox/{message_id:int}", change_inbox_message, "Mark a captured message as read or unread.",
+        scope=WRITE, body=InboxChange, answers={200: InboxMessageShape},
     ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/inbox/{message_id:int}",
-        handler=delete_inbox_message,
-        summary="Delete a captured message.",
-        scope=WRITE,
-        tag="inbox",
+    _endpoint(
+        "DELETE", "/v1/inbox/{message_id:int}", delete_inbox_message, "Delete a captured message.", scope=WRITE,
         answers={204: None},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/inbox/{message_id:int}/raw",
-        handler=get_inbox_raw,
-        summary="Read the raw bytes of a captured message.",
-        scope=READ,
-        tag="inbox",
-        answers={200: None},
-        media_type="message/rfc822",
+    _endpoint(
+        "GET", "/v1/inbox/{message_id:int}/raw", get_inbox_raw, "Read the raw bytes of a captured message.", scope=READ,
+        answers={200: None}, media_type="message/rfc822",
     ),
-]
+]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import base64
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -112,46 +113,27 @@ async def dismiss_malformed_command(call: Call) -> Answer:
     return Answer((await service.get_malformed_command(call.room.pool, command_id)).summary)
 
 
+_endpoint = partial(Endpoint, tag="malformed commands")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/malformed-commands",
-        handler=list_malformed_commands,
-        summary="List commands from streams that could not be accepted, newest first.",
-        scope=READ,
-        tag="malformed commands",
-        query=MalformedQuery,
+    _endpoint(
+        "GET", "/v1/malformed-commands", list_malformed_commands,
+        "List commands from streams that could not be accepted, newest first.", scope=READ, query=MalformedQuery,
         answers={200: MalformedPage},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/malformed-commands/{command_id:int}",
-        handler=get_malformed_command,
-        summary="Show a malformed command with its bytes, which may contain personal data or secrets.",
-        scope=OPERATE,
-        tag="malformed commands",
+    _endpoint(
+        "GET", "/v1/malformed-commands/{command_id:int}", get_malformed_command,
+        "Show a malformed command with its bytes, which may contain personal data or secrets.", scope=OPERATE,
         answers={200: MalformedDetail},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/malformed-commands/{command_id:int}/resubmit",
-        handler=resubmit_malformed_command,
-        summary="Accept a malformed command; to change it first, the key also needs deliveries:write.",
-        scope=OPERATE,
-        tag="malformed commands",
-        body=ResubmitBody,
-        most_body=LARGE,
-        answers={202: Resubmitted},
-        problems=(409,),
+    _endpoint(
+        "POST", "/v1/malformed-commands/{command_id:int}/resubmit", resubmit_malformed_command,
+        "Accept a malformed command; to change it first, the key also needs deliveries:write.", scope=OPERATE,
+        body=ResubmitBody, most_body=LARGE, answers={202: Resubmitted}, problems=(409,),
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/malformed-commands/{command_id:int}/dismiss",
-        handler=dismiss_malformed_command,
-        summary="Dismiss a malformed command: it is kept, but no longer counted as waiting.",
-        scope=OPERATE,
-        tag="malformed commands",
-        answers={200: MalformedSummary},
-        problems=(409,),
+    _endpoint(
+        "POST", "/v1/malformed-commands/{command_id:int}/dismiss", dismiss_malformed_command,
+        "Dismiss a malformed command: it is kept, but no longer counted as waiting.", scope=OPERATE,
+        answers={200: MalformedSummary}, problems=(409,),
     ),
-]
+]  # fmt: skip

@@ -225,8 +225,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "DELETE", "/v1/outbox/topics/{name}", delete_topic, "Delete a topic.", query=ForceQuery,
-        answers={200: OutboxDone},
-        problems=(409,),
+        answers={200: OutboxDone}, problems=(409,),
     ),
     _endpoint(
         "PUT", _PAIR, add_publisher, "Subscribe a publisher to a topic; an existing one keeps its position.",
@@ -243,7 +242,7 @@ ENDPOINTS = [
         body=ResetBody, answers={200: ProgressReset},
     ),
     _endpoint(
-        "POST", f"{_PAIR}/skip", skip_event, "Skip the next event; audited.", body=SkipBody,
-        answers={200: Skipped}, problems=(409,),
+        "POST", f"{_PAIR}/skip", skip_event, "Skip the next event; audited.", body=SkipBody, answers={200: Skipped},
+        problems=(409,),
     ),
 ]  # fmt: skip

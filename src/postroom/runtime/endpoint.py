@@ -9,7 +9,7 @@ import atexit
 import gc
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
@@ -104,7 +104,7 @@ Refuse = Callable[[Call, Exception, Answer], Answer | None]
 """Renders an error in the form of another protocol or as a page; None: use the problem document (third argument)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Endpoint:
     """One method of one path."""
 
@@ -112,6 +112,7 @@ class Endpoint:
     path: str  # "/v1/deliveries/{delivery_id:int}"
     handler: Handler
     summary: str
+    _: KW_ONLY
     scope: str | None  # None: public
     tag: str
     query: type | None = None  # a `Shape` whose fields are the query parameters

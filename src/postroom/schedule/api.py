@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 from uuid import UUID
 
@@ -93,54 +94,24 @@ def _tag(user: User) -> dict[str, str]:
     return {"etag": f'"{user.version}"'}
 
 
+_endpoint = partial(Endpoint, tag="users")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/users",
-        handler=list_users,
-        summary="List people, newest first.",
-        scope=READ,
-        tag="users",
-        query=PageQuery,
+    _endpoint(
+        "GET", "/v1/users", list_users, "List people, newest first.", scope=READ, query=PageQuery,
         answers={200: page_of(UserShape)},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/users",
-        handler=create_user,
-        summary="Create a person and plan their next birthday greeting.",
-        scope=WRITE,
-        tag="users",
-        body=NewUser,
-        answers={201: UserShape},
+    _endpoint(
+        "POST", "/v1/users", create_user, "Create a person and plan their next birthday greeting.", scope=WRITE,
+        body=NewUser, answers={201: UserShape},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/users/{user_id:uuid}",
-        handler=get_user,
-        summary="Read a person.",
-        scope=READ,
-        tag="users",
-        answers={200: UserShape},
+    _endpoint("GET", "/v1/users/{user_id:uuid}", get_user, "Read a person.", scope=READ, answers={200: UserShape}),
+    _endpoint(
+        "PUT", "/v1/users/{user_id:uuid}", update_user, "Change a person and move their planned greetings accordingly.",
+        scope=WRITE, body=UserChange, answers={200: ChangedUser}, problems=(409,),
     ),
-    Endpoint(
-        method="PUT",
-        path="/v1/users/{user_id:uuid}",
-        handler=update_user,
-        summary="Change a person and move their planned greetings accordingly.",
-        scope=WRITE,
-        tag="users",
-        body=UserChange,
-        answers={200: ChangedUser},
-        problems=(409,),
+    _endpoint(
+        "DELETE", "/v1/users/{user_id:uuid}", delete_user, "Delete a person and everything planned for them.",
+        scope=WRITE, answers={204: None},
     ),
-    Endpoint(
-        method="DELETE",
-        path="/v1/users/{user_id:uuid}",
-        handler=delete_user,
-        summary="Delete a person and everything planned for them.",
-        scope=WRITE,
-        tag="users",
-        answers={204: None},
-    ),
-]
+]  # fmt: skip

@@ -1,6 +1,7 @@
 """Scheduled events over HTTP: list them by person or across people, read, move and cancel one."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -110,56 +111,30 @@ def _shape(event: ScheduledEvent) -> Any:
     return answer(ScheduledEventShape, event, late=event.late_by is not None)
 
 
+_endpoint = partial(Endpoint, tag="users")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path=_PATH,
-        handler=list_scheduled_events,
-        summary="List past and planned events, by status, kind, person, time or lateness.",
-        scope=READ,
-        tag="users",
-        query=EventQuery,
+    _endpoint(
+        "GET", _PATH, list_scheduled_events, "List past and planned events, by status, kind, person, time or lateness.",
+        scope=READ, query=EventQuery, answers={200: page_of(ScheduledEventShape)},
+    ),
+    _endpoint(
+        "GET", _PATH + "/{event_id:uuid}", get_scheduled_event, "Read a scheduled event.", scope=READ,
+        answers={200: ScheduledEventShape},
+    ),
+    _endpoint(
+        "POST", _PATH + "/{event_id:uuid}/move", move_scheduled_event,
+        "Move a planned event to another local time, which later planning keeps.", scope=WRITE, body=EventMove,
+        answers={200: ScheduledEventShape}, problems=(409,),
+    ),
+    _endpoint(
+        "POST", _PATH + "/{event_id:uuid}/cancel", cancel_scheduled_event,
+        "Cancel a planned event and plan the next occurrence.", scope=WRITE, body=EventCancellation,
+        answers={200: ScheduledEventShape}, problems=(409,),
+    ),
+    _endpoint(
+        "GET", "/v1/users/{user_id:uuid}/events", list_user_events,
+        "List the past and planned events of a person, latest first.", scope=READ, query=PageQuery,
         answers={200: page_of(ScheduledEventShape)},
     ),
-    Endpoint(
-        method="GET",
-        path=_PATH + "/{event_id:uuid}",
-        handler=get_scheduled_event,
-        summary="Read a scheduled event.",
-        scope=READ,
-        tag="users",
-        answers={200: ScheduledEventShape},
-    ),
-    Endpoint(
-        method="POST",
-        path=_PATH + "/{event_id:uuid}/move",
-        handler=move_scheduled_event,
-        summary="Move a planned event to another local time, which later planning keeps.",
-        scope=WRITE,
-        tag="users",
-        body=EventMove,
-        answers={200: ScheduledEventShape},
-        problems=(409,),
-    ),
-    Endpoint(
-        method="POST",
-        path=_PATH + "/{event_id:uuid}/cancel",
-        handler=cancel_scheduled_event,
-        summary="Cancel a planned event and plan the next occurrence.",
-        scope=WRITE,
-        tag="users",
-        body=EventCancellation,
-        answers={200: ScheduledEventShape},
-        problems=(409,),
-    ),
-    Endpoint(
-        method="GET",
-        path="/v1/users/{user_id:uuid}/events",
-        handler=list_user_events,
-        summary="List the past and planned events of a person, latest first.",
-        scope=READ,
-        tag="users",
-        query=PageQuery,
-        answers={200: page_of(ScheduledEventShape)},
-    ),
-]
+]  # fmt: skip

@@ -1,5 +1,6 @@
 """Occasions over HTTP: messages besides the birthday greeting."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -64,33 +65,19 @@ async def remove_occasion(call: Call) -> Answer:
     return Answer(b"", 204)
 
 
+_endpoint = partial(Endpoint, tag="users")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path=_PATH,
-        handler=list_occasions,
-        summary="List the occasions of a person: messages besides the birthday greeting.",
-        scope=READ,
-        tag="users",
-        answers={200: OccasionPage},
+    _endpoint(
+        "GET", _PATH, list_occasions, "List the occasions of a person: messages besides the birthday greeting.",
+        scope=READ, answers={200: OccasionPage},
     ),
-    Endpoint(
-        method="POST",
-        path=_PATH,
-        handler=add_occasion,
-        summary="Add an anniversary, a reminder or a recurring message, and plan it.",
-        scope=WRITE,
-        tag="users",
-        body=NewOccasion,
-        answers={201: OccasionShape},
+    _endpoint(
+        "POST", _PATH, add_occasion, "Add an anniversary, a reminder or a recurring message, and plan it.", scope=WRITE,
+        body=NewOccasion, answers={201: OccasionShape},
     ),
-    Endpoint(
-        method="DELETE",
-        path=_PATH + "/{occasion_id:uuid}",
-        handler=remove_occasion,
-        summary="Delete an occasion and its planned events.",
-        scope=WRITE,
-        tag="users",
-        answers={204: None},
+    _endpoint(
+        "DELETE", _PATH + "/{occasion_id:uuid}", remove_occasion, "Delete an occasion and its planned events.",
+        scope=WRITE, answers={204: None},
     ),
-]
+]  # fmt: skip

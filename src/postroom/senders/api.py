@@ -125,12 +125,11 @@ _SHOWN = {200: SenderAccount}
 
 ENDPOINTS = [
     _endpoint(
-        "GET", _ALL, list_senders, "List accounts, oldest first.", query=PageQuery,
-        answers={200: Page[SenderAccount]},
+        "GET", _ALL, list_senders, "List accounts, oldest first.", query=PageQuery, answers={200: Page[SenderAccount]},
     ),
     _endpoint(
-        "POST", _ALL, create_sender, "Add an account. Its secret is stored sealed and never shown.",
-        body=SenderRequest, answers={201: SenderAccount}, problems=(409,),
+        "POST", _ALL, create_sender, "Add an account. Its secret is stored sealed and never shown.", body=SenderRequest,
+        answers={201: SenderAccount}, problems=(409,),
     ),
     _endpoint("GET", _ONE, get_sender, "Show an account.", answers=_SHOWN),
     _endpoint(

@@ -1,6 +1,7 @@
 """HTTP endpoints of clicks: by link of a campaign, and by person; as JSON and as CSV."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -63,47 +64,25 @@ def csv_of(kind: type[msgspec.Struct], found: Sequence[msgspec.Struct], *, heade
     return write_rows(rows)
 
 
+_endpoint = partial(Endpoint, scope=READ, tag="campaigns")
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/v1/clicks",
-        handler=list_clicks,
-        summary="List clicks by person and link; give campaign_id, email or url.",
-        scope=READ,
-        tag="campaigns",
-        query=ClickQuery,
-        answers={200: Page[ClickedLink]},
+    _endpoint(
+        "GET", "/v1/clicks", list_clicks, "List clicks by person and link; give campaign_id, email or url.",
+        query=ClickQuery, answers={200: Page[ClickedLink]},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/clicks/export",
-        handler=export_clicks,
-        summary="Export clicks by person and link as CSV; x-next-cursor names the next page.",
-        scope=READ,
-        tag="campaigns",
-        query=ClickQuery,
-        answers={200: str},
-        media_type="text/csv",
+    _endpoint(
+        "GET", "/v1/clicks/export", export_clicks,
+        "Export clicks by person and link as CSV; x-next-cursor names the next page.", query=ClickQuery,
+        answers={200: str}, media_type="text/csv",
     ),
-    Endpoint(
-        method="GET",
-        path=_LINKS,
-        handler=list_links,
-        summary="List the links of a campaign with their clicks, the most clicked first.",
-        scope=READ,
-        tag="campaigns",
-        query=PageQuery,
-        answers={200: Page[LinkFigures]},
+    _endpoint(
+        "GET", _LINKS, list_links, "List the links of a campaign with their clicks, the most clicked first.",
+        query=PageQuery, answers={200: Page[LinkFigures]},
     ),
-    Endpoint(
-        method="GET",
-        path=f"{_LINKS}/export",
-        handler=export_links,
-        summary="Export the links of a campaign with their clicks as CSV; x-next-cursor names the next page.",
-        scope=READ,
-        tag="campaigns",
-        query=PageQuery,
-        answers={200: str},
-        media_type="text/csv",
+    _endpoint(
+        "GET", f"{_LINKS}/export", export_links,
+        "Export the links of a campaign with their clicks as CSV; x-next-cursor names the next page.", query=PageQuery,
+        answers={200: str}, media_type="text/csv",
     ),
-)
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """The endpoint of SES's API."""
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -89,29 +90,17 @@ def _refusing(method: str) -> Endpoint:
     )
 
 
+_endpoint = partial(Endpoint, scope=None, tag="ses")
+
 ENDPOINTS = (
-    Endpoint(
-        method="POST",
-        path="/v2/email/outbound-emails",
-        handler=send_ses_email,
-        summary="Accept a mail, as clients of Amazon SES do.",
-        scope=None,
-        tag="ses",
-        answers={200: Taken},
-        problems=(403, 409),
-        refuse=_refuse,
-        stream=True,
+    _endpoint(
+        "POST", "/v2/email/outbound-emails", send_ses_email, "Accept a mail, as clients of Amazon SES do.",
+        answers={200: Taken}, problems=(403, 409), refuse=_refuse, stream=True,
     ),
-    Endpoint(
-        method="POST",
-        path="/",
-        handler=refuse_version_1,
-        summary="Refuse calls of version 1 of Amazon SES, which post forms here, and name the version to use.",
-        scope=None,
-        tag="ses",
-        media_type=XML,
-        refuse=_refuse_version_1,
-        stream=True,
+    _endpoint(
+        "POST", "/", refuse_version_1,
+        "Refuse calls of version 1 of Amazon SES, which post forms here, and name the version to use.", media_type=XML,
+        refuse=_refuse_version_1, stream=True,
     ),
     *(_refusing(method) for method in ("DELETE", "GET", "PATCH", "POST", "PUT")),
-)
+)  # fmt: skip

@@ -158,7 +158,7 @@ def _endpoint(method: str, path: str, handler: object, summary: str, **more: obj
 _ONE = "/v1/webhooks/{endpoint_id:int}"
 ENDPOINTS = [
     _endpoint(
-        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=PageQuery, answers={200: page_of(WebhookShape)}
+        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=PageQuery, answers={200: page_of(WebhookShape)},
     ),
     _endpoint(
         "POST", "/v1/webhooks", register_webhook, "Register an endpoint and show its secret once.", body=NewWebhook,
