@@ -1,8 +1,9 @@
 """Safe previews of untrusted HTML: sanitised, and shown as a separate sandboxed document.
 
-Three independent barriers: the sanitiser keeps only harmless elements, attributes and properties; the document's policy
-forbids scripts, forms and the network, so that no tracking pixel is loaded; and the frame is a sandbox without any
-permission. The document has its own URL: a `srcdoc` inherits the page's policy, which blocks inline styles.
+Three independent barriers: the sanitiser keeps only harmless elements, attributes, properties and style rules; the
+document's policy forbids scripts, forms and the network, so that no tracking pixel is loaded; and the frame is a
+sandbox without any permission. The document has its own URL: a `srcdoc` inherits the page's policy, which
+blocks inline styles.
 """
 
 import re
@@ -10,6 +11,7 @@ from collections.abc import Mapping
 
 import nh3
 
+from postroom.dashboard.stylesheet import PROPERTIES, clean_declarations, clean_styles, styles_of
 from postroom.runtime.endpoint import Answer
 
 LONGEST = 1_000_000
@@ -21,7 +23,7 @@ POLICY = (
 )
 
 _TAGS = (nh3.ALLOWED_TAGS | {"font", "tfoot", "address", "main", "section", "big"}) - {"area", "map"}
-_LOOKS = {"style", "align", "valign", "bgcolor", "width", "height", "dir", "lang", "title"}
+_LOOKS = {"style", "align", "valign", "bgcolor", "width", "height", "dir", "lang", "title", "class", "id"}
 _ATTRIBUTES = {
     "*": _LOOKS,
     "a": {"href"},
@@ -33,29 +35,21 @@ _ATTRIBUTES = {
     "col": {"span"},
     "ol": {"start", "type"},
 }
-_SIDES = ("", "-top", "-right", "-bottom", "-left")
-_PROPERTIES = {
-    *(f"{name}{side}" for name in ("margin", "padding", "border") for side in _SIDES),
-    *(f"{name}-{side}" for name in ("max", "min") for side in ("width", "height")),
-    *(f"border-{name}" for name in ("collapse", "color", "radius", "spacing", "style", "width")),
-    *(f"font-{name}" for name in ("family", "size", "style", "weight", "variant")),
-    *(f"text-{name}" for name in ("align", "decoration", "indent", "transform")),
-    *("background", "background-color", "color", "direction", "display", "float", "font", "height", "letter-spacing"),
-    *("line-height", "list-style", "list-style-type", "overflow-wrap", "table-layout", "vertical-align"),
-    *("white-space", "width", "word-break"),
-}
 _PICTURE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
-_FETCHING = re.compile(r"url|image|src|import|[\\@]|/\*", re.IGNORECASE)
-"""Declarations that could load something, or hide it behind an escape or a comment."""
 _LINK = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
 _PICTURE_TYPES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
 
+_BODY = re.compile(r"<(/?)body(?=[\s>])", re.IGNORECASE)
+
 _DOCUMENT = """<!doctype html>
 <html lang="und"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Preview</title>
-<style>html {{ color-scheme: light; background: #fff; }} body {{ margin: 1rem; color: #111; font: 1rem/1.5 sans-serif;
-overflow-wrap: anywhere; }} img {{ max-width: 100%; }} a {{ pointer-events: none; }}</style></head>
+<style>html {{ color-scheme: {scheme}; background: {paper}; }} body {{ margin: 1rem; color: {ink};
+font: 1rem/1.5 sans-serif; overflow-wrap: anywhere; }} img {{ max-width: 100%; }}
+a {{ pointer-events: none; }}</style><style>{styles}</style></head>
 <body>{body}</body></html>
 """
+_LIGHT = {"scheme": "light", "paper": "#fff", "ink": "#111"}
+_DARK = {"scheme": "dark", "paper": "#121212", "ink": "#eee"}
 
 
 def picture(content_type: str, content: str) -> str | None:
@@ -73,7 +67,7 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
                 return pictures.get(value[4:])
             return value if _PICTURE.fullmatch(value) else None
         if attribute == "style":
-            return ";".join(each for each in value.split(";") if _FETCHING.search(each) is None)
+            return clean_declarations(value)
         return None if attribute == "href" and not _LINK.match(value) else value
 
     return nh3.clean(
@@ -84,12 +78,15 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
         clean_content_tags={"script", "style", "title"},
         url_schemes={"http", "https", "mailto", "tel", "cid", "data"},
         url_relative="deny",
-        filter_style_properties=_PROPERTIES,
+        filter_style_properties=PROPERTIES,
     )
 
 
-def preview(html: str, *, pictures: Mapping[str, str] | None = None) -> Answer:
-    """The document for the sandboxed frame."""
+def preview(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool = False) -> Answer:
+    """The document for the sandboxed frame, as in a light or a dark mail client."""
     headers = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
-    document = _DOCUMENT.format(body=clean(html, pictures or {}))
+    styles = clean_styles(styles_of(html[:LONGEST]), dark=dark)
+    # A fragment has no body element, and its colours are part of the mail.
+    body = clean(_BODY.sub(r"<\1div", html[:LONGEST]), pictures or {})
+    document = _DOCUMENT.format(styles=styles, body=body, **(_DARK if dark else _LIGHT))
     return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", headers)
