@@ -203,8 +203,7 @@ async def test_mail_released_after_a_pause_is_held(pool: Pool) -> None:
     await claimed(pool, Lane.BULK, now=clock.now, limit=3)
     await service.pause_campaign(pool, campaign, actor="tests", now=clock.now)
     await pool.execute(
-        "UPDATE deliveries SET state = 'queued', claim_id = NULL, claim_ordinal = NULL, next_attempt_at = $1 "
-        "WHERE state = 'sending'",
+        "UPDATE deliveries SET state = 'queued', claim_id = NULL, next_attempt_at = $1 WHERE state = 'sending'",
         clock.now,
     )
     await feeder.run_once()
@@ -252,9 +251,7 @@ async def test_deferred_mail_of_a_cancelled_campaign_is_cancelled(pool: Pool) ->
     await feeder.run_once()
     await claimed(pool, Lane.BULK, now=clock.now)
     await service.cancel_campaign(pool, campaign, actor="tests", now=clock.now)
-    await pool.execute(
-        "UPDATE deliveries SET state = 'queued', claim_id = NULL, claim_ordinal = NULL, next_attempt_at = $1", clock.now
-    )
+    await pool.execute("UPDATE deliveries SET state = 'queued', claim_id = NULL, next_attempt_at = $1", clock.now)
     await feeder.run_once()
     assert await states_of(pool, campaign) == {"cancelled": 2}
 

@@ -171,8 +171,8 @@ async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None
     """Expired claims, running workers and overdue lanes are reported."""
     async with room.pool.acquire() as connection:
         await connection.execute(
-            "INSERT INTO claims (lane, size, worker_id, claimed_at, expires_at)"
-            " VALUES ('bulk', 3, 1, now() - interval '1 hour', now() - interval '29 minutes 35 seconds')"
+            "INSERT INTO claims (lane, delivery_ids, worker_id, claimed_at, expires_at)"
+            " VALUES ('bulk', '{1,2,3}', 1, now() - interval '1 hour', now() - interval '29 minutes 35 seconds')"
         )
         await connection.execute("INSERT INTO workers (pid, host) VALUES (1, 'here'), (2, 'there')")
         await connection.execute(

@@ -26,13 +26,11 @@ async def _accept(browser: Browser, **changes: Any) -> int:
 
 async def _give_up(room: Room, delivery_id: int, reason: str) -> None:
     await room.pool.execute(
-        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL "
-        "WHERE id = $1",
+        "UPDATE deliveries SET state = 'sending', claim_id = 1, next_attempt_at = NULL WHERE id = $1",
         delivery_id,
     )
     await room.pool.execute(
-        "UPDATE deliveries SET state = 'dead_letter', claim_id = NULL, claim_ordinal = NULL, finished_at = now(), "
-        "reason = $2 WHERE id = $1",
+        "UPDATE deliveries SET state = 'dead_letter', claim_id = NULL, finished_at = now(), reason = $2 WHERE id = $1",
         delivery_id,
         reason,
     )

@@ -89,12 +89,9 @@ async def test_a_cancelled_code_is_not_kept(pool: Pool) -> None:
 async def test_a_dead_letter_keeps_its_code_until_it_is_settled(pool: Pool) -> None:
     """A dead letter keeps its content for a redrive; settling it deletes the content."""
     delivery_id = await a_code(pool)
+    await pool.execute("UPDATE deliveries SET state = 'sending', claim_id = 1, next_attempt_at = NULL")
     await pool.execute(
-        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
-    )
-    await pool.execute(
-        "UPDATE deliveries SET state = 'dead_letter', claim_id = NULL, claim_ordinal = NULL, reason = 'ambiguous',"
-        " finished_at = now()"
+        "UPDATE deliveries SET state = 'dead_letter', claim_id = NULL, reason = 'ambiguous', finished_at = now()"
     )
     await pool.execute("INSERT INTO dead_letters (delivery_id, reason) VALUES ($1, 'ambiguous')", delivery_id)
     assert await has_content(pool, delivery_id)

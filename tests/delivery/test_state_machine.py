@@ -19,13 +19,13 @@ from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeadLetterFilte
 
 DRAWING = Path(__file__).parents[2] / "docs" / "architecture.md"
 
-_WAITING = "next_attempt_at = now(), claim_id = NULL, claim_ordinal = NULL, finished_at = NULL, reason = NULL"
+_WAITING = "next_attempt_at = now(), claim_id = NULL, finished_at = NULL, reason = NULL"
 COLUMNS = {
     DeliveryState.QUEUED: _WAITING,
     DeliveryState.RENDERED: _WAITING,
-    DeliveryState.SENDING: "next_attempt_at = NULL, claim_id = 1, claim_ordinal = 1, finished_at = NULL, reason = NULL",
+    DeliveryState.SENDING: "next_attempt_at = NULL, claim_id = 1, finished_at = NULL, reason = NULL",
 }
-ENDED_COLUMNS = "next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, finished_at = now(), reason = 'test'"
+ENDED_COLUMNS = "next_attempt_at = NULL, claim_id = NULL, finished_at = now(), reason = 'test'"
 
 
 def columns_of(state: DeliveryState) -> str:
@@ -89,8 +89,7 @@ async def move(connection: Session, delivery: int, state: DeliveryState) -> None
         "next_attempt_at = NULL",
         "state = 'sending'",
         "state = 'sending', next_attempt_at = NULL",
-        "state = 'sending', next_attempt_at = NULL, claim_id = 1",
-        "claim_id = 1, claim_ordinal = 1",
+        "claim_id = 1",
         "finished_at = now()",
         "state = 'cancelled', next_attempt_at = NULL, reason = 'x'",
         "state = 'cancelled', next_attempt_at = NULL, finished_at = now()",

@@ -105,12 +105,10 @@ async def test_end_of_the_delivery_ends_the_event(  # noqa: PLR0917 - one parame
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     detail = None if state == "sent" else "HTTP 404"
-    await pool.execute(
-        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
-    )
+    await pool.execute("UPDATE deliveries SET state = 'sending', claim_id = 1, next_attempt_at = NULL")
     await pool.execute(
         "UPDATE deliveries SET state = $1::text::delivery_state, reason = $2, detail = $3, attempt_count = $4,"
-        " claim_id = NULL, claim_ordinal = NULL, finished_at = now()",
+        " claim_id = NULL, finished_at = now()",
         state, reason, detail, attempts,
     )  # fmt: skip
     pending, event = (await agenda.list_user_events(pool, user.id))[0]
@@ -124,8 +122,8 @@ async def test_redriven_dead_letter_completes_its_event(pool: Pool) -> None:
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     await scheduler(pool).run_once()
     for assignment in (
-        "state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL",
-        "state = 'dead_letter', claim_id = NULL, claim_ordinal = NULL, finished_at = now(), reason = 'max_age'",
+        "state = 'sending', claim_id = 1, next_attempt_at = NULL",
+        "state = 'dead_letter', claim_id = NULL, finished_at = now(), reason = 'max_age'",
         "state = 'sent', reason = NULL",
     ):
         await pool.execute(f"UPDATE deliveries SET {assignment}")

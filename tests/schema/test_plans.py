@@ -54,10 +54,10 @@ def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
         ("claim_due", "deliveries_pkey"),
         ("list_claim_recipients", "delivery_recipients_pkey"),
         ("mark_started", "delivery_payloads_pkey"),
-        ("recover_claims", "deliveries_claim_idx"),
+        ("recover_claims", "deliveries_pkey"),
         ("expire_waiting", "due_deliveries_expiry_idx"),
-        ("delete_old_deliveries", "deliveries_finished_idx"),
-        ("delete_old_payloads", "deliveries_finished_idx"),
+        ("delete_old_deliveries", "deliveries_pkey"),
+        ("delete_old_payloads", "delivery_payloads_pkey"),
         ("complete", "deliveries_pkey"),
         ("release", "deliveries_pkey"),
         ("mark_rendered", "deliveries_pkey"),
@@ -101,7 +101,7 @@ async def test_suppression_lookup_is_inlined(full: Session) -> None:
 async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
     """The cost depends on the batch, not on the queue."""
     sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]
-    assert [node["Sort Key"] for node in sorts] == [["claimed.claim_ordinal"]]
+    assert [node["Sort Key"] for node in sorts] == [["claimed.ordinal"]]
 
 
 async def test_the_mail_of_a_campaign_is_found_by_its_index(full: Session) -> None:

@@ -52,7 +52,7 @@ async def test_waiting_mail_is_pending(pool: Pool, session: Session) -> None:
 
 
 STATES = {
-    "sending": ("assigned", "claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL, attempt_count = 1"),
+    "sending": ("assigned", "claim_id = 1, next_attempt_at = NULL, attempt_count = 1"),
     "sent": ("sent", "next_attempt_at = NULL, finished_at = now(), attempt_count = 1"),
     "failed": ("failed", "next_attempt_at = NULL, finished_at = now(), reason = 'refused', detail = 'go away'"),
     "dead_letter": ("failed", "next_attempt_at = NULL, finished_at = now(), reason = 'max_age'"),
@@ -190,9 +190,7 @@ async def test_setting_the_status_to_cancelled_cancels(pool: Pool, session: Sess
 async def test_sent_mail_cannot_be_cancelled(pool: Pool, session: Session) -> None:
     """The error names the state; nothing changes."""
     await accepted(pool)
-    await session.execute(
-        "UPDATE deliveries SET state = 'sending', claim_id = 1, claim_ordinal = 1, next_attempt_at = NULL"
-    )
+    await session.execute("UPDATE deliveries SET state = 'sending', claim_id = 1, next_attempt_at = NULL")
     with pytest.raises(asyncpg.PostgresError, match="a mail that is assigned cannot be cancelled") as caught:
         await session.execute("UPDATE email_queue SET status = 'cancelled'")
     assert caught.value.sqlstate == "PR100"

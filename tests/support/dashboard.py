@@ -144,11 +144,13 @@ async def ambiguous(pool: Pool) -> DeliveryId:
     [delivery_id] = await accepted(pool, a_mail(lane=Lane.BULK))
     async with pool.acquire() as connection:
         claim = await connection.fetchval(
-            "INSERT INTO claims (lane, size, started_through, worker_id, claimed_at, expires_at)"
-            " VALUES ('bulk', 1, 1, 1, now() - interval '2 minutes', now() - interval '1 minute') RETURNING id"
+            "INSERT INTO claims (lane, delivery_ids, started_through, worker_id, claimed_at, expires_at)"
+            " VALUES ('bulk', ARRAY[$1::bigint], 1, 1, now() - interval '2 minutes', now() - interval '1 minute')"
+            " RETURNING id",
+            delivery_id,
         )
         await connection.execute(
-            "UPDATE deliveries SET state = 'sending', claim_id = $2, claim_ordinal = 1, next_attempt_at = NULL,"
+            "UPDATE deliveries SET state = 'sending', claim_id = $2, next_attempt_at = NULL,"
             " attempt_count = 1 WHERE id = $1",
             delivery_id,
             claim,
@@ -168,10 +170,16 @@ async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = 
 async def a_full_day(pool: Pool) -> None:
     """Two days of ended deliveries, an hour apart, most of them sent."""
     await pool.execute(
-        "INSERT INTO deliveries (state, lane, ladder, source, created_at, finished_at, reason, next_attempt_at)"
-        " SELECT s::delivery_state, 'transactional', 'generic', 'shop', now() - h * interval '1 hour',"
-        "     now() - h * interval '1 hour', CASE WHEN s <> 'sent' THEN 'refused' END, NULL"
-        " FROM generate_series(0, 47) AS h,"
-        "     unnest(ARRAY['sent','sent','failed','cancelled','suppressed']) WITH ORDINALITY AS k(s, n),"
-        "     generate_series(1, (CASE WHEN s = 'sent' THEN 20 + 9 * (h % 7) ELSE h % 4 END)::integer)"
+        "WITH ended AS ("
+        "     INSERT INTO deliveries (state, lane, ladder, source, created_at, finished_at, reason, next_attempt_at)"
+        "     SELECT s::delivery_state, 'transactional', 'generic', 'shop', now() - h * interval '1 hour',"
+        "         now() - h * interval '1 hour', CASE WHEN s <> 'sent' THEN 'refused' END, NULL"
+        "     FROM generate_series(0, 47) AS h,"
+        "         unnest(ARRAY['sent','sent','failed','cancelled','suppressed']) WITH ORDINALITY AS k(s, n),"
+        "         generate_series(1, (CASE WHEN s = 'sent' THEN 20 + 9 * (h % 7) ELSE h % 4 END)::integer)"
+        "     RETURNING id, finished_at, state, lane, channel, source"
+        " )"
+        " INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)"
+        " SELECT (SELECT id FROM step_transaction()), id, finished_at, state::text::delivery_step, lane, channel,"
+        "     source FROM ended"
     )

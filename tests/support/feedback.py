@@ -26,13 +26,11 @@ async def sent(pool: Pool, *to: str, now: datetime = NOON, **fields: Any) -> int
     (delivery_id,) = await accepted(pool, a_mail(*to, **fields), now=now)
     async with pool.acquire() as connection:
         await connection.execute(
-            "UPDATE deliveries SET state = 'sending', next_attempt_at = NULL, claim_id = 1, claim_ordinal = 1 "
-            "WHERE id = $1",
+            "UPDATE deliveries SET state = 'sending', next_attempt_at = NULL, claim_id = 1 WHERE id = $1",
             delivery_id,
         )
         await connection.execute(
-            "UPDATE deliveries SET state = 'sent', claim_id = NULL, claim_ordinal = NULL, finished_at = $2 "
-            "WHERE id = $1",
+            "UPDATE deliveries SET state = 'sent', claim_id = NULL, finished_at = $2 WHERE id = $1",
             delivery_id,
             now,
         )

@@ -33,7 +33,10 @@ SET status = 'completed', finished_at = coalesce(:now::timestamptz, now()),
 WHERE c.id = :campaign_id AND c.status = 'active'
     AND NOT EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id)
     AND NOT EXISTS (SELECT FROM due_deliveries AS w WHERE w.campaign_id = c.id)
-    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.campaign_id = c.id AND d.state = 'sending')
+    AND NOT EXISTS (
+        SELECT FROM claims AS l
+        JOIN deliveries AS d ON d.id = ANY(l.delivery_ids) AND d.claim_id = l.id
+        WHERE d.campaign_id = c.id)
 RETURNING c.id;
 
 -- name: count_refused :exec

@@ -132,7 +132,7 @@ ORDER BY owner DESC, key_id;
 
 -- name: list_stalled_claims :many
 -- Leases that ran out and that no worker has taken over.
-SELECT id, lane::text AS lane, size, clock_timestamp() - expires_at AS late
+SELECT id, lane::text AS lane, cardinality(delivery_ids) AS size, clock_timestamp() - expires_at AS late
 FROM claims
 WHERE expires_at < clock_timestamp() - :patience::interval
 ORDER BY expires_at

@@ -20,8 +20,8 @@ from postroom.http.model import ApiKey
 COUNTED = 10_000
 """Waiting deliveries are counted up to this many per lane."""
 
-DAY_COUNTED = 100_000
-"""Limit of ended deliveries counted per day; the newest are counted."""
+DAY_COUNTED = 200_000
+"""Limit of steps that are read to count the deliveries that ended in a day; the newest are read."""
 
 HOURS = 24
 FRESH_S = 1.5

@@ -3,6 +3,7 @@
 NAME     delivery, from an accepted request to its end
 OWNS     deliveries           one message to one set of recipients over one channel
          due_deliveries       those that wait, apart from their records (functions/follow_delivery.sql)
+         unsent_deliveries    those that ended without being sent, for listings (functions/list_unsent.sql)
          delivery_recipients  its recipients and the outcome of each
          delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month

@@ -101,9 +101,10 @@ WITH due AS MATERIALIZED (
         :byte_limit, :busy_accounts)
 ),
 claim AS (
-    INSERT INTO claims (id, lane, size, worker_id, claimed_at, expires_at)
-    SELECT coalesce(min(claim_id), nextval('claims_id_seq')), :lane::text::delivery_lane, count(*), :worker_id,
-        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
+    INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)
+    SELECT coalesce(min(claim_id), nextval('claims_id_seq')), :lane::text::delivery_lane, :worker_id,
+        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval,
+        array_agg(id) -- in the order of their ordinals
     FROM due
     HAVING count(*) > 0
     RETURNING id
@@ -114,16 +115,15 @@ taken AS (
 ),
 claimed AS (
     UPDATE deliveries AS d
-    SET state = 'sending', claim_id = claim.id, claim_ordinal = due.ordinal, next_attempt_at = NULL,
-        attempt_count = attempt_count + 1, sender_account_id = due.sender_account_id
+    SET state = 'sending', claim_id = claim.id, next_attempt_at = NULL, attempt_count = attempt_count + 1, sender_account_id = due.sender_account_id
     FROM due, claim
     WHERE d.id = due.id AND d.next_attempt_at IS NOT NULL -- a waiting row whose record does not wait is only deleted
-    RETURNING due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.claim_ordinal, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
+    RETURNING due.ordinal, due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
         d.endpoint_id, CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
-SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
+SELECT claimed.id, claim_id, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
     doubtful_account_id, expires_at, traceparent, campaign_id, sender_account_id, start_in, send_delay, shaped_domain,
     domain_connections, idempotency_key, endpoint_id,
@@ -131,13 +131,13 @@ SELECT claimed.id, claim_id, claim_ordinal, channel::text, lane::text, ladder, a
         + coalesce(pg_column_size(attachments), 0) AS size
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
-ORDER BY claim_ordinal;
+ORDER BY ordinal;
 
 -- name: close_claims :exec
 -- Delete claims that hold no delivery any more.
 DELETE FROM claims
 WHERE id = ANY(:claim_ids::bigint[])
-    AND NOT EXISTS (SELECT FROM deliveries WHERE deliveries.claim_id = claims.id AND deliveries.state = 'sending');
+    AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.id = ANY(claims.delivery_ids) AND d.claim_id = claims.id);
 
 -- name: complete :many
 -- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together.
@@ -167,7 +167,6 @@ done AS (
         next_attempt_at = CASE WHEN i.state = 'waiting' THEN coalesce(:now::timestamptz, now()) + i.retry_in END,
         finished_at = CASE WHEN i.state <> 'waiting' THEN coalesce(:now::timestamptz, now()) END,
         claim_id = NULL,
-        claim_ordinal = NULL,
         attempt_base = d.attempt_base + CASE WHEN i.is_forgiven THEN 1 ELSE 0 END, -- an attempt that does not count
         first_attempt_at = CASE WHEN i.state = 'waiting' THEN
             coalesce(d.first_attempt_at, coalesce(:now::timestamptz, now()) - i.elapsed) END,
@@ -176,9 +175,6 @@ done AS (
         reason = i.reason,
         detail = i.detail
     FROM input AS i
-    -- Only a delivery in state sending has a claim (deliveries_sending_has_claim). A condition on the state would offer
-    -- the
-    -- planner the claim's index, and a cached plan then reads the whole claim once for each of its rows.
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
     RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.idempotency_key,
         d.template_id, d.tags, d.custom_data, i.*
@@ -235,42 +231,65 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
     AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
 
--- name: delete_old_deliveries :many
--- One bounded step of retention: delete finished deliveries, with their recipients, payloads and dead letters. One
--- whose
--- idempotency key is still valid stays, because a replay must find it, and dead letters have a retention of their own,
--- because
--- they wait for a person. A step starts where the previous one ended, so that kept rows are read once and not once per
--- step.
-DELETE FROM deliveries
-WHERE id IN (
-    SELECT id
+-- name: delete_old_deliveries :one
+-- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago, with
+-- their recipients, payloads and dead letters. A delivery whose idempotency key is still valid stays, because a replay must
+-- find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none of these was
+-- created before the time that the retention ends, and neither were later ones.
+WITH page AS MATERIALIZED (
+    SELECT id, created_at
     FROM deliveries
-    WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
-        AND finished_at >= coalesce(:after::timestamptz, '-infinity')
-        AND (idempotency_expires_at IS NULL OR idempotency_expires_at <= coalesce(:now::timestamptz, now()))
-        AND (state <> 'dead_letter' OR finished_at < coalesce(:now::timestamptz, now()) - :dead_letter_retention::interval)
-    ORDER BY finished_at
+    WHERE id > coalesce(:after::bigint, 0)
+    ORDER BY id
     LIMIT :batch_limit
+),
+old AS MATERIALIZED (
+    SELECT d.id
+    FROM deliveries AS d
+    WHERE d.id IN (SELECT id FROM page)
+        AND d.finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND (d.idempotency_expires_at IS NULL OR d.idempotency_expires_at <= coalesce(:now::timestamptz, now()))
+        AND (d.state <> 'dead_letter'
+            OR d.finished_at < coalesce(:now::timestamptz, now()) - :dead_letter_retention::interval)
     FOR UPDATE SKIP LOCKED
+),
+recipients AS (
+    DELETE FROM delivery_recipients WHERE delivery_id IN (SELECT id FROM old)
+),
+payloads AS (
+    DELETE FROM delivery_payloads WHERE delivery_id IN (SELECT id FROM old)
+),
+letters AS (
+    DELETE FROM dead_letters WHERE delivery_id IN (SELECT id FROM old)
+),
+deleted AS (
+    DELETE FROM deliveries WHERE id IN (SELECT id FROM old) RETURNING id
 )
-RETURNING finished_at;
+SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS last_id,
+    coalesce(bool_and(created_at >= coalesce(:now::timestamptz, now()) - :retention::interval), true) AS is_over
+FROM page;
 
--- name: delete_old_payloads :many
--- One bounded step of retention for bodies, which are deleted before their deliveries. Rows already done are read once.
-DELETE FROM delivery_payloads AS p
-USING (
-    SELECT id, finished_at
-    FROM deliveries
-    WHERE finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
-        AND finished_at >= coalesce(:after::timestamptz, '-infinity')
-        AND state <> 'dead_letter' -- a redrive needs its content
-        AND EXISTS (SELECT FROM delivery_payloads WHERE delivery_id = id)
-    ORDER BY finished_at
-    LIMIT :batch_limit
-) AS old
-WHERE p.delivery_id = old.id
-RETURNING old.finished_at;
+-- name: delete_old_payloads :one
+-- One bounded step of retention through the bodies, which are deleted before their deliveries; as delete_old_deliveries.
+WITH page AS MATERIALIZED (
+    SELECT p.delivery_id AS id, d.created_at, coalesce(
+        d.finished_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND d.state <> 'dead_letter', d.id IS NULL) AS is_old -- a redrive needs the content of a dead letter
+    FROM (
+        SELECT delivery_id
+        FROM delivery_payloads
+        WHERE delivery_id > coalesce(:after::bigint, 0)
+        ORDER BY delivery_id
+        LIMIT :batch_limit
+    ) AS p
+    LEFT JOIN deliveries AS d ON d.id = p.delivery_id
+),
+deleted AS (
+    DELETE FROM delivery_payloads WHERE delivery_id IN (SELECT id FROM page WHERE is_old) RETURNING delivery_id
+)
+SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS last_id,
+    coalesce(bool_and(created_at >= coalesce(:now::timestamptz, now()) - :retention::interval), true) AS is_over
+FROM page;
 
 -- name: ensure_ledger_partitions :one
 -- Create the partitions of the ledger and of the log of steps for this month and the next two.
@@ -520,7 +539,7 @@ WHERE a.delivery_id = i.delivery_id AND a.outcome = 'ambiguous' AND a.message_id
 -- A worker that was cut off from the database may still hold results. It renews its claims when it returns, so after an
 -- outage its claims are kept until it was seen again, or one lease has passed since the outage.
 WITH expired AS (
-    SELECT id, started_through, claimed_at
+    SELECT id, started_through, claimed_at, delivery_ids
     FROM claims
     WHERE expires_at <= coalesce(:now::timestamptz, now())
         AND ((NOT :after_outage AND pg_postmaster_start_time() <= coalesce(:now::timestamptz, now()) - :lease::interval)
@@ -531,10 +550,11 @@ WITH expired AS (
 ),
 held AS MATERIALIZED (
     SELECT d.id, d.claim_id, expired.claimed_at,
-        d.claim_ordinal <= expired.started_through AS is_ambiguous,
-        d.claim_ordinal <= expired.started_through AND d.lane::text = ANY(:held_lanes::text[]) AS is_given_up
+        claimed.ordinal <= expired.started_through AS is_ambiguous,
+        claimed.ordinal <= expired.started_through AND d.lane::text = ANY(:held_lanes::text[]) AS is_given_up
     FROM expired
-    JOIN deliveries AS d ON d.claim_id = expired.id AND d.state = 'sending'
+    CROSS JOIN LATERAL unnest(expired.delivery_ids) WITH ORDINALITY AS claimed(id, ordinal)
+    JOIN deliveries AS d ON d.id = claimed.id AND d.claim_id = expired.id
 ),
 recovered AS (
     UPDATE deliveries AS d
@@ -549,10 +569,9 @@ recovered AS (
         reason = CASE WHEN held.is_ambiguous THEN 'ambiguous' ELSE d.reason END,
         first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN held.is_ambiguous THEN held.claimed_at END),
         doubtful_account_id = CASE WHEN held.is_ambiguous THEN d.sender_account_id ELSE d.doubtful_account_id END,
-        claim_id = NULL,
-        claim_ordinal = NULL
+        claim_id = NULL
     FROM held
-    WHERE d.id = held.id AND d.claim_id = held.claim_id AND d.state = 'sending'
+    WHERE d.id = held.id AND d.claim_id = held.claim_id
     RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.channel,
         d.created_at, d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
 ),
@@ -655,8 +674,7 @@ WITH released AS (
     SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
         attempt_count = attempt_count - 1,
         next_attempt_at = coalesce(:now::timestamptz, now()) + :wait::interval,
-        claim_id = NULL,
-        claim_ordinal = NULL
+        claim_id = NULL
     WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id
     RETURNING id, sender_account_id
 ),

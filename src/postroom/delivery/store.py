@@ -123,9 +123,9 @@ async def delete_old_deliveries(
     dead_letter_retention: timedelta,
     batch_limit: int,
     now: datetime | None,
-    after: datetime | None = None,
+    after: int | None = None,
 ) -> Step:
-    rows = await QUERIES["delete_old_deliveries"].many(
+    row = await QUERIES["delete_old_deliveries"].one(
         connection,
         retention=retention,
         dead_letter_retention=dead_letter_retention,
@@ -133,21 +133,16 @@ async def delete_old_deliveries(
         batch_limit=batch_limit,
         now=now,
     )
-    return Step(len(rows), len(rows), max((row["finished_at"] for row in rows), default=after))
+    return Step(0 if row["is_over"] else row["seen"], row["deleted"], row["last_id"])
 
 
 async def delete_old_payloads(
-    connection: Connection,
-    *,
-    retention: timedelta,
-    batch_limit: int,
-    now: datetime | None,
-    after: datetime | None = None,
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None, after: int | None = None
 ) -> Step:
-    rows = await QUERIES["delete_old_payloads"].many(
+    row = await QUERIES["delete_old_payloads"].one(
         connection, retention=retention, after=after, batch_limit=batch_limit, now=now
     )
-    return Step(len(rows), len(rows), max((row["finished_at"] for row in rows), default=after))
+    return Step(0 if row["is_over"] else row["seen"], row["deleted"], row["last_id"])
 
 
 async def ensure_ledger_partitions(connection: Connection, *, now: datetime | None) -> int:

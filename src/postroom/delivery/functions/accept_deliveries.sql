@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
-SET enable_seqscan = off -- also for the foreign keys' look-ups, whose plans outlive a small table
+SET enable_seqscan = off -- a cached plan outlives a small table
 SET enable_nestloop = off -- a cached plan guesses ten rows per array and would compare every pair of five hundred
 AS $$
 #variable_conflict use_column

@@ -10,7 +10,7 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER deliveries_guard
-    BEFORE UPDATE OF state ON deliveries
+    AFTER UPDATE OF state ON deliveries -- BEFORE would lock each row, with a WAL record of its own
     FOR EACH ROW
     WHEN (OLD.state <> NEW.state AND CASE OLD.state
         WHEN 'queued'      THEN NEW.state IN ('sent', 'dead_letter')

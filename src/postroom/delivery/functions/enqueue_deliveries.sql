@@ -15,7 +15,6 @@ CREATE OR REPLACE FUNCTION enqueue_deliveries(
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
-SET enable_seqscan = off -- for the look-ups of foreign keys: their plans outlive a small table
 AS $$
 BEGIN
     INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)

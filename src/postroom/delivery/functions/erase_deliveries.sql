@@ -21,7 +21,7 @@ BEGIN
         WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
     );
     UPDATE deliveries AS d
-    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, claim_ordinal = NULL, finished_at = p_now, reason = 'erased'
+    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
     WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
         AND NOT EXISTS (
             SELECT FROM delivery_recipients AS r
