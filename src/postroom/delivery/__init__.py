@@ -10,7 +10,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          delivery_steps       one row per committed step, a partition per month: facts and statistics read it
          dead_letters         deliveries given up, and the reason
          claims, workers      leases and their holders
-         recorded_facts       which steps are appended to the event store
+         recorded_facts       which types of facts readers of events see, and since when
          admin_notices        when each kind of notice to the administrator was last sent (`notices`)
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in

@@ -79,13 +79,13 @@ FROM accept_deliveries(
 SELECT cancel_deliveries(ARRAY[:delivery_id::bigint], :reason::text, coalesce(:now::timestamptz, now())) AS id;
 
 -- name: choose_facts :exec
--- Record these facts about deliveries from now on, and no others.
+-- Record these facts from now on, and no others. Facts about deliveries of other types are no longer visible.
 WITH dropped AS (
     DELETE FROM recorded_facts
     WHERE type <> ALL(:types::text[])
 )
-INSERT INTO recorded_facts (type)
-SELECT unnest(:types::text[])
+INSERT INTO recorded_facts (type, since)
+SELECT unnest(:types::text[]), event_transaction_id()
 ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from postroom.errors import BadInput
+from postroom.events.delivery_facts import check_conditions
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.model import DEEPEST, Append, Appended, Cursor, check_events, check_time
 
@@ -39,6 +40,7 @@ def array_literal(tags: Iterable[str]) -> str:
 def append_columns(append: Append) -> dict[str, Any]:
     check_events(append.events)
     check_time(append.occurred_at)
+    check_conditions(append)
     return {
         "types": [event.type for event in append.events],
         "tags": [array_literal(event.tags) for event in append.events],

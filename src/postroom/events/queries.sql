@@ -43,21 +43,21 @@ RETURNING id;
 -- name: find_command :maybe
 -- The result of a command, the place of its last event, and whether the request was the same.
 SELECT result::text, transaction_id::text::bigint AS transaction_id,
-    (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position,
+    @room.last_position_in(commands.transaction_id) AS position,
     type = :type AND data = :data::text::jsonb AS is_same
 FROM @room.commands
 WHERE command_id = :command_id;
 
 -- name: find_head :one
 -- The cursor after all visible events, and the largest visible position.
-SELECT @room.event_cursor_now() AS cursor, (SELECT max(position) FROM @room.events) AS position;
+SELECT @room.event_cursor_now() AS cursor, @room.last_event_position() AS position;
 
 -- name: finish_command :one
 -- Store the result of a command; returns the place of its last event.
 UPDATE @room.commands SET result = :result::text::jsonb
 WHERE id = :id
 RETURNING transaction_id::text::bigint AS transaction_id,
-    (SELECT max(e.position) FROM @room.events AS e WHERE e.transaction_id = commands.transaction_id) AS position;
+    @room.last_position_in(commands.transaction_id) AS position;
 
 -- name: forget_follower :exec
 -- Delete a follower, and those that have not been seen for a day.

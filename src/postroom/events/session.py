@@ -13,6 +13,7 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import store
 from postroom.events.columns import append_columns, appended
+from postroom.events.delivery_facts import is_delivery_tag
 from postroom.events.model import (
     LARGEST,
     NOTHING_SEEN,
@@ -128,8 +129,9 @@ class EventSession:
 
     async def _rows(self, query: Query, after: Cursor | None, limit: int | None, *, is_settled: bool) -> store.ReadRows:
         tag = query.only_tag
-        if tag is not None and after is None and not is_settled and limit is not None and limit <= PAGE:
-            return await store.read_tag(self._connection, room=self._room, tag=tag, page_limit=limit)
+        is_page = after is None and not is_settled and limit is not None and limit <= PAGE
+        if is_page and tag is not None and not is_delivery_tag(tag):
+            return await store.read_tag(self._connection, room=self._room, tag=tag, page_limit=limit or 0)
         with translated():
             return await store.read_events(
                 self._connection,

@@ -58,33 +58,28 @@ SELECT :topic, :publisher,
     CASE WHEN :from_now::boolean THEN coalesce(last.transaction_id, event_horizon()) ELSE '0' END,
     CASE WHEN :from_now THEN coalesce(last.position, 0) ELSE 0 END
 FROM (VALUES (true)) AS always(is_one)
-LEFT JOIN LATERAL (
-    SELECT transaction_id, position
-    FROM events
-    WHERE transaction_id < (SELECT event_horizon())
-    ORDER BY transaction_id DESC, position DESC
-    LIMIT 1
-) AS last ON always.is_one
+LEFT JOIN LATERAL last_settled_place() AS last ON last.position IS NOT NULL
 ON CONFLICT (topic, publisher) DO NOTHING
 RETURNING topic;
 
 -- name: find_next_event :maybe
 -- The next event of a publisher. An unsettled event is excluded, because an older one may still be committed.
-SELECT e.position, e.transaction_id::text::bigint AS transaction_id, e.type
+SELECT next.position, next.transaction_id::text::bigint AS transaction_id, next.type
 FROM outbox_topic_progress AS p
 JOIN outbox_topics AS t ON t.name = p.topic
-JOIN events AS e ON (e.transaction_id, e.position) > (p.last_transaction_id, p.last_position)
-WHERE p.topic = :topic AND p.publisher = :publisher AND outbox_topic_matches(t, e.type, e.tags)
-    AND e.transaction_id < (SELECT event_horizon())
-ORDER BY e.transaction_id, e.position
-LIMIT 1;
+CROSS JOIN LATERAL topic_next_event(t, p.last_transaction_id, p.last_position) AS next
+WHERE p.topic = :topic AND p.publisher = :publisher AND next.position IS NOT NULL;
 
 -- name: find_place :maybe
--- The place of the event at a position, or of the last one before it; and whether all events before it are visible.
+-- The place of the event at a position, or of the last one before it; and whether all events before it are visible. Steps
+-- have no index by position alone: an operator's question may read their whole index by order.
 SELECT position, transaction_id::text::bigint AS transaction_id,
     transaction_id < (SELECT event_horizon()) AS is_settled
-FROM events
-WHERE position <= :position
+FROM (
+    (SELECT position, transaction_id FROM events WHERE position <= :position ORDER BY position DESC LIMIT 1)
+    UNION ALL
+    (SELECT position, transaction_id FROM delivery_steps WHERE position <= :position ORDER BY position DESC LIMIT 1)
+) AS place
 ORDER BY position DESC
 LIMIT 1;
 
@@ -105,14 +100,8 @@ WHERE topic = :topic AND publisher = :publisher;
 
 -- name: find_settled_end :one
 -- The place of the last settled event.
-SELECT coalesce(max(e.position), 0) AS position, coalesce(max(e.transaction_id::text::bigint), 0) AS transaction_id
-FROM (
-    SELECT position, transaction_id
-    FROM events
-    WHERE transaction_id < (SELECT event_horizon())
-    ORDER BY transaction_id DESC, position DESC
-    LIMIT 1
-) AS e;
+SELECT coalesce(position, 0) AS position, coalesce(transaction_id::text::bigint, 0) AS transaction_id
+FROM last_settled_place();
 
 -- name: find_stall :maybe
 -- The oldest transaction with an id, if it holds back a committed event.
@@ -123,7 +112,7 @@ JOIN pg_locks AS holder ON holder.locktype = 'transactionid' AND holder.mode = '
     AND holder.transactionid::text::bigint = oldest.id::text::bigint % 4294967296
 LEFT JOIN pg_stat_activity AS a ON a.pid = holder.pid
 LEFT JOIN pg_prepared_xacts AS p ON p.transaction = holder.transactionid
-WHERE EXISTS (SELECT FROM events WHERE transaction_id >= (SELECT event_horizon()))
+WHERE last_event_transaction() >= event_horizon()
     AND holder.pid IS DISTINCT FROM pg_backend_pid()
 LIMIT 1;
 
@@ -174,13 +163,7 @@ JOIN outbox_topics AS t ON t.name = p.topic
 CROSS JOIN LATERAL (
     SELECT count(*) AS scanned, count(*) FILTER (WHERE next.is_matched) AS events,
         min(next.occurred_at) FILTER (WHERE next.is_matched) AS oldest_at
-    FROM (
-        SELECT e.occurred_at, outbox_topic_matches(t, e.type, e.tags) AS is_matched
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (p.last_transaction_id, p.last_position)
-        ORDER BY e.transaction_id, e.position
-        LIMIT :scan_limit
-    ) AS next
+    FROM scan_topic(t, p.last_transaction_id, p.last_position, '9223372036854775807', :scan_limit) AS next
 ) AS lag
 WHERE :topic::text IS NULL OR p.topic = :topic
 ORDER BY p.topic, p.publisher;

@@ -9,6 +9,7 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import AuditNote, audited
 from postroom.events.model import Place
+from postroom.events.store import find_head
 from postroom.outbox import store
 from postroom.outbox.errors import NotNext, ProgressNotFound
 from postroom.outbox.model import (
@@ -23,7 +24,6 @@ from postroom.outbox.model import (
 )
 
 START = Place(0, 0)
-LAST = 2**63 - 1
 
 
 async def list_progress(pool: Pool, *, topic: str | None = None) -> list[ProgressLine]:
@@ -102,8 +102,7 @@ async def _place(connection: Connection, position: int) -> Place:
     if position == 0:
         return START
     found = await store.find_place(connection, position=position)
-    last = await store.find_place(connection, position=LAST)
-    if found is None or last is None or last[0].position < position:
+    if found is None or (await find_head(connection)).position < position:
         raise BadInput.of("position", "is beyond the last event")
     place, is_settled = found
     if not is_settled:

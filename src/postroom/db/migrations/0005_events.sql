@@ -32,9 +32,6 @@ CREATE TABLE events (
         CHECK (occurred_at >= '0001-01-01 00:00:00+00' AND occurred_at < '10000-01-01 00:00:00+00')
 );
 
--- Steps of deliveries share the order of events.
-ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_seq');
-
 -- match_events of everything, list_settled_events, adopt_restored_events
 CREATE INDEX events_order_idx ON events (transaction_id, position);
 

@@ -33,6 +33,10 @@ CREATE INDEX stats_hourly_campaign_idx ON stats_hourly (campaign_id, hour) WHERE
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
 
+-- Steps of deliveries share the positions of events. Set here: in a room that began as an event store alone, the migration of
+-- delivery comes after that of events.
+ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_seq');
+
 -- ── Views ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 -- The queue, one row per delivery by e-mail, with its first recipient. Readers need rights on the tables below. Other tables

@@ -40,6 +40,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT delivery_step_of(o.state, n.state, n.attempt_count - o.attempt_count) AS step) AS s
         LEFT JOIN attempts AS a ON a.delivery_id = n.id AND a.attempt_no = n.attempt_count AND o.state = 'sending'
         WHERE n.state <> o.state AND s.step IS NOT NULL;
+        PERFORM wake_event_followers();
     END IF;
     RETURN NULL;
 END

@@ -17,7 +17,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
-    IF p_force THEN
+    IF p_force AND to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
         LOCK TABLE delivery_steps IN SHARE MODE;
     END IF;
     UPDATE event_clock

@@ -43,6 +43,9 @@ BEGIN
             LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS q(query)
         WHERE jsonb_typeof(q.query) <> 'null'
     ) AS asked;
+    IF EXISTS (SELECT FROM unnest(v_exclusive) AS asked(key) WHERE key = event_tag_key('postroom.delivery=')) THEN
+        PERFORM refuse_step_condition();
+    END IF;
     FOREACH v_query IN ARRAY v_queries LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;

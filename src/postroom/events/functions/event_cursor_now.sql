@@ -12,7 +12,6 @@ BEGIN
         RETURN event_snapshot()::text || '///';
     END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
-    RETURN format('%s///%s', event_snapshot(),
-        (SELECT format('%s.%s', v_own, max(position)) FROM events WHERE transaction_id = v_own HAVING count(*) > 0));
+    RETURN event_snapshot()::text || '///' || coalesce(v_own::text || '.' || last_position_in(v_own), '');
 END
 $$;

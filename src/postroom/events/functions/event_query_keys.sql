@@ -9,6 +9,9 @@ BEGIN
     FOR v_item IN
         SELECT types, tags FROM event_query_items(p_query)
     LOOP
+        IF (v_item.types <> '{}' OR v_item.tags <> '{}') AND can_match_steps(v_item.types, v_item.tags) THEN
+            PERFORM refuse_step_condition();
+        END IF;
         v_keys := v_keys || CASE
             WHEN cardinality(v_item.tags) = 1 THEN ARRAY[event_tag_key(v_item.tags[1])]
             WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]

@@ -1,7 +1,13 @@
 -- The largest transaction id of visible events and steps; NULL without any.
 CREATE OR REPLACE FUNCTION last_event_transaction() RETURNS xid8
-LANGUAGE sql STABLE
-RETURN greatest(
-    (SELECT transaction_id FROM events ORDER BY transaction_id DESC LIMIT 1),
-    (SELECT transaction_id FROM delivery_steps ORDER BY transaction_id DESC LIMIT 1)
-);
+LANGUAGE plpgsql STABLE
+AS $$
+DECLARE
+    v_last xid8 := (SELECT max(transaction_id) FROM events);
+BEGIN
+    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+        RETURN greatest(v_last, (SELECT max(transaction_id) FROM delivery_steps));
+    END IF;
+    RETURN v_last;
+END
+$$;

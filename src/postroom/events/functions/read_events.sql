@@ -4,6 +4,8 @@
 --
 -- A cut read continues within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
 -- p_is_settled only events below the oldest open transaction are read: followers read like this.
+--
+-- Facts about deliveries are read from delivery_steps, only for queries that may match them.
 CREATE OR REPLACE FUNCTION read_events(
     p_query      jsonb,
     p_after      text    DEFAULT NULL,
@@ -48,7 +50,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF position('=' IN v_tag) > 1 THEN -- any other tag is rejected below
+    IF position('=' IN v_tag) > 1 AND NOT can_match_steps('{}', ARRAY[v_tag]) THEN -- a tag without = is rejected below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id
@@ -66,18 +68,48 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    IF NOT names_steps(p_query) THEN
+        RETURN QUERY
+        SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+            e.causation_id
+        FROM (VALUES (true)) AS always(is_one)
+            LEFT JOIN (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
+                ORDER BY m.transaction_id, m.position
+                LIMIT p_limit + 1
+            ) AS matched ON always.is_one
+            LEFT JOIN events AS e ON e.position = matched.position
+        ORDER BY matched.transaction_id, matched.position;
+        RETURN;
+    END IF;
     RETURN QUERY
-    SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-        e.causation_id
+    SELECT v_until_text, v_own, found.*
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN (
-            SELECT DISTINCT m.transaction_id, m.position
-            FROM event_query_items(p_query) AS item,
-                LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
-            ORDER BY m.transaction_id, m.position
+            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+            FROM (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
+                ORDER BY m.transaction_id, m.position
+                LIMIT p_limit + 1
+            ) AS matched
+                JOIN events AS e ON e.position = matched.position
+            UNION ALL
+            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
+                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
+            FROM (
+                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_steps(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS s
+                ORDER BY s.transaction_id, s.position
+                LIMIT p_limit + 1
+            ) AS matched
+            ORDER BY transaction_id, position
             LIMIT p_limit + 1
-        ) AS matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
-    ORDER BY matched.transaction_id, matched.position;
+        ) AS found ON always.is_one
+    ORDER BY found.transaction_id, found.position;
 END
 $$;

@@ -27,19 +27,51 @@ BEGIN
         RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
     END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
+    IF NOT names_steps(p_query) THEN
+        RETURN QUERY
+        SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+            e.causation_id
+        FROM (VALUES (true)) AS always(is_one)
+            LEFT JOIN (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                ORDER BY m.transaction_id DESC, m.position DESC
+                LIMIT p_limit
+            ) AS matched ON always.is_one
+            LEFT JOIN events AS e ON e.position = matched.position
+        ORDER BY matched.transaction_id DESC, matched.position DESC;
+        RETURN;
+    END IF;
     RETURN QUERY
-    SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-        e.causation_id
+    SELECT v_until, v_own, found.*
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN (
-            SELECT DISTINCT m.transaction_id, m.position
-            FROM event_query_items(p_query) AS item,
-                LATERAL match_events_backwards(
-                    item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
-            ORDER BY m.transaction_id DESC, m.position DESC
+            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+            FROM (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                ORDER BY m.transaction_id DESC, m.position DESC
+                LIMIT p_limit
+            ) AS matched
+                JOIN events AS e ON e.position = matched.position
+            UNION ALL
+            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
+                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
+            FROM (
+                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_steps_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS s
+                ORDER BY s.transaction_id DESC, s.position DESC
+                LIMIT p_limit
+            ) AS matched
+            ORDER BY transaction_id DESC, position DESC
             LIMIT p_limit
-        ) AS matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
-    ORDER BY matched.transaction_id DESC, matched.position DESC;
+        ) AS found ON always.is_one
+    ORDER BY found.transaction_id DESC, found.position DESC;
 END
 $$;

@@ -22,6 +22,7 @@ AS $$
 DECLARE
     v_progress outbox_topic_progress;
     v_topic    outbox_topics;
+    v_has_steps boolean;
     v_horizon  xid8 := event_horizon();
     v_newest   xid8 := (SELECT ((epoch::bigint << 48) + pg_snapshot_xmax(pg_current_snapshot())::text::bigint)::text::xid8
         FROM event_clock);
@@ -31,18 +32,15 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO v_topic FROM outbox_topics WHERE name = p_topic;
+    v_has_steps := topic_can_match_steps(v_topic);
     RETURN QUERY
     WITH scanned AS MATERIALIZED (
-        SELECT e.transaction_id, e.position, outbox_topic_matches(v_topic, e.type, e.tags) AS is_matched
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
-            AND e.transaction_id < v_horizon
-            AND v_progress.status = 'ACTIVE'
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_scan_limit
+        SELECT n.transaction_id, n.position, n.is_matched, n.step
+        FROM scan_topic(v_topic, v_progress.last_transaction_id, v_progress.last_position, v_horizon, p_scan_limit) AS n
+        WHERE v_progress.status = 'ACTIVE'
     ),
     matched AS MATERIALIZED (
-        SELECT s.transaction_id, s.position
+        SELECT s.transaction_id, s.position, s.step
         FROM scanned AS s
         WHERE s.is_matched
         ORDER BY s.transaction_id, s.position
@@ -63,13 +61,19 @@ BEGIN
             SELECT FROM events AS e
             WHERE e.transaction_id >= v_horizon
                 AND (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
-        ),
+        ) OR (v_has_steps AND EXISTS (
+            SELECT FROM delivery_steps AS s
+            WHERE s.transaction_id >= v_horizon
+                AND (s.transaction_id, s.position) > (v_progress.last_transaction_id, v_progress.last_position)
+        )),
         v_horizon, v_newest,
-        e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+        matched.position, matched.transaction_id, coalesce(e.occurred_at, (matched.step).at),
+        coalesce(e.type, step_fact_type((matched.step).step)), coalesce(e.tags, step_fact_tags((matched.step).delivery_id)),
+        coalesce(e.data, step_fact_data(matched.step))::text, e.correlation_id, e.causation_id
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN reached ON always.is_one
         LEFT JOIN matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
+        LEFT JOIN events AS e ON e.position = matched.position AND (matched.step).position IS NULL
     ORDER BY matched.transaction_id, matched.position;
 END
 $$;

@@ -1,0 +1,10 @@
+-- True if an item of a query may match facts about deliveries, and the room has deliveries: the event store can be installed
+-- alone. See can_match_steps.
+CREATE OR REPLACE FUNCTION names_steps(p_query jsonb) RETURNS boolean
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (SELECT bool_or(can_match_steps(types, tags)) FROM event_query_items(p_query))
+        AND to_regclass('delivery_steps') IS NOT NULL;
+END
+$$;
