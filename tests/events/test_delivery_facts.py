@@ -148,7 +148,7 @@ async def test_conditions_must_not_name_facts_about_deliveries(store: EventStore
     """The error is the same from Python and SQL, for a condition and for idempotency."""
     for conditions in ({"condition": AppendCondition(query)}, {"idempotency": query}):
         with pytest.raises(BadInput, match="must not name facts about deliveries"):
-            await store.append(Event.of("X"), **conditions)  # type: ignore[arg-type]
+            await store.append(Event.of("X"), **conditions)
     connection = await opened()
     append = "SELECT append_events('{X}', ARRAY['{}'], ARRAY['{}'::jsonb], p_idempotency => $1::text::jsonb)"
     with pytest.raises(asyncpg.PostgresError, match="must not name facts about deliveries") as refused:

@@ -326,7 +326,7 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
-    IF p_force THEN
+    IF p_force AND to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
         LOCK TABLE delivery_steps IN SHARE MODE;
     END IF;
     UPDATE event_clock
@@ -483,6 +483,9 @@ BEGIN
             LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS q(query)
         WHERE jsonb_typeof(q.query) <> 'null'
     ) AS asked;
+    IF EXISTS (SELECT FROM unnest(v_exclusive) AS asked(key) WHERE key = event_tag_key('postroom.delivery=')) THEN
+        PERFORM refuse_step_condition();
+    END IF;
     FOREACH v_query IN ARRAY v_queries LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
@@ -858,6 +861,10 @@ BEGIN
     RETURN NEW;
 END
 $$;
+
+CREATE FUNCTION can_match_steps(p_types text[], p_tags text[]) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (((p_types = '{}'::text[]) OR (p_types && ARRAY['DeliveryAccepted'::text, 'DeliverySent'::text, 'DeliveryDeferred'::text, 'DeliveryFailed'::text, 'DeliveryDeadLettered'::text, 'DeliverySuppressed'::text, 'DeliveryCancelled'::text, 'DeliveryRedriven'::text])) AND ((p_tags = '{}'::text[]) OR (((p_tags)[1] ~ '^postroom\.delivery=[1-9][0-9]{0,17}$'::text) AND ((p_tags)[1] = ALL (p_tags)))));
 
 CREATE FUNCTION cancel_deliveries(p_ids bigint[], p_reason text, p_now timestamp with time zone DEFAULT now()) RETURNS SETOF bigint
     LANGUAGE sql
@@ -1491,22 +1498,6 @@ BEGIN
     RAISE EXCEPTION 'a delivery that is % cannot become %', OLD.state, NEW.state
         USING ERRCODE = 'PR004', COLUMN = 'state';
 END
-$$;
-
-CREATE FUNCTION delivery_fact(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer) RETURNS text
-    LANGUAGE sql IMMUTABLE
-    AS $$
-    SELECT CASE p_new
-        WHEN 'sent' THEN 'DeliverySent'
-        WHEN 'failed' THEN 'DeliveryFailed'
-        WHEN 'dead_letter' THEN 'DeliveryDeadLettered'
-        WHEN 'cancelled' THEN 'DeliveryCancelled'
-        WHEN 'suppressed' THEN 'DeliverySuppressed'
-        ELSE CASE
-            WHEN p_old = 'sending' AND p_new <> 'sending' AND p_attempts_taken_back = 0 THEN 'DeliveryDeferred'
-            WHEN p_old = 'dead_letter' THEN 'DeliveryRedriven'
-        END
-    END
 $$;
 
 CREATE FUNCTION delivery_step_of(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer) RETURNS delivery_step
@@ -2212,8 +2203,7 @@ BEGIN
         RETURN event_snapshot()::text || '///';
     END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
-    RETURN format('%s///%s', event_snapshot(),
-        (SELECT format('%s.%s', v_own, max(position)) FROM events WHERE transaction_id = v_own HAVING count(*) > 0));
+    RETURN event_snapshot()::text || '///' || coalesce(v_own::text || '.' || last_position_in(v_own), '');
 END
 $$;
 
@@ -2258,6 +2248,9 @@ BEGIN
     FOR v_item IN
         SELECT types, tags FROM event_query_items(p_query)
     LOOP
+        IF (v_item.types <> '{}' OR v_item.tags <> '{}') AND can_match_steps(v_item.types, v_item.tags) THEN
+            PERFORM refuse_step_condition();
+        END IF;
         v_keys := v_keys || CASE
             WHEN cardinality(v_item.tags) = 1 THEN ARRAY[event_tag_key(v_item.tags[1])]
             WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]
@@ -2627,6 +2620,7 @@ CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_s
 DECLARE
     v_progress outbox_topic_progress;
     v_topic    outbox_topics;
+    v_has_steps boolean;
     v_horizon  xid8 := event_horizon();
     v_newest   xid8 := (SELECT ((epoch::bigint << 48) + pg_snapshot_xmax(pg_current_snapshot())::text::bigint)::text::xid8
         FROM event_clock);
@@ -2636,18 +2630,15 @@ BEGIN
         RETURN;
     END IF;
     SELECT * INTO v_topic FROM outbox_topics WHERE name = p_topic;
+    v_has_steps := topic_can_match_steps(v_topic);
     RETURN QUERY
     WITH scanned AS MATERIALIZED (
-        SELECT e.transaction_id, e.position, outbox_topic_matches(v_topic, e.type, e.tags) AS is_matched
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
-            AND e.transaction_id < v_horizon
-            AND v_progress.status = 'ACTIVE'
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_scan_limit
+        SELECT n.transaction_id, n.position, n.is_matched, n.step
+        FROM scan_topic(v_topic, v_progress.last_transaction_id, v_progress.last_position, v_horizon, p_scan_limit) AS n
+        WHERE v_progress.status = 'ACTIVE'
     ),
     matched AS MATERIALIZED (
-        SELECT s.transaction_id, s.position
+        SELECT s.transaction_id, s.position, s.step
         FROM scanned AS s
         WHERE s.is_matched
         ORDER BY s.transaction_id, s.position
@@ -2668,13 +2659,19 @@ BEGIN
             SELECT FROM events AS e
             WHERE e.transaction_id >= v_horizon
                 AND (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
-        ),
+        ) OR (v_has_steps AND EXISTS (
+            SELECT FROM delivery_steps AS s
+            WHERE s.transaction_id >= v_horizon
+                AND (s.transaction_id, s.position) > (v_progress.last_transaction_id, v_progress.last_position)
+        )),
         v_horizon, v_newest,
-        e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+        matched.position, matched.transaction_id, coalesce(e.occurred_at, (matched.step).at),
+        coalesce(e.type, step_fact_type((matched.step).step)), coalesce(e.tags, step_fact_tags((matched.step).delivery_id)),
+        coalesce(e.data, step_fact_data(matched.step))::text, e.correlation_id, e.causation_id
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN reached ON always.is_one
         LEFT JOIN matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
+        LEFT JOIN events AS e ON e.position = matched.position AND (matched.step).position IS NULL
     ORDER BY matched.transaction_id, matched.position;
 END
 $$;
@@ -2828,50 +2825,61 @@ CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen e
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
 
-CREATE TABLE events (
-    "position" bigint NOT NULL,
-    transaction_id xid8 NOT NULL,
-    horizon xid8 NOT NULL,
-    occurred_at timestamp with time zone DEFAULT now() NOT NULL,
-    type text NOT NULL,
-    tags text[] NOT NULL,
-    data jsonb NOT NULL,
-    correlation_id text,
-    causation_id text,
-    CONSTRAINT events_occurred_at_range CHECK (((occurred_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT events_type_length CHECK (((char_length(type) >= 1) AND (char_length(type) <= 64)))
-);
-
-ALTER TABLE events ALTER COLUMN "position" ADD GENERATED BY DEFAULT AS IDENTITY (
-    SEQUENCE NAME events_position_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE delivery_steps (
-    transaction_id xid8 NOT NULL,
-    "position" bigint DEFAULT nextval('events_position_seq'::regclass) NOT NULL,
-    delivery_id bigint NOT NULL,
-    at timestamp with time zone NOT NULL,
-    campaign_id bigint,
-    sender_account_id bigint,
-    step delivery_step NOT NULL,
-    lane delivery_lane NOT NULL,
-    channel delivery_channel NOT NULL,
-    outcome attempt_outcome,
-    attempt_no smallint,
-    source text NOT NULL,
-    reason text,
-    domain text
-)
-PARTITION BY RANGE (at);
+CREATE FUNCTION last_event_position() RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_position bigint := (SELECT max(position) FROM events);
+BEGIN
+    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+        RETURN greatest(v_position, (
+            SELECT position FROM delivery_steps ORDER BY transaction_id DESC, position DESC LIMIT 1));
+    END IF;
+    RETURN v_position;
+END
+$$;
 
 CREATE FUNCTION last_event_transaction() RETURNS xid8
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_last xid8 := (SELECT max(transaction_id) FROM events);
+BEGIN
+    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+        RETURN greatest(v_last, (SELECT max(transaction_id) FROM delivery_steps));
+    END IF;
+    RETURN v_last;
+END
+$$;
+
+CREATE FUNCTION last_position_in(p_transaction_id xid8) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_position bigint := (SELECT max(position) FROM events WHERE transaction_id = p_transaction_id);
+BEGIN
+    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+        RETURN greatest(v_position, (SELECT max(position) FROM delivery_steps WHERE transaction_id = p_transaction_id));
+    END IF;
+    RETURN v_position;
+END
+$$;
+
+CREATE FUNCTION last_settled_place(OUT transaction_id xid8, OUT "position" bigint) RETURNS record
     LANGUAGE sql STABLE
-    RETURN GREATEST((SELECT events.transaction_id FROM events ORDER BY events.transaction_id DESC LIMIT 1), (SELECT delivery_steps.transaction_id FROM delivery_steps ORDER BY delivery_steps.transaction_id DESC LIMIT 1));
+    AS $$
+    SELECT place.transaction_id, place.position
+    FROM (
+        (SELECT e.transaction_id, e.position FROM events AS e WHERE e.transaction_id < event_horizon()
+            ORDER BY e.transaction_id DESC, e.position DESC LIMIT 1)
+        UNION ALL
+        (SELECT s.transaction_id, s.position FROM delivery_steps AS s WHERE s.transaction_id < event_horizon()
+            ORDER BY s.transaction_id DESC, s.position DESC LIMIT 1)
+    ) AS place
+    ORDER BY place.transaction_id DESC, place.position DESC
+    LIMIT 1
+$$;
 
 CREATE TABLE suppressions (
     id bigint NOT NULL,
@@ -3135,6 +3143,7 @@ BEGIN
         CROSS JOIN LATERAL (SELECT delivery_step_of(o.state, n.state, n.attempt_count - o.attempt_count) AS step) AS s
         LEFT JOIN attempts AS a ON a.delivery_id = n.id AND a.attempt_no = n.attempt_count AND o.state = 'sending'
         WHERE n.state <> o.state AND s.step IS NOT NULL;
+        PERFORM wake_event_followers();
     END IF;
     RETURN NULL;
 END
@@ -3275,6 +3284,155 @@ BEGIN
 END
 $$;
 
+CREATE TABLE events (
+    "position" bigint NOT NULL,
+    transaction_id xid8 NOT NULL,
+    horizon xid8 NOT NULL,
+    occurred_at timestamp with time zone DEFAULT now() NOT NULL,
+    type text NOT NULL,
+    tags text[] NOT NULL,
+    data jsonb NOT NULL,
+    correlation_id text,
+    causation_id text,
+    CONSTRAINT events_occurred_at_range CHECK (((occurred_at >= '0001-01-01 00:00:00+00'::timestamp with time zone) AND (occurred_at < '10000-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT events_type_length CHECK (((char_length(type) >= 1) AND (char_length(type) <= 64)))
+);
+
+ALTER TABLE events ALTER COLUMN "position" ADD GENERATED BY DEFAULT AS IDENTITY (
+    SEQUENCE NAME events_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE delivery_steps (
+    transaction_id xid8 NOT NULL,
+    "position" bigint DEFAULT nextval('events_position_seq'::regclass) NOT NULL,
+    delivery_id bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    campaign_id bigint,
+    sender_account_id bigint,
+    step delivery_step NOT NULL,
+    lane delivery_lane NOT NULL,
+    channel delivery_channel NOT NULL,
+    outcome attempt_outcome,
+    attempt_no smallint,
+    source text NOT NULL,
+    reason text,
+    domain text
+)
+PARTITION BY RANGE (at);
+
+CREATE FUNCTION match_steps(p_types text[], p_tags text[], p_seen event_cursor, p_from_transaction_id xid8, p_from_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS SETOF delivery_steps
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_visible record;
+BEGIN
+    IF NOT can_match_steps(p_types, p_tags) THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_visible FROM visible_steps(p_types);
+    IF v_visible.steps IS NULL THEN
+        RETURN;
+    ELSIF p_tags <> '{}' THEN
+        RETURN QUERY
+        SELECT s.*
+        FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
+            SELECT * FROM delivery_steps WHERE delivery_id = split_part(p_tags[1], '=', 2)::bigint OFFSET 0
+        ) AS s
+        WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
+            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+        ORDER BY s.transaction_id, s.position
+        LIMIT p_limit;
+    ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
+        RETURN QUERY
+        SELECT found.*
+        FROM unnest(v_visible.steps) AS wanted(step), LATERAL (
+            SELECT s.*
+            FROM delivery_steps AS s
+            WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
+                AND (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
+                AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+                AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+                AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+            ORDER BY s.transaction_id, s.position
+            LIMIT p_limit
+        ) AS found
+        ORDER BY found.transaction_id, found.position
+        LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+        SELECT s.*
+        FROM delivery_steps AS s
+        WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
+            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+        ORDER BY s.transaction_id, s.position
+        LIMIT p_limit;
+    END IF;
+END
+$$;
+
+CREATE FUNCTION match_steps_backwards(p_types text[], p_tags text[], p_seen event_cursor, p_before_transaction_id xid8, p_before_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS SETOF delivery_steps
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_visible record;
+BEGIN
+    IF NOT can_match_steps(p_types, p_tags) THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_visible FROM visible_steps(p_types);
+    IF v_visible.steps IS NULL THEN
+        RETURN;
+    ELSIF p_tags <> '{}' THEN
+        RETURN QUERY
+        SELECT s.*
+        FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
+            SELECT * FROM delivery_steps WHERE delivery_id = split_part(p_tags[1], '=', 2)::bigint OFFSET 0
+        ) AS s
+        WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
+            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+        ORDER BY s.transaction_id DESC, s.position DESC
+        LIMIT p_limit;
+    ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
+        RETURN QUERY
+        SELECT found.*
+        FROM unnest(v_visible.steps) AS wanted(step), LATERAL (
+            SELECT s.*
+            FROM delivery_steps AS s
+            WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
+                AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
+                AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+                AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+                AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+            ORDER BY s.transaction_id DESC, s.position DESC
+            LIMIT p_limit
+        ) AS found
+        ORDER BY found.transaction_id DESC, found.position DESC
+        LIMIT p_limit;
+    ELSE
+        RETURN QUERY
+        SELECT s.*
+        FROM delivery_steps AS s
+        WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
+            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
+            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
+            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+        ORDER BY s.transaction_id DESC, s.position DESC
+        LIMIT p_limit;
+    END IF;
+END
+$$;
+
 CREATE FUNCTION merge_suppressions(p_address text[], p_scope text[], p_reason text[], p_until timestamp with time zone[], p_origin text[], p_campaign_id bigint[], p_sender_account_id bigint[], p_code text[], p_detail text[], p_reports integer[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -3326,6 +3484,15 @@ BEGIN
         END;
     GET DIAGNOSTICS v_written = ROW_COUNT;
     RETURN v_written;
+END
+$$;
+
+CREATE FUNCTION names_steps(p_query jsonb) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (SELECT bool_or(can_match_steps(types, tags)) FROM event_query_items(p_query))
+        AND to_regclass('delivery_steps') IS NOT NULL;
 END
 $$;
 
@@ -3558,7 +3725,7 @@ BEGIN
             (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
     END IF;
     v_tag := only_tag(p_query);
-    IF position('=' IN v_tag) > 1 THEN -- any other tag is rejected below
+    IF position('=' IN v_tag) > 1 AND NOT can_match_steps('{}', ARRAY[v_tag]) THEN -- a tag without = is rejected below
         RETURN QUERY
         SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
             e.causation_id
@@ -3576,19 +3743,49 @@ BEGIN
         END IF;
         RETURN;
     END IF;
+    IF NOT names_steps(p_query) THEN
+        RETURN QUERY
+        SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+            e.causation_id
+        FROM (VALUES (true)) AS always(is_one)
+            LEFT JOIN (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
+                ORDER BY m.transaction_id, m.position
+                LIMIT p_limit + 1
+            ) AS matched ON always.is_one
+            LEFT JOIN events AS e ON e.position = matched.position
+        ORDER BY matched.transaction_id, matched.position;
+        RETURN;
+    END IF;
     RETURN QUERY
-    SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-        e.causation_id
+    SELECT v_until_text, v_own, found.*
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN (
-            SELECT DISTINCT m.transaction_id, m.position
-            FROM event_query_items(p_query) AS item,
-                LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
-            ORDER BY m.transaction_id, m.position
+            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+            FROM (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
+                ORDER BY m.transaction_id, m.position
+                LIMIT p_limit + 1
+            ) AS matched
+                JOIN events AS e ON e.position = matched.position
+            UNION ALL
+            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
+                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
+            FROM (
+                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_steps(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS s
+                ORDER BY s.transaction_id, s.position
+                LIMIT p_limit + 1
+            ) AS matched
+            ORDER BY transaction_id, position
             LIMIT p_limit + 1
-        ) AS matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
-    ORDER BY matched.transaction_id, matched.position;
+        ) AS found ON always.is_one
+    ORDER BY found.transaction_id, found.position;
 END
 $_$;
 
@@ -3611,20 +3808,52 @@ BEGIN
         RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
     END IF;
     SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
+    IF NOT names_steps(p_query) THEN
+        RETURN QUERY
+        SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
+            e.causation_id
+        FROM (VALUES (true)) AS always(is_one)
+            LEFT JOIN (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                ORDER BY m.transaction_id DESC, m.position DESC
+                LIMIT p_limit
+            ) AS matched ON always.is_one
+            LEFT JOIN events AS e ON e.position = matched.position
+        ORDER BY matched.transaction_id DESC, matched.position DESC;
+        RETURN;
+    END IF;
     RETURN QUERY
-    SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-        e.causation_id
+    SELECT v_until, v_own, found.*
     FROM (VALUES (true)) AS always(is_one)
         LEFT JOIN (
-            SELECT DISTINCT m.transaction_id, m.position
-            FROM event_query_items(p_query) AS item,
-                LATERAL match_events_backwards(
-                    item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
-            ORDER BY m.transaction_id DESC, m.position DESC
+            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
+            FROM (
+                SELECT DISTINCT m.transaction_id, m.position
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_events_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                ORDER BY m.transaction_id DESC, m.position DESC
+                LIMIT p_limit
+            ) AS matched
+                JOIN events AS e ON e.position = matched.position
+            UNION ALL
+            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
+                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
+            FROM (
+                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
+                FROM event_query_items(p_query) AS item,
+                    LATERAL match_steps_backwards(
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS s
+                ORDER BY s.transaction_id DESC, s.position DESC
+                LIMIT p_limit
+            ) AS matched
+            ORDER BY transaction_id DESC, position DESC
             LIMIT p_limit
-        ) AS matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position
-    ORDER BY matched.transaction_id DESC, matched.position DESC;
+        ) AS found ON always.is_one
+    ORDER BY found.transaction_id DESC, found.position DESC;
 END
 $$;
 
@@ -3633,56 +3862,6 @@ CREATE FUNCTION record_audit(p_actor text, p_action text, p_subject text, p_befo
     AS $$
     INSERT INTO audit_log (actor, action, subject, before, after)
     VALUES (p_actor, p_action, p_subject, p_before, p_after)
-$$;
-
-CREATE FUNCTION record_delivery_facts() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_nestloop TO 'off'
-    AS $$
-DECLARE
-    v_recorded CONSTANT text[] := ARRAY(SELECT type FROM recorded_facts);
-    v_types    text[];
-    v_ids      bigint[];
-    v_data     jsonb[];
-BEGIN
-    IF v_recorded = '{}' THEN
-        RETURN NULL;
-    END IF;
-    IF TG_OP = 'INSERT' THEN
-        SELECT array_agg('DeliveryAccepted'::text), array_agg(id),
-            array_agg(jsonb_build_object('delivery', id, 'lane', lane, 'channel', channel, 'source', source))
-        INTO v_types, v_ids, v_data
-        FROM new_rows
-        WHERE 'DeliveryAccepted' = ANY (v_recorded);
-        IF EXISTS (SELECT FROM new_rows WHERE state = 'suppressed') AND 'DeliverySuppressed' = ANY (v_recorded) THEN
-            SELECT v_types || array_agg('DeliverySuppressed'::text), v_ids || array_agg(id), v_data || array_agg(jsonb_build_object(
-                'delivery', id, 'lane', lane, 'channel', channel, 'source', source, 'reason', reason))
-            INTO v_types, v_ids, v_data
-            FROM new_rows
-            WHERE state = 'suppressed';
-        END IF;
-    ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
-        OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
-    THEN -- skips claims and renderings, which are the most frequent statements and no facts
-        SELECT array_agg(type), array_agg(id), array_agg(data)
-        INTO v_types, v_ids, v_data
-        FROM (
-            SELECT n.id, delivery_fact(o.state, n.state, n.attempt_count - o.attempt_count) AS type,
-                jsonb_build_object('delivery', n.id, 'lane', n.lane, 'channel', n.channel, 'source', n.source,
-                    'attempt', n.attempt_count, 'reason', n.reason) AS data
-            FROM new_rows AS n
-            JOIN old_rows AS o USING (id)
-            WHERE n.state <> o.state
-        ) AS fact
-        WHERE type = ANY (v_recorded);
-    END IF;
-    IF v_types IS NOT NULL THEN
-        PERFORM append_facts('postroom.delivery', v_types, v_ids, v_data);
-    END IF;
-    RETURN NULL;
-END
 $$;
 
 CREATE FUNCTION record_feedback(p_kind text[], p_class text[], p_delivery_id bigint[], p_address text[], p_code integer[], p_enhanced text[], p_text text[], p_is_verified boolean[], p_origin text[], p_report_id bytea[], p_reported_at timestamp with time zone[], p_now timestamp with time zone DEFAULT now(), p_hold interval DEFAULT '24:00:00'::interval, p_holds integer DEFAULT 3) RETURNS integer
@@ -3917,6 +4096,15 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION refuse_step_condition() RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'must not name facts about deliveries, which take no lock; append an event of your own when such a fact is published'
+        USING ERRCODE = 'PR001', COLUMN = 'query';
+END
+$$;
+
 CREATE FUNCTION refuse_view_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -4131,6 +4319,50 @@ BEGIN
     GET DIAGNOSTICS v_rolled = ROW_COUNT;
     DELETE FROM sender_health WHERE bucket < p_now - interval '1 day';
     RETURN v_rolled;
+END
+$$;
+
+CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint, occurred_at timestamp with time zone, type text, is_matched boolean, step delivery_steps)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_visible record;
+BEGIN
+    SELECT * INTO v_visible FROM visible_steps(p_topic.types);
+    IF v_visible.steps IS NULL OR NOT topic_can_match_steps(p_topic) THEN
+        RETURN QUERY
+        SELECT e.transaction_id, e.position, e.occurred_at, e.type, outbox_topic_matches(p_topic, e.type, e.tags), NULL::delivery_steps
+        FROM events AS e
+        WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < p_below
+        ORDER BY e.transaction_id, e.position
+        LIMIT p_limit;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    (
+        SELECT e.transaction_id, e.position, e.occurred_at, e.type, outbox_topic_matches(p_topic, e.type, e.tags), NULL::delivery_steps
+        FROM events AS e
+        WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < p_below
+        ORDER BY e.transaction_id, e.position
+        LIMIT p_limit
+    )
+    UNION ALL
+    (
+        SELECT s.transaction_id, s.position, s.at, step_fact_type(s.step),
+            coalesce(s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)], false)
+                AND outbox_topic_matches(p_topic, step_fact_type(s.step), step_fact_tags(s.delivery_id)), s
+        FROM delivery_steps AS s
+        WHERE (s.transaction_id, s.position) > (p_transaction_id, p_position) AND s.transaction_id < p_below
+        ORDER BY s.transaction_id, s.position
+        LIMIT p_limit
+    )
+    ORDER BY transaction_id, position
+    LIMIT p_limit;
 END
 $$;
 
@@ -4390,6 +4622,18 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION step_fact_data(p_step delivery_steps) RETURNS jsonb
+    LANGUAGE sql STABLE
+    RETURN (jsonb_build_object('delivery', (p_step).delivery_id, 'lane', (p_step).lane, 'channel', (p_step).channel, 'source', (p_step).source) || CASE WHEN ((p_step).attempt_no IS NOT NULL) THEN jsonb_build_object('attempt', (p_step).attempt_no, 'reason', (p_step).reason) WHEN ((p_step).reason IS NOT NULL) THEN jsonb_build_object('reason', (p_step).reason) ELSE '{}'::jsonb END);
+
+CREATE FUNCTION step_fact_tags(p_delivery_id bigint) RETURNS text[]
+    LANGUAGE sql IMMUTABLE
+    RETURN ARRAY[('delivery='::text || p_delivery_id)];
+
+CREATE FUNCTION step_fact_type(p_step delivery_step) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE p_step WHEN 'accepted'::delivery_step THEN 'DeliveryAccepted'::text WHEN 'sent'::delivery_step THEN 'DeliverySent'::text WHEN 'deferred'::delivery_step THEN 'DeliveryDeferred'::text WHEN 'failed'::delivery_step THEN 'DeliveryFailed'::text WHEN 'dead_lettered'::delivery_step THEN 'DeliveryDeadLettered'::text WHEN 'suppressed'::delivery_step THEN 'DeliverySuppressed'::text WHEN 'cancelled'::delivery_step THEN 'DeliveryCancelled'::text WHEN 'redriven'::delivery_step THEN 'DeliveryRedriven'::text ELSE NULL::text END;
+
 CREATE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
     LANGUAGE sql STABLE
     AS $$
@@ -4436,6 +4680,35 @@ CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim
         WHERE g.count > 0
     ) AS t
     WHERE a.id = t.id
+$$;
+
+CREATE FUNCTION topic_can_match_steps(p_topic outbox_topics) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (can_match_steps((p_topic).types, (p_topic).exact_tags) AND ((p_topic).required_keys <@ ARRAY['delivery'::text]) AND (((p_topic).any_keys = '{}'::text[]) OR ('delivery'::text = ANY ((p_topic).any_keys))));
+
+CREATE FUNCTION topic_next_event(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, OUT transaction_id xid8, OUT "position" bigint, OUT type text) RETURNS record
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT next.*
+    FROM (
+        (SELECT e.transaction_id, e.position, e.type
+            FROM events AS e
+            WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < event_horizon()
+                AND outbox_topic_matches(p_topic, e.type, e.tags)
+            ORDER BY e.transaction_id, e.position
+            LIMIT 1)
+        UNION ALL
+        (SELECT s.transaction_id, s.position, step_fact_type(s.step)
+            FROM delivery_steps AS s
+            WHERE (s.transaction_id, s.position) > (p_transaction_id, p_position) AND s.transaction_id < event_horizon()
+                AND topic_can_match_steps(p_topic)
+                AND outbox_topic_matches(p_topic, step_fact_type(s.step), step_fact_tags(s.delivery_id))
+                AND s.transaction_id >= (SELECT f.since FROM recorded_facts AS f WHERE f.type = step_fact_type(s.step))
+            ORDER BY s.transaction_id, s.position
+            LIMIT 1)
+    ) AS next
+    ORDER BY next.transaction_id, next.position
+    LIMIT 1
 $$;
 
 CREATE FUNCTION touch_api_key(p_id bigint) RETURNS void
@@ -4544,6 +4817,15 @@ BEGIN
     RETURN NEW;
 END
 $_$;
+
+CREATE FUNCTION visible_steps(p_types text[], OUT steps delivery_step[], OUT since xid8[]) RETURNS record
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT array_agg(known.step ORDER BY known.step), array_agg(recorded.since ORDER BY known.step)
+    FROM unnest(enum_range(NULL::delivery_step)) AS known(step)
+    JOIN recorded_facts AS recorded ON recorded.type = step_fact_type(known.step)
+    WHERE p_types = '{}' OR recorded.type = ANY (p_types)
+$$;
 
 CREATE FUNCTION wake_collectors() RETURNS void
     LANGUAGE plpgsql
@@ -5446,6 +5728,7 @@ ALTER TABLE outbox_mail_rules ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTI
 
 CREATE TABLE recorded_facts (
     type text NOT NULL,
+    since xid8 DEFAULT '0'::xid8 NOT NULL,
     CONSTRAINT recorded_facts_form CHECK ((type ~ '^[A-Z][A-Za-z]{1,99}$'::text))
 );
 
@@ -6323,8 +6606,6 @@ CREATE TRIGGER deliveries_guard AFTER UPDATE OF state ON deliveries FOR EACH ROW
 
 CREATE TRIGGER deliveries_insert_counts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
 
-CREATE TRIGGER deliveries_insert_facts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
-
 CREATE TRIGGER deliveries_insert_steps AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 
 CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (old.state = 'dead_letter'::delivery_state)))) EXECUTE FUNCTION list_unsent();
@@ -6334,8 +6615,6 @@ CREATE TRIGGER deliveries_unsent_deleted AFTER DELETE ON deliveries FOR EACH ROW
 CREATE TRIGGER deliveries_unsent_inserted AFTER INSERT ON deliveries FOR EACH ROW WHEN ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER deliveries_update_counts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
-
-CREATE TRIGGER deliveries_update_facts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION record_delivery_facts();
 
 CREATE TRIGGER deliveries_update_steps AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 
