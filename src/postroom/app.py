@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from pathlib import Path
 
 import structlog
 
@@ -30,12 +29,12 @@ from postroom.events.service import adopt_restored_events
 from postroom.inbox.transport import CaptureTransport
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, MailWriter
+from postroom.mail.dkim_keys import load_signers
 from postroom.mail.publishing import publish
 from postroom.mail.worker import RenderWorker
 from postroom.outbox.webhooks.service import disable_gone
 from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import domain_of
-from postroom.post.dkim import Signer
 from postroom.post.message_id import room_keys
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secrets import SecretBox
@@ -101,30 +100,15 @@ def make_writers(room: Room, *, accounts: AccountsInUse | None) -> Writers:
     }
 
 
-def load_signers(keys: str | None) -> dict[str, list[Signer]]:
-    """Signers by domain from `domain:selector:path`, comma-separated."""
-    signers: dict[str, list[Signer]] = {}
-    for entry in (part.strip() for part in (keys or "").split(",") if part.strip()):
-        domain, _, rest = entry.partition(":")
-        selector, _, path = rest.partition(":")
-        try:
-            signer = Signer.from_pem(domain, selector, Path(path).read_bytes())
-        except (OSError, ValueError) as error:
-            raise SettingInvalid("POSTROOM_DKIM_KEYS", f"{domain}:{selector}: {_file_trouble(path, error)}") from error
-        signers.setdefault(domain.lower(), []).append(signer)
-    return signers
-
-
-def _file_trouble(path: str, error: OSError | ValueError) -> str:
-    return f"{path} cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)
-
-
 def make_transport(room: Room, connections: int) -> Transport:
     """The mail transport named by the settings."""
     settings = room.settings
     match settings.transport:
         case "capture":
-            return CaptureTransport(room.pool, keep=settings.inbox_limit)
+            release = settings.inbox_release_relay and _smtp(
+                settings, settings.inbox_release_relay, "POSTROOM_INBOX_RELEASE_RELAY", connections
+            )
+            return CaptureTransport(room.pool, keep=settings.inbox_limit, release=release or None)
         case "stub":
             return StubTransport()
         case "noop":
@@ -132,11 +116,15 @@ def make_transport(room: Room, connections: int) -> Transport:
         case "senders":
             return UnusableTransport("no sender account serves this lane; add one with `postroom senders add`")
         case _:
-            try:
-                relay = SmtpRelay.parse(settings.smtp_relay or "")
-            except ValueError as error:
-                raise SettingInvalid("POSTROOM_SMTP_RELAY", str(error)) from error
-            return SmtpTransport(relay, local_name=settings.message_domain, max_connections=connections)
+            return _smtp(settings, settings.smtp_relay or "", "POSTROOM_SMTP_RELAY", connections)
+
+
+def _smtp(settings: Settings, url: str, variable: str, connections: int) -> Transport:
+    try:
+        relay = SmtpRelay.parse(url)
+    except ValueError as error:
+        raise SettingInvalid(variable, str(error)) from error
+    return SmtpTransport(relay, local_name=settings.message_domain, max_connections=connections)
 
 
 @asynccontextmanager

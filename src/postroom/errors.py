@@ -23,6 +23,7 @@
     │   ├── campaigns: CampaignFrozen, CampaignWrongStatus
     │   ├── delivery: BodyGone, CampaignCancelled, ClaimLost, DeliveryExpired, WrongState
     │   ├── events: AppendConditionFailed, DuplicateAppend, EventUnreadable
+    │   ├── inbox: ReleaseOff
     │   ├── intake: AlreadyResubmitted
     │   ├── outbox: NotNext, TopicExists, TopicNeeded
     │   └── senders: SenderExists

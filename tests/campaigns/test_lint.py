@@ -3,8 +3,9 @@
 import pytest
 from tests.support.campaigns import a_letter
 
-from postroom.campaigns.lint import CLIPPED_AT, lint, merge_fields
+from postroom.campaigns.lint import lint, merge_fields
 from postroom.campaigns.model import CampaignContent
+from postroom.mail.content_lint import CLIPPED_AT
 
 GOOD = CampaignContent(
     subject="News for {{ first_name }}",

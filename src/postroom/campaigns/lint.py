@@ -6,38 +6,22 @@ say, merge fields that every recipient has. No check is about evading spam filte
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from minijinja import Environment, TemplateError
-from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.recipients_file import OURS
 from postroom.campaigns.template import PreparedTemplate, ready, text_template
 from postroom.errors import BadInput
+from postroom.mail.content_lint import LetterWarning, count_of, lint_html, lint_size, lint_subject
 from postroom.mail.render import RenderError
 from postroom.runtime.template_tags import find_tags, replace_tags
 
-LONG_SUBJECT = 78  # the recommended line length of RFC 5322
-CLIPPED_AT = 102 * 1024  # Gmail clips larger messages
 MOST_FIELDS = 200
 """Maximum number of merge fields that are checked; each costs two renderings."""
 
-_SHOUTED_LETTERS = 8
-
 _UNSUBSCRIBE = re.compile(r"\b(?:unsubscribe_url|preferences_url)\b")
-_DOMAIN = re.compile(r"(?:https?://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?:[/:?#].*)?", re.IGNORECASE)
 _OWN = frozenset({*OURS, "email"})
-
-
-@dataclass(frozen=True, slots=True)
-class LetterWarning:
-    """One warning: a stable code, the part of the letter, and the message."""
-
-    code: str
-    part: str
-    message: str
 
 
 def lint(letter: CampaignContent, *, fields: Mapping[str, int] | None = None, people: int = 0) -> list[LetterWarning]:
@@ -57,15 +41,7 @@ def _subject(subject: str) -> Iterator[LetterWarning]:
         yield LetterWarning(
             "subject_empty", "subject", "contains only merge fields; recipients without them get an empty subject"
         )
-    if len(words) > LONG_SUBJECT:
-        yield LetterWarning(
-            "subject_long",
-            "subject",
-            f"is longer than {LONG_SUBJECT} characters; most mail clients truncate it in lists",
-        )
-    letters = [character for character in words if character.isalpha()]
-    if len(letters) >= _SHOUTED_LETTERS and all(character.isupper() for character in letters):
-        yield LetterWarning("subject_shouts", "subject", "is all in capitals")
+    yield from lint_subject(words)
 
 
 def _way_out(letter: CampaignContent) -> Iterator[LetterWarning]:
@@ -80,44 +56,12 @@ def _parts(letter: CampaignContent) -> Iterator[LetterWarning]:
         is_quick = text_template(letter.html) is not None
         how = "from the campaign's HTML" if is_quick else "from the HTML of every single mail, which slows down sending"
         yield LetterWarning("no_text", "text", f"is missing; Postroom derives the text part {how}")
-    if letter.html is not None and len(letter.html.encode()) > CLIPPED_AT:
-        message = f"is larger than {CLIPPED_AT // 1024} KB; Gmail clips it there, with the unsubscribe link"
-        yield LetterWarning("html_large", "html", message)
+    if letter.html is not None:
+        yield from lint_size(letter.html)
 
 
 def _html(html: str) -> Iterator[LetterWarning]:
-    page = LexborHTMLParser(replace_tags(html, lambda tag: "x" if tag.startswith("{{") else ""))
-    without_alt = sum("alt" not in image.attributes for image in page.css("img"))
-    if without_alt:
-        message = f"has {_count(without_alt, 'image')} without alt text; readers who block images see nothing"
-        yield LetterWarning("image_without_alt", "html", message)
-    if page.css("script, form, iframe, object, embed"):
-        yield LetterWarning("active_content", "html", "has scripts, forms or frames; mail clients remove them")
-    for link in page.css("a[href]"):
-        yield from _link(link)
-
-
-def _link(link: LexborNode) -> Iterator[LetterWarning]:
-    href = (link.attributes.get("href") or "").strip()
-    if href.lower().startswith("http://"):
-        yield LetterWarning("link_insecure", "html", f"links to {href[:100]} without https")
-    if href in ("", "#"):
-        yield LetterWarning("link_empty", "html", f"has a link without a destination: {link.text(strip=True)[:60]!r}")
-    shown, leads = _DOMAIN.fullmatch(link.text(strip=True)), _host(href)
-    if shown is not None and leads and not _same_domain(shown[1].lower(), leads):
-        yield LetterWarning("link_misleading", "html", f"shows {shown[1]} and leads to {leads}")
-
-
-def _host(href: str) -> str:
-    try:
-        return (urlsplit(href).hostname or "").lower()
-    except ValueError:
-        return ""
-
-
-def _same_domain(shown: str, leads: str) -> bool:
-    shown, leads = shown.removeprefix("www."), leads.removeprefix("www.")
-    return shown == leads or leads.endswith(f".{shown}") or shown.endswith(f".{leads}")
+    return lint_html(replace_tags(html, lambda tag: "x" if tag.startswith("{{") else ""))
 
 
 def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
@@ -132,7 +76,7 @@ def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, peo
     for name in named:
         lacking = people - fields.get(name, 0)
         if lacking > 0 and _needs(parsed, name, named):
-            who = "no recipient has" if lacking == people else f"{_count(lacking, 'recipient')} of {people} lack"
+            who = "no recipient has" if lacking == people else f"{count_of(lacking, 'recipient')} of {people} lack"
             unknown = " and their mail will fail" if name not in fields else ""
             message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
             yield LetterWarning("field_missing", _part_of(letter, name), message)
@@ -161,7 +105,3 @@ def _part_of(letter: CampaignContent, name: str) -> str:
     word = re.compile(rf"\b{re.escape(name)}\b")
     parts = (("subject", letter.subject), ("html", letter.html), ("text", letter.text))
     return next((part for part, body in parts if body is not None and word.search(body)), "html")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

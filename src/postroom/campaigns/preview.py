@@ -6,7 +6,6 @@ from typing import Any
 
 from postroom.campaigns import store
 from postroom.campaigns.errors import CampaignNotFound, CampaignRecipientNotFound
-from postroom.campaigns.lint import LetterWarning
 from postroom.campaigns.model import Campaign, CampaignContent
 from postroom.campaigns.rendering import person_variables
 from postroom.campaigns.trial import lint_letter, render_letter, try_letter
@@ -16,6 +15,7 @@ from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import audited
+from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
 from postroom.post.address import Address, parse_address
 

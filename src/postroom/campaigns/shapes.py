@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from postroom.campaigns.lint import LetterWarning
 from postroom.campaigns.model import (
     Campaign,
     CampaignContent,
@@ -23,6 +22,7 @@ from postroom.campaigns.model import (
 )
 from postroom.campaigns.template import LONGEST_PART
 from postroom.errors import BadInput
+from postroom.mail.content_lint import LetterWarning
 from postroom.post.address import Address, parse_address
 from postroom.runtime.page import PageQuery
 from postroom.runtime.record import Moment, Shape, Text, change, given, response

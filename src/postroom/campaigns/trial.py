@@ -14,10 +14,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from postroom.campaigns.lint import LetterWarning, lint
+from postroom.campaigns.lint import lint
 from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.template import ready
 from postroom.errors import BadInput
+from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered, RenderError
 from postroom.runtime.bounded import Children, Exceeded, Limits, note
 

@@ -7,8 +7,12 @@ from typing import Annotated
 import msgspec
 
 from postroom.inbox import service
+from postroom.inbox.checks import InboxReport, check_message
+from postroom.inbox.link_requests import LinkAnswer, request_links
+from postroom.inbox.links import list_links
 from postroom.inbox.model import InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, first_values, read_message
+from postroom.inbox.release import release_message
 from postroom.inbox.search import parse_search
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
@@ -75,6 +79,24 @@ class Cleared(msgspec.Struct, frozen=True):
     cleared: int
 
 
+class LinkAnswers(msgspec.Struct, frozen=True):
+    """The answers of the links of a message."""
+
+    items: list[LinkAnswer]
+
+
+class Release(Shape, frozen=True, kw_only=True):
+    """The address that a captured message is released to."""
+
+    to: Text
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The new delivery of a released message."""
+
+    delivery_id: int
+
+
 async def list_inbox(call: Call) -> Answer:
     query: InboxQuery = call.query
     chosen = parse_search(query.query, recipient=query.to)
@@ -135,6 +157,24 @@ async def clear_inbox(call: Call) -> Answer:
     return Answer(Cleared(await service.clear_inbox(call.room.pool, actor=call.actor)))
 
 
+async def check_inbox_message(call: Call) -> Answer:
+    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    return Answer(await check_message(call.room.settings, message))
+
+
+async def request_message_links(call: Call) -> Answer:
+    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    read = read_message(message.raw)
+    return Answer(LinkAnswers(await request_links(list_links(read.html, read.text))))
+
+
+async def release_inbox_message(call: Call) -> Answer:
+    call.need("deliveries:write")  # the message leaves
+    wish: Release = call.body
+    released = await release_message(call.room, call.path["message_id"], to=wish.to, actor=call.actor)
+    return Answer(Released(released), 202)
+
+
 _endpoint = partial(Endpoint, tag="inbox")
 
 ENDPOINTS = [
@@ -164,6 +204,19 @@ ENDPOINTS = [
     _endpoint(
         "DELETE", "/v1/inbox/{message_id:int}", delete_inbox_message, "Delete a captured message.", scope=WRITE,
         answers={204: None},
+    ),
+    _endpoint(
+        "GET", "/v1/inbox/{message_id:int}/checks", check_inbox_message,
+        "Check HTML, links, authentication and headers of a captured message.", scope=READ, answers={200: InboxReport},
+    ),
+    _endpoint(
+        "POST", "/v1/inbox/{message_id:int}/links", request_message_links,
+        "Send a HEAD request to each link of a captured message.", scope=WRITE, answers={200: LinkAnswers},
+    ),
+    _endpoint(
+        "POST", "/v1/inbox/{message_id:int}/release", release_inbox_message,
+        "Send a captured message to an address as a new delivery; the key also needs `deliveries:write`.", scope=WRITE,
+        body=Release, answers={202: Released}, problems=(409,),
     ),
     _endpoint(
         "GET", "/v1/inbox/{message_id:int}/raw", get_inbox_raw, "Read the raw bytes of a captured message.", scope=READ,

@@ -20,6 +20,8 @@ from postroom.runtime.terminal import (
 )
 
 if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.inbox.checks import InboxReport
     from postroom.inbox.model import InboxEntry, InboxMessage
 
 inbox = typer.Typer()
@@ -101,6 +103,41 @@ def delete(message_id: Id) -> None:
 
     in_room(lambda room: service.delete_inbox_message(room.pool, message_id, actor=actor()))
     say("deleted")
+
+
+@inbox.command()
+def check(message_id: Id, *, as_json: AsJson = False) -> None:
+    """Check HTML, links, authentication and headers of one captured message."""
+    from postroom.inbox import service
+    from postroom.inbox.checks import check_message
+
+    async def checked(room: "Room") -> "InboxReport":
+        return await check_message(room.settings, await service.get_inbox_message(room.pool, message_id))
+
+    report = in_room(checked)
+    if as_json:
+        print_json(report)
+        return
+    for warning in report.warnings:
+        say(printable(f"{warning.part} {warning.message}"))
+    for link in report.links:
+        for problem in link.problems:
+            say(printable(f"{link.url} {problem}"))
+    for finding in report.html:
+        lacking = ", ".join(client for client, support in finding.support.items() if support != "yes")
+        say(f"{finding.feature} is not fully supported by {lacking}")
+    for signature in report.authentication.dkim:
+        say(printable(f"DKIM {signature.domain}: {signature.result} {signature.reason}".rstrip()))
+    say(f"DMARC: {report.authentication.dmarc}")
+
+
+@inbox.command()
+def release(message_id: Id, *, to: Annotated[str, typer.Option(help="Address that gets the message.")]) -> None:
+    """Send one captured message to an address as a new delivery."""
+    from postroom.inbox.release import release_message
+
+    delivery_id = in_room(lambda room: release_message(room, message_id, to=to, actor=actor()))
+    say(f"released as delivery {delivery_id}")
 
 
 def _show(message: "InboxMessage", *, as_json: bool) -> None:

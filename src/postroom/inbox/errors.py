@@ -1,6 +1,6 @@
 """The errors of inbox; the whole tree is drawn in `postroom.errors`."""
 
-from postroom.errors import NotFoundError
+from postroom.errors import ConflictError, NotFoundError
 
 
 class InboxMessageNotFound(NotFoundError):
@@ -13,3 +13,9 @@ class InboxWaitTimeout(NotFoundError):
     """No such message arrived before the timeout."""
 
     code = "inbox_wait_timeout"
+
+
+class ReleaseOff(ConflictError):
+    """Captured mail cannot leave: set POSTROOM_INBOX_RELEASE_RELAY to an SMTP relay."""
+
+    code = "release_off"

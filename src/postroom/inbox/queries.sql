@@ -39,6 +39,15 @@ LEFT JOIN envelope ON envelope.ordinal = m.ordinal
 ORDER BY m.ordinal
 RETURNING id;
 
+-- name: insert_inbox_release :exec
+-- Store that a delivery is a released message.
+INSERT INTO inbox_releases (delivery_id, message_id)
+VALUES (:delivery_id, :message_id);
+
+-- name: is_released :one
+-- True for the delivery of a released message.
+SELECT EXISTS (SELECT FROM inbox_releases WHERE delivery_id = :delivery_id) AS is_released;
+
 -- name: list_inbox :many
 -- Captured messages newest first, below a cursor, that match every term of a search.
 SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,

@@ -51,6 +51,15 @@ def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
     }
 
 
+async def insert_inbox_release(connection: Connection, *, delivery_id: int, message_id: int) -> None:
+    await QUERIES["insert_inbox_release"].exec(connection, delivery_id=delivery_id, message_id=message_id)
+
+
+async def is_released(connection: Connection, *, delivery_id: int) -> bool:
+    found: bool = (await QUERIES["is_released"].one(connection, delivery_id=delivery_id))["is_released"]
+    return found
+
+
 async def list_inbox(
     connection: Connection, *, before_id: int | None, page_limit: int, **chosen: Any
 ) -> list[InboxEntry]:

@@ -17,6 +17,7 @@ from postroom.inbox.model import Captured
 from postroom.inbox.reader import Outline, outline_of
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.combiner import Combiner
+from postroom.transports.base import Transport
 
 SLOW = timedelta(seconds=2)
 KEPT = 500
@@ -50,13 +51,18 @@ class CaptureTransport:
 
     name = "capture"
 
-    def __init__(self, pool: Pool, *, slow: timedelta = SLOW, keep: int = KEPT) -> None:
+    def __init__(
+        self, pool: Pool, *, slow: timedelta = SLOW, keep: int = KEPT, release: Transport | None = None
+    ) -> None:
         self._pool, self._slow_s, self._keep = pool, slow.total_seconds(), keep
+        self._release = release
         self._untrimmed = keep  # the first message trims: an earlier process may have left more
         self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
-        """Reply to each recipient; capture the message for those accepted."""
+        """Reply to each recipient; capture the message for those accepted. A released message leaves by the relay."""
+        if self._release is not None and await store.is_released(self._pool, delivery_id=envelope.delivery_id):
+            return await self._release.send(envelope, content)
         taken = [address for address in dict.fromkeys(envelope.recipients) if role_of(address) not in _REFUSALS]
         replies = tuple(_refusal(address) for address in dict.fromkeys(envelope.recipients) if address not in taken)
         if not taken:
@@ -75,6 +81,8 @@ class CaptureTransport:
     async def close(self) -> None:
         """Wait for messages being stored; the pool belongs to the room."""
         await self._inbox.drain()
+        if self._release is not None:
+            await self._release.close()
 
     async def _capture(self, envelope: Envelope, recipients: Sequence[str], content: Content) -> bool:
         raw = content.encode(eight_bit=True)

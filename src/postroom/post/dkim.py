@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import Prehashed
@@ -76,13 +77,13 @@ class Signer:
     selector: str
     algorithm: Algorithm
     sign_digest: Callable[[bytes], bytes] = field(repr=False, compare=False)
+    verify_digest: Callable[[bytes, bytes], bool] = field(repr=False, compare=False)  # of a signature and a digest
 
     @classmethod
     def from_pem(cls, domain: str, selector: str, pem: bytes) -> "Signer":
         """Load a private key; ValueError gives the reason why it cannot sign, without its content."""
         names = [_domain_name(domain), _domain_name(selector)]
-        algorithm, sign_digest = _load_key(pem)
-        return cls(names[0], names[1], algorithm, sign_digest)
+        return cls(names[0], names[1], *_load_key(pem))
 
     def sign(self, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, timestamp: int) -> bytes:
         """The whole DKIM-Signature field with its line end, for fields as emitted and a CRLF body."""
@@ -166,15 +167,16 @@ def _signature(signer: Signer, message: _SignedMessage, timestamp: int) -> bytes
     return b"DKIM-Signature: %b%b\r\n" % (value, folded)
 
 
-def _load_key(pem: bytes) -> tuple[Algorithm, Callable[[bytes], bytes]]:
+def _load_key(pem: bytes) -> tuple[Algorithm, Callable[[bytes], bytes], Callable[[bytes, bytes], bool]]:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
         raise ValueError("the DKIM key is not an unencrypted private key in PEM form") from None
     if isinstance(key, ed25519.Ed25519PrivateKey):
-        return Algorithm.ED25519_SHA256, key.sign
+        return Algorithm.ED25519_SHA256, key.sign, _verifying(key.public_key().verify)
     if isinstance(key, rsa.RSAPrivateKey):
-        return Algorithm.RSA_SHA256, _rsa_signing(key)
+        verify = partial(_verify_rsa, key.public_key())
+        return Algorithm.RSA_SHA256, _rsa_signing(key), _verifying(verify)
     raise ValueError("the DKIM key is neither RSA nor Ed25519")
 
 
@@ -188,6 +190,23 @@ def _rsa_signing(key: rsa.RSAPrivateKey) -> Callable[[bytes], bytes]:
         return key.sign(digest, scheme, prehashed)
 
     return sign_digest
+
+
+def _verify_rsa(key: rsa.RSAPublicKey, signature: bytes, digest: bytes) -> None:
+    key.verify(signature, digest, padding.PKCS1v15(), Prehashed(hashes.SHA256()))
+
+
+def _verifying(verify: Callable[[bytes, bytes], None]) -> Callable[[bytes, bytes], bool]:
+    """The verification of a key as a function that answers instead of raising."""
+
+    def verify_digest(signature: bytes, digest: bytes) -> bool:
+        try:
+            verify(signature, digest)
+        except InvalidSignature:
+            return False
+        return True
+
+    return verify_digest
 
 
 def _domain_name(name: str) -> str:
