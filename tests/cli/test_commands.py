@@ -31,6 +31,14 @@ def test_help_lists_every_command_without_loading_them() -> None:
     assert imported.isdisjoint({"asyncpg", "starlette", "uvicorn", "minijinja", "structlog", "msgspec", "aiohttp"})
 
 
+@pytest.mark.parametrize("shell, words", [("complete_bash", "COMP_WORDS"), ("complete_fish", "_TYPER_COMPLETE_ARGS")])
+def test_completion_knows_the_commands_of_a_group(shell: str, words: str) -> None:
+    """The shell's words name the group whose module is loaded; the other groups are completed by name only."""
+    asked = {"_POSTROOM_COMPLETE": shell, "_TYPER_COMPLETE_FISH_ACTION": "get-args", "COMP_CWORD": "2"}
+    done = postroom(settings={**asked, words: "postroom senders pau"})
+    assert done.stdout.split()[0] == "pause"
+
+
 @pytest.mark.parametrize(
     "arguments", [("nonsense",), ("send",), ("deliveries", "show", "many"), ("work", "--processes", "0")]
 )

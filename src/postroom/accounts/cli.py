@@ -4,11 +4,16 @@ import asyncio
 import signal
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from postroom.accounts import service
+from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.model import AccountFilter, AccountStatus
+from postroom.accounts.pipe import FORMATS, Pipe
+from postroom.accounts.worker import Deliver, HandOn, Ready, make_collector, run_collector
+from postroom.db.room import Room
 from postroom.errors import OutputLost
 from postroom.runtime.terminal import (
     LARGEST_ID,
@@ -20,10 +25,6 @@ from postroom.runtime.terminal import (
     print_page,
     print_record,
 )
-
-if TYPE_CHECKING:
-    from postroom.accounts.worker import HandOn, Ready
-    from postroom.db.room import Room
 
 accounts = typer.Typer()
 tokens = typer.Typer()
@@ -50,8 +51,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create an account and queue its activation mail."""
-    from postroom.accounts import service
-
     made = in_room(lambda room: service.create_account(room.pool, email, login, actor=actor(), locale=locale))
     print_record(made, as_json=as_json)
 
@@ -66,8 +65,6 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List accounts, newest first."""
-    from postroom.accounts import service
-
     chosen = AccountFilter(status=status, email=email)
     found = in_room(lambda room: service.list_accounts(room.pool, chosen, cursor=cursor, limit=limit))
     print_page(*found, columns=_LISTED, as_json=as_json)
@@ -76,32 +73,24 @@ def list_(
 @accounts.command()
 def show(account_id: Id, *, as_json: AsJson = False) -> None:
     """Show one account."""
-    from postroom.accounts import service
-
     print_record(in_room(lambda room: service.get_account(room.pool, account_id)), as_json=as_json)
 
 
 @accounts.command()
 def suspend(account_id: Id, *, as_json: AsJson = False) -> None:
     """Suspend an account."""
-    from postroom.accounts import service
-
     print_record(in_room(lambda room: service.suspend(room.pool, account_id, actor=actor())), as_json=as_json)
 
 
 @accounts.command()
 def unsuspend(account_id: Id, *, as_json: AsJson = False) -> None:
     """Unsuspend an account: active if it was ever activated, otherwise provisioned."""
-    from postroom.accounts import service
-
     print_record(in_room(lambda room: service.unsuspend(room.pool, account_id, actor=actor())), as_json=as_json)
 
 
 @accounts.command()
 def reissue(account_id: Id, *, as_json: AsJson = False) -> None:
     """Send a new activation mail to a provisioned account."""
-    from postroom.accounts import service
-
     print_record(
         in_room(lambda room: service.reissue_activation(room.pool, account_id, actor=actor())), as_json=as_json
     )
@@ -123,9 +112,7 @@ def collect(
     in_room(lambda room: _collect(room, form, until_empty=until_empty))
 
 
-async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
-    from postroom.accounts.worker import make_collector, run_collector
-
+async def _collect(room: Room, form: Format, *, until_empty: bool) -> None:
     hand_on, ready = _hand_on(room, form)
     try:
         if until_empty:
@@ -140,11 +127,7 @@ async def _collect(room: "Room", form: Format, *, until_empty: bool) -> None:
         raise
 
 
-def _hand_on(room: "Room", form: Format) -> "tuple[HandOn, Ready | None]":
-    from postroom.accounts.letter import AccountMailOptions
-    from postroom.accounts.pipe import FORMATS, Pipe
-    from postroom.accounts.worker import Deliver
-
+def _hand_on(room: Room, form: Format) -> tuple[HandOn, Ready | None]:
     letterhead = AccountMailOptions.of(room.settings)
     if form is Format.DELIVER:
         return Deliver(letterhead, idempotency_ttl=room.settings.idempotency_ttl), None

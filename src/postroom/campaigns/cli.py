@@ -5,10 +5,16 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.campaigns import preview as rehearsal
+from postroom.campaigns import service
+from postroom.campaigns.model import Campaign, CampaignHour, LineFormat, RejectedLine, Uploaded
+from postroom.campaigns.shapes import CampaignBody, campaign_shape, plan_of, started_shape, summary_shape
+from postroom.campaigns.upload import Upload
+from postroom.db.room import Room
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -25,10 +31,6 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.campaigns.model import Campaign, CampaignHour, LineFormat, RejectedLine, Uploaded
-    from postroom.db.room import Room
 
 CHUNK = 256 * 1024
 SHOWN_REFUSED = 20
@@ -65,9 +67,6 @@ def create(  # noqa: PLR0913 - one parameter per option
     time_zone: Annotated[str, typer.Option(help="Time zone of recipients without one.")] = "UTC",
 ) -> None:
     """Create a campaign and print its id."""
-    from postroom.campaigns import service
-    from postroom.campaigns.shapes import CampaignBody, plan_of
-
     body = CampaignBody(
         name=name,
         subject=subject,
@@ -87,10 +86,8 @@ def create(  # noqa: PLR0913 - one parameter per option
 @campaigns.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List campaigns, newest first."""
-    from postroom.campaigns import service
-    from postroom.campaigns.shapes import summary_shape
 
-    async def command(room: "Room") -> tuple[list[Any], str | None]:
+    async def command(room: Room) -> tuple[list[Any], str | None]:
         found, more = await service.list_campaigns(room.pool, cursor=cursor, limit=limit)
         figures = await service.measure(room.pool, found)
         return [summary_shape(campaign, figures[campaign.id]) for campaign in found], more
@@ -122,8 +119,6 @@ def upload(
     as_json: AsJson = False,
 ) -> None:
     """Add recipients. Rejected lines are listed and set the exit code to 1; the others are stored."""
-    from postroom.campaigns.model import LineFormat
-
     existing(file)
     is_json = json_lines or file.suffix.lower() in (".jsonl", ".ndjson")
     line_format = LineFormat.JSON_LINES if is_json else LineFormat.CSV
@@ -151,8 +146,6 @@ def preview(
     as_json: AsJson = False,
 ) -> None:
     """Show the letter for one recipient."""
-    from postroom.campaigns import preview as rehearsal
-
     variables = parse_variables(var or [], None)
     rendered = in_room(lambda room: rehearsal.preview(room.pool, campaign_id, email=email, variables=variables))
     if as_json:
@@ -166,8 +159,6 @@ def preview(
 @campaigns.command()
 def lint(campaign_id: Id, *, as_json: AsJson = False) -> None:
     """Check the letter and list warnings."""
-    from postroom.campaigns import preview as rehearsal
-
     found = in_room(lambda room: rehearsal.lint_campaign(room.pool, campaign_id))
     if as_json:
         print_json({"items": found})
@@ -186,8 +177,6 @@ def send_test(
     var: Variables = None,
 ) -> None:
     """Send a test mail of the letter and print the ids of its deliveries. Tests are marked and not counted."""
-    from postroom.campaigns import preview as rehearsal
-
     variables = parse_variables(var or [], None)
     ids = in_room(
         lambda room: rehearsal.send_test(room.pool, campaign_id, to, actor=actor(), email=email, variables=variables)
@@ -199,9 +188,6 @@ def send_test(
 @campaigns.command()
 def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
     """Start a campaign. Its letter can no longer be changed."""
-    from postroom.campaigns import service
-    from postroom.campaigns.shapes import started_shape
-
     started = started_shape(
         in_room(
             lambda room: service.start_campaign(
@@ -223,33 +209,26 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
 @campaigns.command()
 def pause(campaign_id: Id) -> None:
     """Pause a campaign and hold its unsent mail."""
-    from postroom.campaigns import service
-
     _run(campaign_id, service.pause_campaign)
 
 
 @campaigns.command()
 def resume(campaign_id: Id) -> None:
     """Resume a paused campaign."""
-    from postroom.campaigns import service
-
     _run(campaign_id, service.resume_campaign)
 
 
 @campaigns.command()
 def cancel(campaign_id: Id) -> None:
     """Cancel a campaign and its unsent mail."""
-    from postroom.campaigns import service
-
     _run(campaign_id, service.cancel_campaign)
 
 
 @campaigns.command()
 def report(campaign_id: Id, *, as_json: AsJson = False) -> None:
     """Show the counts of a campaign, in total and by hour."""
-    from postroom.campaigns import service
 
-    async def command(room: "Room") -> tuple[Any, "list[CampaignHour]"]:
+    async def command(room: Room) -> tuple[Any, list[CampaignHour]]:
         return await _shape_of(room, campaign_id), await service.list_hours(room.pool, campaign_id)
 
     shape, hours = in_room(command)
@@ -262,15 +241,12 @@ def report(campaign_id: Id, *, as_json: AsJson = False) -> None:
         _plot(hours)
 
 
-async def _shape_of(room: "Room", campaign_id: int) -> Any:
-    from postroom.campaigns import service
-    from postroom.campaigns.shapes import campaign_shape
-
+async def _shape_of(room: Room, campaign_id: int) -> Any:
     campaign = await service.get_campaign(room.pool, campaign_id)
     return campaign_shape(campaign, (await service.measure(room.pool, [campaign]))[campaign_id])
 
 
-def _run(campaign_id: int, step: "Callable[..., Awaitable[Campaign]]") -> None:
+def _run(campaign_id: int, step: Callable[..., Awaitable[Campaign]]) -> None:
     campaign = in_room(lambda room: step(room.pool, campaign_id, actor=actor()))
     say(f"{campaign.id} is {campaign.status}")
 
@@ -283,11 +259,11 @@ def _say_figures(shape: Any) -> None:
     say(f"unsubscribes {shape.unsubscribes}  complaints {shape.complaints}")
 
 
-def _plot(hours: "Sequence[CampaignHour]") -> None:
+def _plot(hours: Sequence[CampaignHour]) -> None:
     """One row per hour and one bar per metric; each metric has its own scale."""
     highest = {name: max(hour.amounts.get(name, 0) for hour in hours) for name in _HOURLY}
 
-    def cell(hour: "CampaignHour", name: str) -> str:
+    def cell(hour: CampaignHour, name: str) -> str:
         amount = hour.amounts.get(name, 0)
         return f"{amount:>8} {'█' * round(20 * amount / highest[name])}" if highest[name] else ""
 
@@ -305,7 +281,7 @@ class _Notes:
         if self._writer:
             self._writer.writerow(("line", "field", "message"))
 
-    def __call__(self, refused: "Sequence[RejectedLine]") -> None:
+    def __call__(self, refused: Sequence[RejectedLine]) -> None:
         if self._writer:
             self._writer.writerows((each.line, each.field, each.message) for each in refused)
         for each in refused[: max(SHOWN_REFUSED - self._shown, 0)]:
@@ -313,11 +289,7 @@ class _Notes:
         self._shown += len(refused)
 
 
-async def _upload(
-    room: "Room", campaign_id: int, file: Path, *, line_format: "LineFormat", notes: _Notes
-) -> "Uploaded":
-    from postroom.campaigns.upload import Upload
-
+async def _upload(room: Room, campaign_id: int, file: Path, *, line_format: LineFormat, notes: _Notes) -> Uploaded:
     upload = Upload(room.pool, campaign_id, on_refused=notes)
     with ExitStack() as stack:
         is_stdin = str(file) == "-"

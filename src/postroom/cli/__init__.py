@@ -114,8 +114,7 @@ def main() -> None:
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The application, with only the module of the asked command loaded."""
-    completing = "_POSTROOM_COMPLETE" in os.environ  # the shell may ask about any of them
-    asked = next((argument for argument in arguments if not argument.startswith("-")), None)
+    asked = next((argument for argument in _completed() or arguments if not argument.startswith("-")), None)
     app = typer.Typer(
         help="Every message an application owes its people, delivered from the PostgreSQL it already runs.",
         no_args_is_help=True,
@@ -124,13 +123,20 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_options)
     for entry in COMMANDS:
-        function = entry.load() if completing or entry.name == asked else _unloaded
+        function = entry.load() if entry.name == asked else _unloaded
         extra = {"allow_extra_args": True, "ignore_unknown_options": True} if entry.passes_arguments else {}
         app.command(entry.name, short_help=entry.about, rich_help_panel=entry.panel, context_settings=extra)(function)
     for entry in GROUPS:
-        group = entry.load() if completing or entry.name == asked else typer.Typer()
+        group = entry.load() if entry.name == asked else typer.Typer()
         app.add_typer(group, name=entry.name, help=entry.about, rich_help_panel=entry.panel, no_args_is_help=True)
     return app
+
+
+def _completed() -> list[str]:
+    """The words that a shell asks to complete: bash passes COMP_WORDS, the other shells _TYPER_COMPLETE_ARGS."""
+    if "_POSTROOM_COMPLETE" not in os.environ:
+        return []
+    return (os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or "").split()[1:]
 
 
 def _unloaded() -> None:

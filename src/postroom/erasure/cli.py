@@ -2,15 +2,15 @@
 
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from postroom.archive.cli import Endpoint, options_from
+from postroom.erasure.model import Erasure
+from postroom.erasure.service import erase as forget
+from postroom.erasure.service import preview_erasure
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, say
-
-if TYPE_CHECKING:
-    from postroom.erasure.model import Erasure
 
 
 def erase(
@@ -31,8 +31,6 @@ def erase(
     It cannot be undone: on a terminal the command shows how many rows would change and asks first. Exit 1 if files of
     the archive still wait; `postroom work` goes on with them.
     """
-    from postroom.erasure.service import erase as forget
-
     is_asking = is_terminal() and not (yes or as_json)
     if dry_run or is_asking:
         _preview(address, keep_accounts=keep_accounts, as_json=as_json)
@@ -59,8 +57,6 @@ def is_terminal() -> bool:
 
 
 def _preview(address: str, *, keep_accounts: bool, as_json: bool) -> None:
-    from postroom.erasure.service import preview_erasure
-
     counts = in_room(lambda room: preview_erasure(room, address=address, keep_accounts=keep_accounts))
     if as_json:
         print_json({"dry_run": True, "counts": counts})
@@ -70,7 +66,7 @@ def _preview(address: str, *, keep_accounts: bool, as_json: bool) -> None:
         say(f"No table has {address} as a recipient or a person; texts and files of the archive were not searched.")
 
 
-def _tell(address: str, done: "Erasure") -> None:
+def _tell(address: str, done: Erasure) -> None:
     _tell_counts(done.counts)
     for reason in done.waits_for:
         say(f"waiting: {reason}")

@@ -4,11 +4,24 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
-from postroom.feedback.model import FeedbackKind, Scope, SuppressionReason
+from postroom.db.room import Room
+from postroom.errors import PostroomError, SecretKeyMissing
+from postroom.feedback import service
+from postroom.feedback.attribution import Incoming, ReturnPaths
+from postroom.feedback.errors import SuppressionNotFound
+from postroom.feedback.files import read_messages
+from postroom.feedback.imap import ImapOptions, ImapPoller
+from postroom.feedback.ingest import Ingested
+from postroom.feedback.ingest import ingest as take
+from postroom.feedback.listener import ListenerOptions, bounce_server
+from postroom.feedback.lists import Imported, ListReader, batches, write_lines
+from postroom.feedback.model import FeedbackKind, NewSuppression, Scope, SuppressionReason
+from postroom.post.message_id import room_keys
+from postroom.runtime.setting import parse_address
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -23,12 +36,6 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.feedback.attribution import ReturnPaths
-    from postroom.feedback.ingest import Ingested
-    from postroom.feedback.lists import Imported
 
 suppressions = typer.Typer()
 feedback = typer.Typer()
@@ -60,8 +67,6 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List suppressions, newest first."""
-    from postroom.feedback import service
-
     chosen = service.SuppressionFilter(email=email, reason=reason, origin=origin)
     found = in_room(lambda room: service.list_suppressions(room.pool, chosen, cursor=cursor, limit=limit))
     print_page(*found, columns=_LISTED, as_json=as_json)
@@ -70,9 +75,6 @@ def list_(
 @suppressions.command()
 def show(email: Email, *, as_json: AsJson = False) -> None:
     """Show why an address is suppressed; exit 1 if it is not suppressed."""
-    from postroom.feedback import service
-    from postroom.feedback.errors import SuppressionNotFound
-
     found = in_room(lambda room: service.find_suppressions(room.pool, email))
     if not found:
         raise SuppressionNotFound
@@ -96,9 +98,6 @@ def add(
     as_json: AsJson = False,
 ) -> None:
     """Suppress an address."""
-    from postroom.feedback import service
-    from postroom.feedback.model import NewSuppression
-
     wanted = NewSuppression(email=email, reason=reason, scope=scope, origin="cli", detail=detail)
     made = in_room(lambda room: service.suppress(room.pool, wanted, actor=actor()))
     print_record(made, as_json=as_json)
@@ -112,8 +111,6 @@ def remove(
     note: Annotated[str, typer.Option(help="Reason for lifting; kept in the history.")] = "",
 ) -> None:
     """Lift the suppressions of an address; its history stays."""
-    from postroom.feedback import service
-
     lifted = in_room(lambda room: service.lift(room.pool, email, actor=actor(), reason=reason, note=note))
     say(f"lifted {', '.join(f'{each.reason.value} ({each.scope.value})' for each in lifted)}")
 
@@ -121,8 +118,6 @@ def remove(
 @suppressions.command()
 def history(email: Email, *, as_json: AsJson = False) -> None:
     """Show the history of an address, newest first."""
-    from postroom.feedback import service
-
     found = in_room(lambda room: service.list_history(room.pool, email))
     if as_json:
         print_json({"items": found})
@@ -141,8 +136,6 @@ def import_(
     as_json: AsJson = False,
 ) -> None:
     """Suppress every address of a file. Rejected lines are listed and set the exit code to 1."""
-    from postroom.feedback.lists import ListReader
-
     reader = ListReader(reason=reason, origin=origin)
     if file == "-":
         result = in_room(lambda room: _import(room, reader, sys.stdin, size=0))
@@ -166,10 +159,7 @@ def export(
     """Write all suppressions as CSV, oldest first."""
     from contextlib import nullcontext
 
-    from postroom.feedback import service
-    from postroom.feedback.lists import write_lines
-
-    async def written(room: "Room") -> int:
+    async def written(room: Room) -> int:
         target = nullcontext(sys.stdout) if file == "-" else Path(file).open("w", encoding="utf-8")  # noqa: ASYNC230, SIM115 - a blocking write delays only this command
         count, is_first = 0, True
         with target as out:
@@ -198,8 +188,6 @@ def reports(  # noqa: PLR0913 - one parameter per filter
     as_json: AsJson = False,
 ) -> None:
     """List reported bounces, complaints and unsubscribes, newest first."""
-    from postroom.feedback import service
-
     chosen = service.ReportFilter(email=email, delivery_id=delivery, kind=kind, is_verified=verified)
     found = in_room(lambda room: service.list_reports(room.pool, chosen, cursor=cursor, limit=limit))
     print_page(*found, columns=_REPORTS, as_json=as_json)
@@ -213,11 +201,9 @@ def ingest(
     as_json: AsJson = False,
 ) -> None:
     """Read reports from files and record them. A repeated report changes nothing."""
-    from postroom.feedback.files import read_messages
-
     existing(Path(source), is_folder_fine=True)
 
-    async def done(room: "Room") -> "Ingested":
+    async def done(room: Room) -> Ingested:
         return await _ingest(room, _progressing(read_messages(source)), _paths(room, domain))
 
     _print_ingested(in_room(done), as_json=as_json)
@@ -235,15 +221,12 @@ def poll(
     """Read all unseen messages of a mailbox once."""
     import imaplib
 
-    from postroom.errors import PostroomError
-    from postroom.feedback.imap import ImapOptions, ImapPoller
-
     try:
         options = ImapOptions.parse(sys.stdin.readline().strip() if url == "-" else url)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
-    async def done(room: "Room") -> "Ingested":
+    async def done(room: Room) -> Ingested:
         try:
             return await ImapPoller(room.pool, options, paths=_paths(room, domain)).run_once()
         except (OSError, imaplib.IMAP4.error) as error:
@@ -262,14 +245,9 @@ def listen(
     in_room(lambda room: _listen(room, domain, address))
 
 
-async def _listen(room: "Room", domain: str, address: str) -> None:
+async def _listen(room: Room, domain: str, address: str) -> None:
     import asyncio
     import signal
-
-    from postroom.errors import SecretKeyMissing
-    from postroom.feedback.listener import ListenerOptions, bounce_server
-    from postroom.post.message_id import room_keys
-    from postroom.runtime.setting import parse_address
 
     keys = room_keys(room.settings.secret_keys, room.settings.schema)
     if not keys:
@@ -283,28 +261,18 @@ async def _listen(room: "Room", domain: str, address: str) -> None:
         await stop.wait()
 
 
-def _paths(room: "Room", domain: str | None) -> "ReturnPaths":
-    from postroom.feedback.attribution import ReturnPaths
-    from postroom.post.message_id import room_keys
-
+def _paths(room: Room, domain: str | None) -> ReturnPaths:
     return ReturnPaths(domain, room_keys(room.settings.secret_keys, room.settings.schema))
 
 
-async def _ingest(room: "Room", messages: Iterable[bytes], paths: "ReturnPaths") -> "Ingested":
-    from postroom.feedback.attribution import Incoming
-    from postroom.feedback.ingest import Ingested
-    from postroom.feedback.ingest import ingest as take
-
+async def _ingest(room: Room, messages: Iterable[bytes], paths: ReturnPaths) -> Ingested:
     total = Ingested()
     for batch in _batches(messages, _AT_ONCE):
         total += await take(room.pool, [Incoming(raw, "ingest") for raw in batch], paths=paths)
     return total
 
 
-async def _import(room: "Room", reader: object, lines: Iterable[str], *, size: int) -> "Imported":
-    from postroom.feedback import service
-    from postroom.feedback.lists import ListReader, batches
-
+async def _import(room: Room, reader: object, lines: Iterable[str], *, size: int) -> Imported:
     assert isinstance(reader, ListReader)
     result = reader.result
     for batch in batches(_progressing(lines, size=size)):
@@ -338,7 +306,7 @@ def _progressing(items: Iterable[Item], *, size: int = 0) -> Iterator[Item]:
             yield item
 
 
-def _print_ingested(done: "Ingested", *, as_json: bool) -> None:
+def _print_ingested(done: Ingested, *, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done))
         return

@@ -1,15 +1,14 @@
 """API keys at the command line."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from postroom.db.room import Room
 from postroom.dropins.ses.cli import ses_credentials
+from postroom.http import service
 from postroom.http.model import ALL, SCOPES
 from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
 
 keys = typer.Typer()
 keys.command("ses-credentials")(ses_credentials)
@@ -26,8 +25,6 @@ def create(
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it once."""
-    from postroom.http import service
-
     key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor()))
     if as_json:
         print_json({"id": row.id, "name": row.name, "scopes": row.scopes, "key": key})
@@ -38,8 +35,6 @@ def create(
 @keys.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List API keys, newest first, without the keys themselves, which are not stored."""
-    from postroom.http import service
-
     found = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
     print_page(*found, columns=_LISTED, as_json=as_json)
 
@@ -47,9 +42,8 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 @keys.command()
 def revoke(key_ids: Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of keys.")]) -> None:
     """Revoke keys permanently; running servers reject them within seconds."""
-    from postroom.http import service
 
-    async def command(room: "Room") -> None:
+    async def command(room: Room) -> None:
         for key_id in key_ids:
             row = await service.revoke_key(room.pool, key_id, actor=actor())
             say(f"{key_id} ({row.name}) revoked")

@@ -2,10 +2,17 @@
 
 import sys
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
+from postroom.inbox import service
+from postroom.inbox.checks import InboxReport, check_message
+from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.inbox.reader import first_values, read_message
+from postroom.inbox.release import release_message
+from postroom.inbox.search import parse_search
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -18,11 +25,6 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.inbox.checks import InboxReport
-    from postroom.inbox.model import InboxEntry, InboxMessage
 
 inbox = typer.Typer()
 
@@ -50,9 +52,6 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List captured messages, newest first."""
-    from postroom.inbox import service
-    from postroom.inbox.search import parse_search
-
     chosen = parse_search(query, recipient=to)
     found, more = in_room(lambda room: service.list_inbox(room.pool, chosen, cursor=cursor, limit=limit))
     if as_json:
@@ -70,9 +69,6 @@ def show(message_id: Id, *, as_json: AsJson = False) -> None:
 @inbox.command()
 def latest(*, to: To = None, query: Search = None, after: After = None, as_json: AsJson = False) -> None:
     """Show the newest captured message of a search."""
-    from postroom.inbox import service
-    from postroom.inbox.search import parse_search
-
     chosen = parse_search(query, recipient=to, after_id=after)
     _show(in_room(lambda room: service.get_latest(room.pool, chosen)), as_json=as_json)
 
@@ -87,9 +83,6 @@ def wait(
     as_json: AsJson = False,
 ) -> None:
     """Wait for a captured message of a search, and show the newest."""
-    from postroom.inbox import service
-    from postroom.inbox.search import parse_search
-
     chosen = parse_search(query, recipient=to, after_id=after)
     seconds = timedelta(seconds=timeout)
     message = in_room(lambda room: service.wait_for_message(room.pool, chosen, timeout=seconds))
@@ -99,8 +92,6 @@ def wait(
 @inbox.command()
 def delete(message_id: Id) -> None:
     """Delete one captured message."""
-    from postroom.inbox import service
-
     in_room(lambda room: service.delete_inbox_message(room.pool, message_id, actor=actor()))
     say("deleted")
 
@@ -108,10 +99,8 @@ def delete(message_id: Id) -> None:
 @inbox.command()
 def check(message_id: Id, *, as_json: AsJson = False) -> None:
     """Check HTML, links, authentication and headers of one captured message."""
-    from postroom.inbox import service
-    from postroom.inbox.checks import check_message
 
-    async def checked(room: "Room") -> "InboxReport":
+    async def checked(room: Room) -> InboxReport:
         return await check_message(room.settings, await service.get_inbox_message(room.pool, message_id))
 
     report = in_room(checked)
@@ -134,15 +123,11 @@ def check(message_id: Id, *, as_json: AsJson = False) -> None:
 @inbox.command()
 def release(message_id: Id, *, to: Annotated[str, typer.Option(help="Address that gets the message.")]) -> None:
     """Send one captured message to an address as a new delivery."""
-    from postroom.inbox.release import release_message
-
     delivery_id = in_room(lambda room: release_message(room, message_id, to=to, actor=actor()))
     say(f"released as delivery {delivery_id}")
 
 
-def _show(message: "InboxMessage", *, as_json: bool) -> None:
-    from postroom.inbox.reader import first_values, read_message
-
+def _show(message: InboxMessage, *, as_json: bool) -> None:
     content = read_message(message.raw)
     if as_json:
         parts = {"text": content.text, "html": content.html, "attachments": content.attachments}
@@ -164,13 +149,11 @@ def raw(message_id: Id) -> None:
 @inbox.command()
 def clear() -> None:
     """Delete every captured message."""
-    from postroom.inbox import service
-
     cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
     say(f"{cleared} cleared")
 
 
-def _as_json(entry: "InboxEntry") -> dict[str, Any]:
+def _as_json(entry: InboxEntry) -> dict[str, Any]:
     """The JSON form, with the names of the API."""
     return {
         "id": entry.id,
@@ -187,7 +170,5 @@ def _as_json(entry: "InboxEntry") -> dict[str, Any]:
     }
 
 
-def _find(message_id: int) -> "InboxMessage":
-    from postroom.inbox import service
-
+def _find(message_id: int) -> InboxMessage:
     return in_room(lambda room: service.get_inbox_message(room.pool, message_id))

@@ -3,10 +3,12 @@
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
+from postroom.intake import service
 from postroom.intake.model import MalformedFilter, MalformedSummary
 from postroom.runtime.terminal import (
     AsJson,
@@ -22,9 +24,6 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
 
 malformed = typer.Typer()
 
@@ -45,12 +44,10 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List commands that could not be accepted, newest first."""
-    from postroom.intake import service
-
     no = None if everything else False
     chosen = MalformedFilter(reason=reason, source=source, resubmitted=no, dismissed=no)
 
-    async def look(room: "Room") -> "tuple[list[MalformedSummary], str | None, int]":
+    async def look(room: Room) -> "tuple[list[MalformedSummary], str | None, int]":
         found, more = await service.list_malformed_commands(room.pool, chosen, cursor=cursor, limit=limit)
         return found, more, await service.count_malformed_commands(room.pool)
 
@@ -70,8 +67,6 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a malformed command: why it was rejected, and its fields."""
-    from postroom.intake import service
-
     command = in_room(lambda room: service.get_malformed_command(room.pool, command_id))
     if raw:
         sys.stdout.buffer.write(command.raw)
@@ -93,8 +88,6 @@ def resubmit(
     as_json: AsJson = False,
 ) -> None:
     """Correct and accept a malformed command, and print the id of its delivery."""
-    from postroom.intake import service
-
     changes: dict[str, Any] = {name: value or None for name, value in map(parse_pair, change or [])}
     if payload is not None:
         changes["payload_json"] = _read_payload(payload)
@@ -128,7 +121,5 @@ def dismiss(
     command_ids: Annotated[list[int], typer.Argument(help="Ids of malformed commands.")],
 ) -> None:
     """Dismiss malformed commands: they are kept, but no longer counted as waiting."""
-    from postroom.intake import service
-
     dismissed = in_room(lambda room: service.dismiss(room.pool, command_ids, actor=actor()))
     say(f"{len(dismissed)} dismissed")

@@ -2,16 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
 from postroom.delivery.model import Lane
+from postroom.outbox import service
+from postroom.outbox import topics as topic_service
+from postroom.outbox.mails import service as rule_service
+from postroom.outbox.mails.model import MailRule
+from postroom.outbox.model import ProgressLine, Subscription, Topic
 from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.outbox.model import ProgressLine, Subscription, Topic
 
 outbox = typer.Typer()
 topics = typer.Typer(no_args_is_help=True, help="Topics and their publishers.")
@@ -51,8 +53,6 @@ Began = Annotated[Start, typer.Option(help="Start of new publishers: with new ev
 @outbox.command("list")
 def list_(*, as_json: AsJson = False) -> None:
     """List publishers with their position, lag, leader and the transaction that stalls them."""
-    from postroom.outbox import service
-
     lines = in_room(lambda room: service.list_progress(room.pool))
     if as_json:
         from postroom.outbox.api import ProgressShape
@@ -66,8 +66,6 @@ def list_(*, as_json: AsJson = False) -> None:
 @outbox.command()
 def pause(topic: TopicName, publisher: PublisherName) -> None:
     """Pause a publisher after its current batch."""
-    from postroom.outbox import service
-
     _operate(topic, publisher, lambda room, pair: service.pause(room.pool, pair, actor=actor()))
     say("paused")
 
@@ -75,8 +73,6 @@ def pause(topic: TopicName, publisher: PublisherName) -> None:
 @outbox.command()
 def resume(topic: TopicName, publisher: PublisherName) -> None:
     """Resume a publisher and clear its errors."""
-    from postroom.outbox import service
-
     _operate(topic, publisher, lambda room, pair: service.resume(room.pool, pair, actor=actor()))
     say("resumed")
 
@@ -84,8 +80,6 @@ def resume(topic: TopicName, publisher: PublisherName) -> None:
 @outbox.command()
 def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
     """Continue after the event at a position; 0 is the beginning. Reports whether events will be published again."""
-    from postroom.outbox import service
-
     moved = _operate(topic, publisher, lambda room, pair: service.reset(room.pool, pair, position=to, actor=actor()))
     what = "events will be published again" if moved.rewinds else "nothing will be published twice"
     say(f"from {moved.from_position} to {moved.to_position}: {what}")
@@ -94,8 +88,6 @@ def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
 @outbox.command()
 def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> None:
     """Skip the next event, which must be the one at this position."""
-    from postroom.outbox import service
-
     skipped = _operate(
         topic, publisher, lambda room, pair: service.skip(room.pool, pair, position=position, actor=actor())
     )
@@ -105,9 +97,7 @@ def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> N
 @topics.command("list")
 def list_topics(*, as_json: AsJson = False) -> None:
     """List topics."""
-    from postroom.outbox import topics as service
-
-    found = in_room(lambda room: service.list_topics(room.pool))
+    found = in_room(lambda room: topic_service.list_topics(room.pool))
     if as_json:
         print_json({"items": found, "next_cursor": None})
     else:
@@ -126,11 +116,9 @@ def create_topic(  # noqa: PLR0913 - one parameter per option
     start: Began = Start.NOW,
 ) -> None:
     """Create a topic. Without conditions it matches every event."""
-    from postroom.outbox import topics as service
-
     topic, names, from_now = _topic(name, type_, key, any_key, tag), publisher or [], start is Start.NOW
     made = in_room(
-        lambda room: service.create_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor())
+        lambda room: topic_service.create_topic(room.pool, topic, publishers=names, from_now=from_now, actor=actor())
     )
     say(f"created: {made.name} matches {made.about}")
 
@@ -146,13 +134,11 @@ def change_topic(
     everything: Annotated[bool, typer.Option("--everything", help="Remove all conditions: match every event.")] = False,
 ) -> None:
     """Replace the conditions of a topic for all its publishers; prints the old and the new ones."""
-    from postroom.outbox import topics as service
-
     topic = _topic(name, type_, key, any_key, tag)
 
-    async def changed(room: "Room") -> "tuple[Topic, Topic]":
-        before = await service.get_topic(room.pool, name)
-        return before, await service.save_topic(room.pool, topic, everything=everything, actor=actor())
+    async def changed(room: Room) -> tuple[Topic, Topic]:
+        before = await topic_service.get_topic(room.pool, name)
+        return before, await topic_service.save_topic(room.pool, topic, everything=everything, actor=actor())
 
     before, after = in_room(changed)
     say(f"changed: {name} matched {before.about}, and now matches {after.about}")
@@ -161,20 +147,18 @@ def change_topic(
 @topics.command("delete")
 def delete_topic(name: TopicName, *, force: Force = False) -> None:
     """Delete a topic, its rules, and the progress of its publishers."""
-    from postroom.outbox import topics as service
-
-    in_room(lambda room: service.delete_topic(room.pool, name, force=force, actor=actor()))
+    in_room(lambda room: topic_service.delete_topic(room.pool, name, force=force, actor=actor()))
     say("deleted")
 
 
 @topics.command("add-publisher")
 def add_publisher(topic: TopicName, publisher: PublisherName, *, start: Began = Start.NOW) -> None:
     """Subscribe a publisher to a topic; the topic's conditions stay the same."""
-    from postroom.outbox import topics as service
-
     from_now = start is Start.NOW
     is_new = _operate(
-        topic, publisher, lambda room, pair: service.add_publisher(room.pool, pair, from_now=from_now, actor=actor())
+        topic,
+        publisher,
+        lambda room, pair: topic_service.add_publisher(room.pool, pair, from_now=from_now, actor=actor()),
     )
     say("added" if is_new else "already subscribed; its position is unchanged")
 
@@ -182,18 +166,16 @@ def add_publisher(topic: TopicName, publisher: PublisherName, *, start: Began = 
 @topics.command("remove-publisher")
 def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force = False) -> None:
     """Unsubscribe a publisher from a topic."""
-    from postroom.outbox import topics as service
-
-    _operate(topic, publisher, lambda room, pair: service.remove_publisher(room.pool, pair, force=force, actor=actor()))
+    _operate(
+        topic, publisher, lambda room, pair: topic_service.remove_publisher(room.pool, pair, force=force, actor=actor())
+    )
     say("removed")
 
 
 @rules.command("list")
 def list_rules(*, as_json: AsJson = False) -> None:
     """List the rules that turn events into mails."""
-    from postroom.outbox.mails import service
-
-    found = in_room(lambda room: service.list_rules(room.pool))
+    found = in_room(lambda room: rule_service.list_rules(room.pool))
     if as_json:
         print_json({"items": found, "next_cursor": None})
     else:
@@ -211,16 +193,13 @@ def add_rule(
     lane: Annotated[Lane, typer.Option(help="`auth`, `transactional` (default) or `bulk`.")] = Lane.TRANSACTIONAL,
 ) -> None:
     """Send a mail for each event of a type from now on; prints the rule's id."""
-    from postroom.outbox.mails import service
-    from postroom.outbox.mails.model import MailRule
-
     rule = MailRule(
         topic=topic, event_type=event_type, template=template, recipient_path=recipient, locale_path=locale, lane=lane
     )
 
-    async def added(room: "Room") -> MailRule:
-        templates = service.list_templates(room.settings)
-        return await service.add_rule(room.pool, rule, templates=templates, actor=actor())
+    async def added(room: Room) -> MailRule:
+        templates = rule_service.list_templates(room.settings)
+        return await rule_service.add_rule(room.pool, rule, templates=templates, actor=actor())
 
     say(str(in_room(added).id))
 
@@ -228,23 +207,17 @@ def add_rule(
 @rules.command("delete")
 def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of a rule.")]) -> None:
     """Delete a rule."""
-    from postroom.outbox.mails import service
-
-    in_room(lambda room: service.delete_rule(room.pool, rule_id, actor=actor()))
+    in_room(lambda room: rule_service.delete_rule(room.pool, rule_id, actor=actor()))
     say("deleted")
 
 
-def _operate(topic: str, publisher: str, step: "Callable[[Room, Subscription], Awaitable[Any]]") -> Any:
-    from postroom.outbox.model import Subscription
-
+def _operate(topic: str, publisher: str, step: Callable[[Room, Subscription], Awaitable[Any]]) -> Any:
     return in_room(lambda room: step(room, Subscription(topic, publisher)))
 
 
 def _topic(
     name: str, types: list[str] | None, keys: list[str] | None, any_keys: list[str] | None, tags: list[str] | None
-) -> "Topic":
-    from postroom.outbox.model import Topic
-
+) -> Topic:
     return Topic(
         name=name,
         types=tuple(types or ()),
@@ -254,7 +227,7 @@ def _topic(
     )
 
 
-def _cell(line: "ProgressLine", column: str) -> Any:
+def _cell(line: ProgressLine, column: str) -> Any:
     if column == "stalled_by":
         return None if line.stall is None else str(line.stall)
     if column == "lag_events":

@@ -7,11 +7,12 @@ from datetime import UTC, date, datetime
 from io import TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 from uuid import UUID
 
 import typer
 
+from postroom.db.room import Room
 from postroom.runtime.terminal import (
     AsJson,
     Cursor,
@@ -25,12 +26,13 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
+from postroom.schedule.check import read_date, read_person
 from postroom.schedule.event_cli import EVENT
+from postroom.schedule.model import Person, user_fields
 from postroom.schedule.occasion_cli import occasions
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.schedule.people_csv import PersonLine
+from postroom.schedule.people_csv import PersonLine, read_people
 
 BATCH = 500
 
@@ -70,10 +72,6 @@ def create(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """Add a person, plan their next birthday greeting, and print their id."""
-    from postroom.schedule import service
-    from postroom.schedule.check import read_person
-    from postroom.schedule.model import Person, user_fields
-
     given = Person(
         first_name=first_name,
         last_name=last_name,
@@ -95,9 +93,8 @@ def create(  # noqa: PLR0913 - one parameter per option
 @users.command()
 def delete(user_ids: Annotated[list[UUID], typer.Argument(help="User ids.")]) -> None:
     """Delete people and everything planned for them."""
-    from postroom.schedule import service
 
-    async def command(room: "Room") -> None:
+    async def command(room: Room) -> None:
         for user_id in user_ids:
             await service.delete_user(room.pool, user_id, actor=actor())
             say(f"{user_id} deleted")
@@ -108,8 +105,6 @@ def delete(user_ids: Annotated[list[UUID], typer.Argument(help="User ids.")]) ->
 @users.command()
 def events(user_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List the past and planned events of a person, latest first."""
-    from postroom.schedule import scheduled_events as agenda
-
     found, more = in_room(lambda room: agenda.list_user_events(room.pool, user_id, cursor=cursor, limit=limit))
     print_page(found, more, columns=EVENT, as_json=as_json)
 
@@ -138,9 +133,6 @@ def import_(
 @users.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List people, newest first."""
-    from postroom.schedule import service
-    from postroom.schedule.model import user_fields
-
     found, more = in_room(lambda room: service.list_users(room.pool, cursor=cursor, limit=limit))
     rows = [user_fields(user) for user in found]
     if as_json:
@@ -155,9 +147,6 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 def show(user_id: Id, *, as_json: AsJson = False) -> None:
     """Show a person."""
     from types import SimpleNamespace
-
-    from postroom.schedule import service
-    from postroom.schedule.model import user_fields
 
     fields = user_fields(in_room(lambda room: service.get_user(room.pool, user_id)))
     if as_json:
@@ -183,9 +172,6 @@ def update(  # noqa: PLR0913 - one parameter per option
     ] = None,
 ) -> None:
     """Change a person and move their planned greetings accordingly."""
-    from postroom.schedule import service
-    from postroom.schedule.check import read_date
-
     given = {"first_name": first_name, "last_name": last_name, "timezone": timezone}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if born is not None:
@@ -214,11 +200,8 @@ def _opened(file: Path) -> Iterator[TextIO]:
         piped.detach()  # otherwise the wrapper would close standard input
 
 
-async def _import(room: "Room", text: Iterable[str], *, size: int) -> tuple[int, list[tuple[int, str]]]:
+async def _import(room: Room, text: Iterable[str], *, size: int) -> tuple[int, list[tuple[int, str]]]:
     """Add people batch by batch, each batch in one transaction."""
-    from postroom.schedule import service
-    from postroom.schedule.people_csv import read_people
-
     policy, added = service.policy_of(room.settings), 0
     refused: list[tuple[int, str]] = []
     with _followed(text, size) as followed:

@@ -1,16 +1,27 @@
 """Scheduled events at the command line: `postroom schedule …`."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from postroom.errors import BadInput
-from postroom.runtime.terminal import AsJson, Cursor, Limit, actor, in_room, parse_moment, print_page, print_record, say
-
-if TYPE_CHECKING:
-    from postroom.schedule.model import ScheduledEventStatus
+from postroom.runtime.terminal import (
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    parse_moment,
+    print_json,
+    print_page,
+    print_record,
+    say,
+)
+from postroom.schedule import scheduled_events as agenda
+from postroom.schedule import service
+from postroom.schedule.model import EventFilter, ScheduledEventStatus
 
 schedule = typer.Typer(no_args_is_help=True)
 
@@ -48,9 +59,6 @@ def list_(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """List past and planned events, latest first."""
-    from postroom.schedule import scheduled_events as agenda
-    from postroom.schedule.model import EventFilter
-
     chosen = EventFilter(
         status=_status(status),
         kind=kind.upper() if kind else None,
@@ -68,9 +76,6 @@ def list_(  # noqa: PLR0913 - one parameter per option
 @schedule.command()
 def show(event_id: Id, *, as_json: AsJson = False) -> None:
     """Show a scheduled event."""
-    from postroom.runtime.terminal import print_json
-    from postroom.schedule import scheduled_events as agenda
-
     event = in_room(lambda room: agenda.get_event(room.pool, event_id))
     if as_json:
         print_json(event)
@@ -86,8 +91,6 @@ def move(
     version: Annotated[int, typer.Option(help="Move the event only if this is still its version.")],
 ) -> None:
     """Move a planned event to another local time, which later planning keeps."""
-    from postroom.schedule import scheduled_events as agenda
-
     moment = _local(at)
     event = in_room(lambda room: agenda.move_event(room.pool, event_id, at=moment, version=version, actor=actor()))
     say(f"{event.id} is version {event.version}; due {event.target_local:%Y-%m-%d %H:%M:%S} {event.timezone}")
@@ -100,9 +103,6 @@ def cancel(
     version: Annotated[int | None, typer.Option(help="Cancel the event only if this is still its version.")] = None,
 ) -> None:
     """Cancel a planned event and plan the next occurrence."""
-    from postroom.schedule import scheduled_events as agenda
-    from postroom.schedule import service
-
     event = in_room(
         lambda room: agenda.cancel_event(
             room.pool, event_id, version=version, actor=actor(), policy=service.policy_of(room.settings)
@@ -111,9 +111,7 @@ def cancel(
     say(f"{event.id} cancelled")
 
 
-def _status(given: str | None) -> "ScheduledEventStatus | None":
-    from postroom.schedule.model import ScheduledEventStatus
-
+def _status(given: str | None) -> ScheduledEventStatus | None:
     try:
         return ScheduledEventStatus(given.upper()) if given else None
     except ValueError:

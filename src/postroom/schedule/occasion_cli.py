@@ -7,6 +7,7 @@ import typer
 
 from postroom.errors import BadInput
 from postroom.runtime.terminal import AsJson, in_room, print_page, say
+from postroom.schedule import service
 
 occasions = typer.Typer(no_args_is_help=True)
 
@@ -31,8 +32,6 @@ def add(
     ] = None,
 ) -> None:
     """Add an anniversary, a reminder or a recurring message, plan it, and print its id."""
-    from postroom.schedule import service
-
     read = _read(rule)
     occasion = in_room(
         lambda room: service.add_occasion(
@@ -51,8 +50,6 @@ def add(
 @occasions.command("list")
 def list_(user_id: Id, *, as_json: AsJson = False) -> None:
     """List the occasions of a person: messages besides the birthday greeting."""
-    from postroom.schedule import service
-
     found = in_room(lambda room: service.list_occasions(room.pool, user_id))
     print_page(found, None, columns=("id", "kind", "rule", "message", "template"), as_json=as_json)
 
@@ -60,8 +57,6 @@ def list_(user_id: Id, *, as_json: AsJson = False) -> None:
 @occasions.command()
 def remove(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="Occasion id.")]) -> None:
     """Delete an occasion and its planned events."""
-    from postroom.schedule import service
-
     in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id))
     say(f"{occasion_id} removed")
 

@@ -3,10 +3,12 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
+from postroom.runtime.setting import parse_address
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -21,11 +23,11 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.senders import service
+from postroom.senders.check import SenderRequest
+from postroom.senders.model import AuthType, SenderAccount
+from postroom.senders.tools import sealer_of, tools_of
 from postroom.settings import read_settings
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.senders.model import SenderAccount
 
 senders = typer.Typer()
 domains = typer.Typer(no_args_is_help=True, help="Limits of destinations.")
@@ -73,10 +75,6 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     as_json: AsJson = False,
 ) -> None:
     """Add an account and print it. Without --secret-file, prompt for the password of a login."""
-    from postroom.senders import service
-    from postroom.senders.check import SenderRequest
-    from postroom.senders.tools import tools_of
-
     given = _given(
         display_name=name, smtp_username=username, gmail_subject_email=subject, ses_region=region,
         daily_limit=daily_limit, batch_size=batch_size, send_delay_ms=send_delay_ms, lanes=_tuple(lane), warmup=warmup,
@@ -109,10 +107,8 @@ def update(  # noqa: PLR0913 - every option of a mailbox
     as_json: AsJson = False,
 ) -> None:
     """Change the given fields and print the account."""
-    from postroom.senders import service
-    from postroom.senders.tools import tools_of
 
-    async def changed(room: "Room") -> "SenderAccount":
+    async def changed(room: Room) -> SenderAccount:
         kind = (await service.get_sender(room.pool, sender_id)).auth_type
         changes = _given(
             display_name=name, smtp_username=username, daily_limit=daily_limit, batch_size=batch_size,
@@ -127,8 +123,6 @@ def update(  # noqa: PLR0913 - every option of a mailbox
 @senders.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List accounts."""
-    from postroom.senders import service
-
     found = in_room(lambda room: service.list_senders(room.pool, cursor=cursor, limit=limit))
     print_page(*found, columns=_LISTED, as_json=as_json)
 
@@ -136,8 +130,6 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 @senders.command()
 def show(sender_id: Id, *, as_json: AsJson = False) -> None:
     """Show an account, without its secret."""
-    from postroom.senders import service
-
     print_record(in_room(lambda room: service.get_sender(room.pool, sender_id)), as_json=as_json)
 
 
@@ -146,24 +138,18 @@ def pause(
     sender_id: Id, *, reason: Annotated[str | None, typer.Option(help="Reason, shown to people.")] = None
 ) -> None:
     """Stop sending through an account until it is resumed."""
-    from postroom.senders import service
-
     say(in_room(lambda room: service.pause_sender(room.pool, sender_id, reason=reason, actor=actor())).status.value)
 
 
 @senders.command()
 def resume(sender_id: Id) -> None:
     """Resume an account and clear its error record."""
-    from postroom.senders import service
-
     say(in_room(lambda room: service.resume_sender(room.pool, sender_id, actor=actor())).status.value)
 
 
 @senders.command()
 def remove(sender_id: Id) -> None:
     """Remove an account and its secret."""
-    from postroom.senders import service
-
     in_room(lambda room: service.delete_sender(room.pool, sender_id, actor=actor()))
     say("removed")
 
@@ -171,9 +157,6 @@ def remove(sender_id: Id) -> None:
 @senders.command("test")
 def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
     """Send a test mail from an account to itself and print each step. Exit 1 if it was not accepted."""
-    from postroom.senders import service
-    from postroom.senders.tools import tools_of
-
     trial = in_room(lambda room: service.try_sender(room.pool, tools_of(room), sender_id, actor=actor()))
     if as_json:
         print_json(trial)
@@ -191,15 +174,12 @@ def rotate_key(
     """Re-encrypt every secret with POSTROOM_SECRET_KEY or the AWS KMS key. Safe to interrupt and run again."""
     from rich.progress import Progress
 
-    from postroom.senders import service
-    from postroom.senders.tools import sealer_of
-
     try:
         before = bytes.fromhex(_read(old_key_file))
     except ValueError as error:
         raise typer.BadParameter("must hold 64 hexadecimal characters") from error
 
-    async def rotated(room: "Room") -> int:
+    async def rotated(room: Room) -> int:
         sealer = sealer_of(replace(room.settings, old_secret_keys=(before, *room.settings.old_secret_keys)))
         with Progress(transient=True) as progress:
             task = progress.add_task("sealing")
@@ -216,8 +196,6 @@ def rotate_key(
 @domains.command("list")
 def list_domains(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List destinations with limits or an active pause."""
-    from postroom.senders import service
-
     found = in_room(lambda room: service.list_domains(room.pool, cursor=cursor, limit=limit))
     print_page(*found, columns=_DOMAINS, as_json=as_json)
 
@@ -231,8 +209,6 @@ def set_domain(
     as_json: AsJson = False,
 ) -> None:
     """Set the limits of a destination."""
-    from postroom.senders import service
-
     shape = in_room(
         lambda room: service.put_domain(
             room.pool, domain, max_connections=connections, messages_per_second=rate, actor=actor()
@@ -244,8 +220,6 @@ def set_domain(
 @domains.command("remove")
 def remove_domain(domain: Annotated[str, typer.Argument(help="Recipient domain, such as gmail.com.")]) -> None:
     """Remove the limits of a destination."""
-    from postroom.senders import service
-
     in_room(lambda room: service.delete_domain(room.pool, domain, actor=actor()))
     say("removed")
 
@@ -259,8 +233,6 @@ def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
 
 
 def _type(value: str) -> Any:
-    from postroom.senders.model import AuthType
-
     try:
         return AuthType(value)
     except ValueError:
@@ -270,8 +242,6 @@ def _type(value: str) -> Any:
 def _host(host: str | None) -> dict[str, Any]:
     if host is None:
         return {}
-    from postroom.runtime.setting import parse_address
-
     try:
         name, port = parse_address(host)
     except ValueError as error:

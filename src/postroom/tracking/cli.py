@@ -1,18 +1,17 @@
 """Commands of clicks: by link of a campaign, and by person."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from postroom.db.room import Room
 from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, in_room, print_page
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    import msgspec
-
-    from postroom.db.room import Room
+from postroom.tracking import service
+from postroom.tracking.api import csv_of
+from postroom.tracking.model import ClickedLink, LinkFigures
 
 clicks = typer.Typer()
 
@@ -36,10 +35,8 @@ def list_(  # noqa: PLR0913 - one parameter per option
     as_csv: AsCsv = False,
 ) -> None:
     """List clicks by person and link. Give a campaign, a person or a link."""
-    from postroom.tracking import service
-    from postroom.tracking.model import ClickedLink
 
-    async def page(room: "Room", cursor: str | None, limit: int) -> "tuple[Sequence[Any], str | None]":
+    async def page(room: Room, cursor: str | None, limit: int) -> tuple[Sequence[Any], str | None]:
         return await service.list_clicks(
             room.pool, campaign_id=campaign, email=email, url=url, cursor=cursor, limit=limit
         )
@@ -52,18 +49,16 @@ def links(
     campaign_id: CampaignId, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False, as_csv: AsCsv = False
 ) -> None:
     """List the links of a campaign with their clicks, the most clicked first."""
-    from postroom.tracking import service
-    from postroom.tracking.model import LinkFigures
 
-    async def page(room: "Room", cursor: str | None, limit: int) -> "tuple[Sequence[Any], str | None]":
+    async def page(room: Room, cursor: str | None, limit: int) -> tuple[Sequence[Any], str | None]:
         return await service.list_links(room.pool, campaign_id, cursor=cursor, limit=limit)
 
     _print(LinkFigures, page, limit=limit, cursor=cursor, as_json=as_json, as_csv=as_csv)
 
 
 def _print(
-    kind: "type[msgspec.Struct]",
-    page: "Callable[[Room, str | None, int], Awaitable[tuple[Sequence[Any], str | None]]]",
+    kind: type[msgspec.Struct],
+    page: Callable[[Room, str | None, int], Awaitable[tuple[Sequence[Any], str | None]]],
     *,
     limit: int,
     cursor: str | None,
@@ -78,12 +73,10 @@ def _print(
 
 
 async def _write_csv(
-    room: "Room",
-    kind: "type[msgspec.Struct]",
-    page: "Callable[[Room, str | None, int], Awaitable[tuple[Sequence[Any], str | None]]]",
+    room: Room,
+    kind: type[msgspec.Struct],
+    page: Callable[[Room, str | None, int], Awaitable[tuple[Sequence[Any], str | None]]],
 ) -> None:
-    from postroom.tracking.api import csv_of
-
     found, cursor = await page(room, None, _CSV_PAGE)
     sys.stdout.write(csv_of(kind, found, header=True))
     while cursor is not None:

@@ -1,15 +1,14 @@
 """The keys of AWS's clients at the command line."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from postroom.db.room import Room
+from postroom.dropins.ses.credentials import SesKey
+from postroom.dropins.ses.service import show_credentials
+from postroom.runtime.aws import AwsCredentials
 from postroom.runtime.terminal import AsJson, actor, in_room, print_json, say
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.dropins.ses.credentials import SesKey
-    from postroom.runtime.aws import AwsCredentials
 
 
 def ses_credentials(
@@ -18,9 +17,8 @@ def ses_credentials(
     as_json: AsJson = False,
 ) -> None:
     """Print the access key and secret with which clients of Amazon SES send as this API key."""
-    from postroom.dropins.ses.service import show_credentials
 
-    async def command(room: "Room") -> "tuple[SesKey, AwsCredentials]":
+    async def command(room: Room) -> tuple[SesKey, AwsCredentials]:
         return await show_credentials(room, key, actor=actor())
 
     found, pair = in_room(command)

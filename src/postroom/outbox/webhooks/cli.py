@@ -1,16 +1,22 @@
 """Webhook endpoints at the command line."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from postroom.db.room import Room
+from postroom.errors import ConfigurationError
+from postroom.outbox.webhooks import service
+from postroom.outbox.webhooks.api import WebhookDeliveryShape, WebhookShape, WebhookWithSecret
+from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint
+from postroom.runtime.record import answer
+from postroom.runtime.secret_key import with_secret_key
+from postroom.runtime.secrets import SecretBox
+from postroom.runtime.setting import parse_duration
 from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint
-    from postroom.runtime.secrets import SecretBox
+from postroom.settings import read_settings
+from postroom.transports.webhook.signing import webhook_secrets
 
 webhooks = typer.Typer()
 
@@ -34,9 +40,8 @@ def register(
     as_json: AsJson = False,
 ) -> None:
     """Register an endpoint and print its secret, which is shown only once."""
-    from postroom.outbox.webhooks import service
 
-    async def made(room: "Room") -> "tuple[WebhookEndpoint, str]":
+    async def made(room: Room) -> tuple[WebhookEndpoint, str]:
         about = {"url": url, "description": description, "format": format_}
         return await service.register(room.pool, _box(room), topics=topic, **about, actor=actor())
 
@@ -53,8 +58,6 @@ def change(
     format_: Annotated[str | None, _FORMAT] = None,
 ) -> None:
     """Change the given values of an endpoint."""
-    from postroom.outbox.webhooks import service
-
     about = {"url": url, "description": description, "format": format_}
     in_room(lambda room: service.change(room.pool, endpoint_id, topics=topic or None, **about, actor=actor()))
     say("changed")
@@ -68,9 +71,8 @@ def rotate(
     as_json: AsJson = False,
 ) -> None:
     """Create a new secret and print it once; the old one also signs for a time, a still older one stops at once."""
-    from postroom.outbox.webhooks import service
 
-    async def rotated(room: "Room") -> "tuple[WebhookEndpoint, str]":
+    async def rotated(room: Room) -> tuple[WebhookEndpoint, str]:
         return await service.rotate(room.pool, _box(room), endpoint_id, overlap=_duration(overlap), actor=actor())
 
     _print_secret(*in_room(rotated), as_json=as_json)
@@ -79,10 +81,6 @@ def rotate(
 @webhooks.command("list")
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List endpoints. Nothing is posted for a silent topic; `outbox list` shows the reason."""
-    from postroom.outbox.webhooks import service
-    from postroom.outbox.webhooks.api import WebhookShape
-    from postroom.runtime.record import answer
-
     found, more = in_room(lambda room: service.list_endpoints(room.pool, cursor=cursor, limit=limit))
     print_page([answer(WebhookShape, endpoint) for endpoint in found], more, columns=_LISTED, as_json=as_json)
 
@@ -90,10 +88,6 @@ def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) 
 @webhooks.command()
 def deliveries(endpoint_id: Id, *, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List the deliveries of an endpoint, newest first."""
-    from postroom.outbox.webhooks import service
-    from postroom.outbox.webhooks.api import WebhookDeliveryShape
-    from postroom.runtime.record import answer
-
     found, more = in_room(lambda room: service.list_deliveries(room.pool, endpoint_id, cursor=cursor, limit=limit))
     print_page([answer(WebhookDeliveryShape, one) for one in found], more, columns=_POSTED, as_json=as_json)
 
@@ -104,32 +98,24 @@ def replay(
     delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of one of its deliveries.")],
 ) -> None:
     """Post a delivery again and print the id of the new one."""
-    from postroom.outbox.webhooks import service
-
     say(str(in_room(lambda room: service.replay(room.pool, endpoint_id, delivery_id, actor=actor()))))
 
 
 @webhooks.command()
 def enable(endpoint_id: Id) -> None:
     """Enable an endpoint."""
-    from postroom.outbox.webhooks.model import EndpointStatus
-
     _set_status(endpoint_id, EndpointStatus.ENABLED, None)
 
 
 @webhooks.command()
 def disable(endpoint_id: Id) -> None:
     """Disable an endpoint; its queued deliveries are refused."""
-    from postroom.outbox.webhooks.model import EndpointStatus
-
     _set_status(endpoint_id, EndpointStatus.DISABLED, "operator")
 
 
 @webhooks.command()
 def delete(endpoint_id: Id) -> None:
     """Delete an endpoint."""
-    from postroom.outbox.webhooks import service
-
     in_room(lambda room: service.delete(room.pool, endpoint_id, actor=actor()))
     say("deleted")
 
@@ -140,11 +126,6 @@ def secret() -> None:
 
     It is POSTROOM_WEBHOOK_SECRET, or derived from POSTROOM_SECRET_KEY. Endpoints have their own secrets.
     """
-    from postroom.errors import ConfigurationError
-    from postroom.runtime.secret_key import with_secret_key
-    from postroom.settings import read_settings
-    from postroom.transports.webhook.signing import webhook_secrets
-
     found = webhook_secrets(with_secret_key(read_settings(), making=False))
     if not found:
         raise ConfigurationError("No secret signs webhooks: set POSTROOM_WEBHOOK_SECRET or POSTROOM_SECRET_KEY.")
@@ -152,33 +133,24 @@ def secret() -> None:
         say(each)
 
 
-def _set_status(endpoint_id: int, status: "EndpointStatus", reason: str | None) -> None:
-    from postroom.outbox.webhooks import service
-
+def _set_status(endpoint_id: int, status: EndpointStatus, reason: str | None) -> None:
     in_room(lambda room: service.set_status(room.pool, endpoint_id, status, reason=reason, actor=actor()))
     say(status.value)
 
 
-def _box(room: "Room") -> "SecretBox":
+def _box(room: Room) -> SecretBox:
     """The installation's key, from the environment or the file that the first `postroom up` created."""
-    from postroom.runtime.secrets import SecretBox
-
     return SecretBox.from_key(room.settings.secret_key)
 
 
 def _duration(text: str) -> timedelta:
-    from postroom.runtime.setting import parse_duration
-
     try:
         return parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
 
 
-def _print_secret(endpoint: "WebhookEndpoint", secret: str, *, as_json: bool) -> None:
-    from postroom.outbox.webhooks.api import WebhookWithSecret
-    from postroom.runtime.record import answer
-
+def _print_secret(endpoint: WebhookEndpoint, secret: str, *, as_json: bool) -> None:
     if as_json:
         print_json(answer(WebhookWithSecret, endpoint, secret=secret))
     else:
