@@ -111,12 +111,10 @@ async def test_a_rolled_back_acceptance_is_no_fact(pool: Pool) -> None:
     assert (await EventStore(pool).read(Query.all())).events == []
 
 
-async def test_a_statement_by_hand_leaves_the_same_trace(pool: Pool) -> None:
+async def test_cancelling_in_plain_sql_is_a_fact(pool: Pool) -> None:
     """A cancellation in psql is recorded like one through the service."""
     delivery_id = await accepted(pool)
-    await pool.execute(
-        "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'by hand'"
-    )
+    await pool.execute("SELECT cancel_deliveries(ARRAY[$1::bigint], 'cancelled_by_operator')", delivery_id)
     assert await facts_of(pool, delivery_id) == ["DeliveryAccepted", "DeliveryCancelled"]
 
 

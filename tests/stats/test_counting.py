@@ -1,4 +1,4 @@
-"""Counting: every change of mail is counted once, in its own transaction, for every client."""
+"""Counting: every step of a mail is counted once, for every client."""
 
 from datetime import timedelta
 
@@ -25,6 +25,7 @@ from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
 from postroom.delivery.model import DeadLetterFilter, Lane
 from postroom.stats import service
 from postroom.stats.model import Figures, Grouping, Selection
+from postroom.stats.worker import Rollup
 
 
 async def figures(pool: Pool) -> Figures:
@@ -52,34 +53,22 @@ async def test_failed_attempt_counts_by_its_outcome(pool: Pool) -> None:
     assert await figures(pool) == Figures(accepted=2, deferred=1, refused=1)
 
 
-async def test_statement_writes_one_row_per_group(pool: Pool) -> None:
-    """Three hundred attempts to two domains in one statement are two rows of statistics."""
+async def test_steps_of_different_months_are_all_counted(pool: Pool) -> None:
+    """The steps of all partitions count, before and after the rollup."""
+    await pool.execute("SELECT ensure_partitions('delivery_steps', 2, $1)", NOON)
     await pool.execute(
         """
-        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain, campaign_id)
-        SELECT n, 1, 'sent', 'bulk', $1, $1, CASE WHEN n % 3 = 0 THEN 'a.example' ELSE 'b.example' END, 7
-        FROM generate_series(1, 300) AS n
-        """,
-        NOON + timedelta(minutes=59),
-    )
-    rows = await pool.fetch("SELECT hour, campaign_id, domain, metric, amount FROM stat_deltas ORDER BY domain")
-    assert [tuple(row) for row in rows] == [(NOON, 7, "a.example", "sent", 100), (NOON, 7, "b.example", "sent", 200)]
-
-
-async def test_attempts_of_different_months_are_all_counted(pool: Pool) -> None:
-    """The trigger of the whole table sees rows of all partitions of a statement."""
-    await pool.execute("SELECT ensure_partitions('attempts', 2, $1)", NOON)
-    await pool.execute(
-        """
-        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain)
-        SELECT n, 1, 'sent', 'bulk', moment, moment, 'example.org'
+        INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, outcome, lane, channel, source, attempt_no)
+        SELECT (SELECT id FROM step_transaction()), n, moment, 'sent', 'sent', 'bulk', 'email', 'tests', 1
         FROM generate_series(0, 2) AS n, LATERAL (SELECT $1::timestamptz + make_interval(months => n)) AS at(moment)
         """,
         NOON,
     )
-    assert await pool.fetchval("SELECT count(DISTINCT tableoid) FROM attempts") == 3
-    lines = await service.measure(pool, Selection(), groups=[Grouping.DAY])
-    assert [line.figures.sent for line in lines] == [1, 1, 1]
+    assert await pool.fetchval("SELECT count(DISTINCT tableoid) FROM delivery_steps") == 3
+    for _ in range(2):
+        lines = await service.measure(pool, Selection(), groups=[Grouping.DAY])
+        assert [line.figures.sent for line in lines] == [1, 1, 1]
+        await Rollup(pool).run_once()
 
 
 async def test_end_without_an_attempt_is_counted(pool: Pool) -> None:
@@ -115,7 +104,7 @@ async def test_redriven_dead_letter_is_subtracted(pool: Pool) -> None:
 
 
 async def test_settled_dead_letter_counts_as_sent(pool: Pool) -> None:
-    """A settled delivery counts as sent in the hour it became a dead letter."""
+    """A settled delivery counts as sent, and no longer as a dead letter."""
     delivery_id = await _dead_letter(pool)
     await deliveries.settle(pool, delivery_id, actor="tests")
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)
@@ -143,13 +132,9 @@ async def test_webhooks_are_not_mail(pool: Pool) -> None:
     """A webhook delivery counts neither as accepted nor as sent."""
     await pool.execute(
         """
-        INSERT INTO deliveries (channel, next_attempt_at, ladder, source) VALUES ('webhook', now(), 'generic', 'outbox')
-        """
-    )
-    await pool.execute(
-        """
-        INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, transport)
-        VALUES (1, 1, 'sent', 'transactional', now(), now(), 'webhook')
+        INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
+        SELECT (SELECT id FROM step_transaction()), 1, now(), step, 'transactional', 'webhook', 'outbox'
+        FROM unnest(enum_range(NULL::delivery_step)) AS step
         """
     )
     assert await figures(pool) == Figures()
@@ -179,24 +164,8 @@ async def test_campaign_and_sender_are_counted(pool: Pool) -> None:
     assert (await service.total(pool, Selection(campaign_id=8))).sent == 0
 
 
-async def test_update_in_plain_sql_is_counted(pool: Pool) -> None:
+async def test_cancelling_in_plain_sql_is_counted(pool: Pool) -> None:
     """A bulk cancel in psql gives the same figures as single cancels."""
-    await accepted(pool, *(a_mail() for _ in range(5)))
-    await pool.execute(
-        """
-        UPDATE deliveries
-        SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'by_hand'
-        WHERE state = 'queued'
-        """
-    )
+    ids = await accepted(pool, *(a_mail() for _ in range(5)))
+    await pool.execute("SELECT cancel_deliveries($1, 'cancelled_by_operator')", ids)
     assert await figures(pool) == Figures(accepted=5, cancelled=5)
-    assert await pool.fetchval("SELECT count(*) FROM stat_deltas WHERE metric = 'cancelled'") == 1
-
-
-async def test_counting_runs_with_the_owners_rights(pool: Pool) -> None:
-    """The counting functions run with the rights of the room's owner, on the room's search path."""
-    rows = await pool.fetch(
-        "SELECT prosecdef, proconfig FROM pg_proc WHERE proname IN ('count_attempts', 'count_deliveries')"
-    )
-    assert [row["prosecdef"] for row in rows] == [True, True]
-    assert all(any(setting.startswith("search_path=") for setting in row["proconfig"]) for row in rows)

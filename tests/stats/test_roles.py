@@ -254,7 +254,7 @@ async def test_reader_role_reads_ledger_and_figures(house: House) -> None:
         assert (row["status"], row["message_id"]) == ("sent", "<mine@example.org>")
         assert await session.fetch("SELECT * FROM bounce_list UNION ALL SELECT * FROM bounce_list") == []
         assert await session.fetch("SELECT * FROM unsubscribe_list") == []
-        figures = await session.fetchval("SELECT sum(amount) FROM stat_deltas WHERE metric = 'sent'")
+        figures = await session.fetchval("SELECT sum(amount) FROM read_counts() WHERE metric = 'sent'")
         assert figures == 1
 
 

@@ -185,13 +185,10 @@ WHERE campaign_id = :campaign_id
 ORDER BY name;
 
 -- name: list_hours :many
--- The amounts by hour: folded statistics and deltas that are not folded yet.
+-- The amounts by hour.
 SELECT hour, metric, sum(amount)::bigint AS amount
-FROM (
-    SELECT hour, metric, amount FROM stats_hourly WHERE campaign_id = :campaign_id AND campaign_id <> 0
-    UNION ALL
-    SELECT hour, metric, amount FROM stat_deltas WHERE campaign_id = :campaign_id
-) AS happened
+FROM read_counts()
+WHERE campaign_id = :campaign_id AND campaign_id <> 0 -- the predicate of an index
 GROUP BY hour, metric
 ORDER BY hour, metric;
 
@@ -258,11 +255,8 @@ FOR NO KEY UPDATE;
 -- name: measure_campaigns :many
 -- The results of these campaigns' mail, from the running statistics.
 SELECT campaign_id, metric, sum(amount)::bigint AS amount
-FROM (
-    SELECT campaign_id, metric, amount FROM stats_hourly WHERE campaign_id = ANY(:campaign_ids::bigint[]) AND campaign_id <> 0
-    UNION ALL
-    SELECT campaign_id, metric, amount FROM stat_deltas WHERE campaign_id = ANY(:campaign_ids::bigint[])
-) AS happened
+FROM read_counts()
+WHERE campaign_id = ANY(:campaign_ids::bigint[]) AND campaign_id <> 0 -- the predicate of an index
 GROUP BY campaign_id, metric;
 
 -- name: pause_campaign :maybe

@@ -1,26 +1,29 @@
 """stats: counts of mail per campaign, sender, domain and hour.
 
 NAME     stats, figures per campaign, sender and domain, by hour
-OWNS     the tables `stat_deltas` and `stats_hourly`; the views `email_queue`, `send_logs`, `bounce_list` and
-         `unsubscribe_list`, which show the queue, the ledger and the suppressions under the names reports use
-STATES   a delta is written in the transaction of the counted change, and folded once into its hour
-CALLED BY  triggers on `attempts` and `deliveries`; tracking and feedback, in their own statements (`add_stats`); the
-         API, the command line and campaigns (`service`); the composition root (`worker`)
-CALLS    delivery (`send`, `cancel_deliveries`) and events (`record_audit`), for writes to the view `email_queue`
+OWNS     the tables `stat_deltas`, `stats_hourly` and `stats_cursor`; the views `email_queue`, `send_logs`,
+         `bounce_list` and `unsubscribe_list`, which show the queue, the ledger and the suppressions under the names
+         reports use
+STATES   a step or a delta is written in the transaction of the counted change, and rolled up once into its hour
+CALLED BY  tracking and feedback, in their own statements (`add_stats`); the API, the command line and campaigns
+         (`service`, `read_counts`); the composition root (`worker`)
+CALLS    delivery (`delivery_steps`, `send`, `cancel_deliveries`) and events (`event_horizon`, `record_audit`)
 FAILURES   BadInput
 
-Figures are never computed from the ledger. A statement that finishes attempts adds one delta per campaign, sender,
-domain and outcome; the rollup adds deltas to their hours. A reader adds both tables in one statement, so a figure
-includes the last commit and counts every mail once, folded or not.
+Sending writes no statistics. The rollup follows the log of steps (`delivery_steps`) in its order, below the oldest open
+transaction, and moves its cursor in the transaction that adds the steps to their hours: each step is counted exactly
+once, whenever its transaction commits and wherever the process dies. A reader adds hours, deltas and the steps after
+the cursor in one statement (`read_counts`), so a figure includes the last commit. `postroom stats rebuild` counts the
+steps in the database again.
 
 Every mail counts once as accepted and once by its end: sent, refused, suppressed, cancelled or dead_lettered.
-A redriven dead letter is subtracted from `dead_lettered` in the hour of the redrive; a settled one counts as sent in
-the hour it became a dead letter. The rest of `accepted` is still in the queue. A mail that some recipients accepted and
-others rejected later counts by its last attempt. Webhooks are not mail and are not counted.
+A redriven or settled dead letter is subtracted from `dead_lettered` in the hour of that action, and a settled one
+counts as sent. The rest of `accepted` is still in the queue. A mail that some recipients accepted and others rejected
+later counts by its last attempt. Webhooks are not mail and are not counted.
 
     model.py       metrics, figures, and the rates derived from them
     worker.py      the rollup
-    functions/     the triggers that count, the fold, and the writes to the view `email_queue`
+    functions/     the rollup, the counts of steps, and the writes to the view `email_queue`
 
 BUGS     `accepted` has no domain and no sender: both would need a lookup of every recipient. Figures have a resolution
          of one hour, in UTC

@@ -139,6 +139,15 @@ def index_custom_data() -> None:
     say("created" if made else "already exists")
 
 
+@stats.command()
+def rebuild() -> None:
+    """Count all steps of deliveries in the database again, month by month; archived months keep their counts."""
+    from postroom.stats import service
+
+    steps = in_room(lambda room: service.rebuild(room.pool, actor=actor()))
+    say(f"counted {steps} steps")
+
+
 async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[StatsRow]:
     from postroom.stats import service
 

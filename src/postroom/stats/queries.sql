@@ -1,5 +1,5 @@
--- The statements of stats, in alphabetical order. Figures add folded hours and unfolded deltas in one statement, so
--- that a concurrent fold is seen completely or not at all.
+-- The statements of stats, in alphabetical order. Figures come from read_counts(), in one statement, so that a concurrent
+-- rollup is seen completely or not at all.
 
 -- name: campaign_figures :one
 -- All counts of one campaign; see functions/campaign_figures.sql.
@@ -17,7 +17,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: fold :one
--- Add a bounded number of deltas to their hours; see functions/fold_stats.sql.
+-- Roll up a bounded number of deltas and steps; see functions/fold_stats.sql.
 SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: index_custom_data :exec
@@ -54,13 +54,7 @@ SELECT
     coalesce(sum(amount) FILTER (WHERE metric = 'clicked_machine'), 0)::bigint AS clicked_machine,
     coalesce(sum(amount) FILTER (WHERE metric = 'unsubscribed'), 0)::bigint AS unsubscribed,
     coalesce(sum(amount) FILTER (WHERE metric = 'complained'), 0)::bigint AS complained
-FROM (
-    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
-    FROM stats_hourly
-    UNION ALL
-    SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, amount
-    FROM stat_deltas
-) AS counted
+FROM read_counts()
 WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
     AND (:sender_account_id::bigint IS NULL OR sender_account_id = :sender_account_id)
     AND (:domain::text IS NULL OR domain = :domain)
@@ -69,3 +63,7 @@ WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
 GROUP BY 1, 2, 3, 4
 ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain
 LIMIT :page_limit;
+
+-- name: rebuild :one
+-- Count all steps again; see functions/rebuild_stats.sql.
+SELECT rebuild_stats() AS steps;

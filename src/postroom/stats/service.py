@@ -6,7 +6,7 @@ from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.stats import store
 from postroom.stats.model import Figures, Grouping, Selection, StatsRow, in_order
 
@@ -43,6 +43,14 @@ async def index_custom_data(pool: Pool, *, actor: str) -> bool:
         async with pool.acquire() as connection:
             await record_audit(connection, actor=actor, action="custom_data.index", subject="deliveries")
     return made
+
+
+async def rebuild(pool: Pool, *, actor: str) -> int:
+    """Count all steps in the database again; returns their number. Readers see the old figures until it is done."""
+    async with audited(pool, actor, "stats.rebuild", "stats") as (connection, note):
+        steps = await store.rebuild(connection)
+        note.after = {"steps": steps}
+    return steps
 
 
 async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[StatsRow]:

@@ -57,6 +57,10 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
     return [_line(row) for row in rows]
 
 
+async def rebuild(connection: Connection) -> int:
+    return int((await QUERIES["rebuild"].one(connection))["steps"])
+
+
 def _line(row: asyncpg.Record) -> StatsRow:
     return StatsRow(
         moment=row["moment"],

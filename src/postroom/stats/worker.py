@@ -1,4 +1,4 @@
-"""The rollup: deltas become hours.
+"""The rollup: steps of deliveries, and deltas of everything else, become hours.
 
 Any number of processes may run one. At most one of them rolls up at a time; the others find nothing to do. A rollup is
 one transaction: if it fails, nothing has changed, and the next run repeats it.
@@ -17,14 +17,14 @@ RETENTION = (Retention(store.delete_old_hours, "stats_retention"),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOptions:
-    """Interval of the rollup, and deltas per transaction."""
+    """Interval of the rollup, and steps and deltas per transaction."""
 
     interval: timedelta = timedelta(seconds=2)
     batch: int = 5000
 
 
 class Rollup:
-    """Adds deltas to their hours."""
+    """Adds steps and deltas to their hours."""
 
     def __init__(self, pool: Pool, options: RollupOptions | None = None) -> None:
         self._pool, self._options = pool, options or RollupOptions()
@@ -35,6 +35,6 @@ class Rollup:
         return Loop("rollup", self.run_once, rest=options.interval, more=lambda taken: taken >= options.batch)
 
     async def run_once(self) -> int:
-        """Roll up one batch; returns the number of deltas. Zero also while another process rolls up."""
+        """Roll up one batch; returns its number of steps or deltas. Zero also while another process rolls up."""
         async with self._pool.acquire() as connection:
             return await store.fold(connection, batch_limit=self._options.batch)

@@ -2,8 +2,8 @@
 
 -- ── Statistics ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Counts, written in the transaction of what they count. Writers only insert, so no writer waits for another's row; the
--- folder moves the rows into stats_hourly. A reader adds both tables in one statement.
+-- Counts of opens, clicks, bounces and other things that are no steps of a delivery, written in the transaction of what they
+-- count. Writers only insert, so no writer waits for another's row; the rollup moves the rows into stats_hourly.
 CREATE TABLE stat_deltas (
     hour              timestamptz NOT NULL, -- the start of the hour
     campaign_id       bigint,
@@ -17,7 +17,7 @@ CREATE TABLE stat_deltas (
     autovacuum_vacuum_insert_threshold = -1
 );
 
--- Counters by hour, campaign, sender and domain.
+-- Counters by hour, campaign, sender and domain. read_counts() adds the deltas and the steps that are not in it yet.
 CREATE TABLE stats_hourly (
     hour              timestamptz NOT NULL,
     campaign_id       bigint      NOT NULL, -- 0: none
@@ -32,6 +32,16 @@ CREATE TABLE stats_hourly (
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly (campaign_id, hour) WHERE campaign_id <> 0;
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
+
+-- The last step that stats_hourly contains; one row. The rollup moves it in the transaction that adds the steps.
+CREATE TABLE stats_cursor (
+    is_only        boolean NOT NULL DEFAULT true PRIMARY KEY,
+    transaction_id xid8    NOT NULL DEFAULT '0',
+    position       bigint  NOT NULL DEFAULT 0,
+    CONSTRAINT stats_cursor_one_row CHECK (is_only)
+) WITH (fillfactor = 50); -- updated every two seconds
+
+INSERT INTO stats_cursor DEFAULT VALUES;
 
 -- Steps of deliveries share the positions of events. Set here: in a room that began as an event store alone, the migration of
 -- delivery comes after that of events.

@@ -807,29 +807,21 @@ BEGIN
 END
 $_$;
 
-CREATE TABLE stat_deltas (
-    hour timestamp with time zone NOT NULL,
-    campaign_id bigint,
-    sender_account_id bigint,
-    amount bigint DEFAULT 1 NOT NULL,
-    domain text DEFAULT ''::text NOT NULL,
-    metric text NOT NULL
-)
-WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_threshold='-1');
-
-CREATE TABLE stats_hourly (
-    hour timestamp with time zone NOT NULL,
-    campaign_id bigint NOT NULL,
-    sender_account_id bigint NOT NULL,
-    amount bigint NOT NULL,
-    domain text NOT NULL,
-    metric text NOT NULL
-)
-WITH (fillfactor='80');
-
 CREATE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
-    LANGUAGE sql STABLE
-    RETURN (SELECT COALESCE(jsonb_object_agg(total.metric, total.amount), '{}'::jsonb) AS "coalesce" FROM (SELECT counted.metric, (sum(counted.amount))::bigint AS amount FROM (SELECT stats_hourly.metric, stats_hourly.amount FROM stats_hourly WHERE ((stats_hourly.campaign_id = campaign_figures.p_campaign_id) AND (stats_hourly.campaign_id <> 0)) UNION ALL SELECT stat_deltas.metric, stat_deltas.amount FROM stat_deltas WHERE (stat_deltas.campaign_id = campaign_figures.p_campaign_id)) counted GROUP BY counted.metric) total);
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
+        FROM (
+            SELECT c.metric, sum(c.amount)::bigint AS amount
+            FROM read_counts() AS c
+            WHERE c.campaign_id = p_campaign_id AND c.campaign_id <> 0 -- the predicate of an index
+            GROUP BY c.metric
+        ) AS total
+    );
+END
+$$;
 
 CREATE FUNCTION campaign_hold(p_campaign_id bigint) RETURNS interval
     LANGUAGE sql STABLE
@@ -1310,75 +1302,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION count_attempts() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT date_trunc('hour', finished_at, 'UTC'), campaign_id, sender_account_id, domain,
-        CASE outcome WHEN 'failed' THEN 'refused' ELSE outcome::text END, count(*)
-    FROM new_attempts
-    WHERE domain IS NOT NULL -- every mail has one, and no webhook
-    -- Grouped by the time, which is constant within a statement, so that the hour is computed per group and not per
-    -- row.
-    GROUP BY finished_at, campaign_id, sender_account_id, domain, outcome;
-    RETURN NULL;
-END
-$$;
-
-CREATE FUNCTION count_deliveries() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_nestloop TO 'off'
-    AS $$
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO stat_deltas (hour, campaign_id, metric, amount) -- the domain would need a lookup of every recipient
-        SELECT date_trunc('hour', created_at, 'UTC'), campaign_id, 'accepted', count(*)
-        FROM new_rows
-        WHERE channel = 'email'
-        GROUP BY created_at, campaign_id;
-        IF EXISTS (SELECT FROM new_rows WHERE state = 'suppressed') THEN
-            INSERT INTO stat_deltas (hour, campaign_id, domain, metric, amount)
-            SELECT date_trunc('hour', finished_at, 'UTC'), campaign_id, first_domain(id), 'suppressed', count(*)
-            FROM new_rows
-            WHERE channel = 'email' AND state = 'suppressed'
-            GROUP BY 1, 2, 3;
-        END IF;
-    ELSIF EXISTS (SELECT FROM new_rows WHERE state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
-        OR EXISTS (SELECT FROM old_rows WHERE state = 'dead_letter')
-    THEN -- excludes claims, renderings, and mail that was sent normally
-        WITH step AS MATERIALIZED (
-            SELECT n.id, n.campaign_id, n.sender_account_id, o.state AS old_state, n.state AS new_state,
-                date_trunc('hour', coalesce(n.finished_at, n.next_attempt_at), 'UTC') AS hour
-            FROM new_rows AS n
-            JOIN old_rows AS o USING (id)
-            WHERE n.channel = 'email' AND n.state <> o.state
-                AND (o.state <> 'sending' OR n.state = 'dead_letter') -- every other end of an attempt is the attempt's
-        )
-        INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-        SELECT hour, campaign_id, sender_account_id, first_domain(id), metric, sum(amount)
-        FROM (
-            SELECT *, 1 AS amount, CASE new_state
-                WHEN 'failed' THEN 'refused'
-                WHEN 'dead_letter' THEN 'dead_lettered'
-                ELSE new_state::text
-            END AS metric
-            FROM step
-            WHERE new_state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
-            UNION ALL
-            SELECT *, -1, 'dead_lettered'
-            FROM step
-            WHERE old_state = 'dead_letter'
-        ) AS counted
-        GROUP BY 1, 2, 3, 4, 5;
-    END IF;
-    RETURN NULL;
-END
-$$;
-
 CREATE FUNCTION count_request(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -1428,6 +1351,30 @@ CREATE FUNCTION count_returned(p_account_ids bigint[], p_now timestamp with time
     ORDER BY id
     ON CONFLICT (account_id, bucket) DO UPDATE
     SET bounces = h.bounces + excluded.bounces
+$$;
+
+CREATE FUNCTION count_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+BEGIN
+    RETURN QUERY
+    SELECT g.hour, coalesce(g.campaign_id, 0), coalesce(g.sender_account_id, 0), coalesce(g.domain, ''), c.metric,
+        c.sign * g.steps
+    FROM (
+        SELECT date_trunc('hour', s.at, 'UTC') AS hour, s.campaign_id, s.sender_account_id, s.domain, s.step, s.outcome,
+            count(*) AS steps
+        FROM delivery_steps AS s
+        WHERE (s.transaction_id, s.position) > (p_after_transaction_id, p_after_position)
+            AND (s.transaction_id, s.position) <= (p_last_transaction_id, p_last_position)
+            AND s.channel = 'email'
+        GROUP BY 1, 2, 3, 4, 5, 6
+    ) AS g
+    CROSS JOIN LATERAL step_metrics(g.step, g.outcome) AS c;
+END
 $$;
 
 CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
@@ -2563,13 +2510,20 @@ CREATE FUNCTION first_domain(p_delivery_id bigint) RETURNS text
 
 CREATE FUNCTION fold_stats(p_limit integer) RETURNS integer
     LANGUAGE plpgsql
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
     AS $$
 DECLARE
-    v_folded integer;
+    v_deltas integer;
+    v_cursor stats_cursor;
+    v_last   record;
 BEGIN
     -- One process at a time: two would deadlock on each other's hours.
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
         RETURN 0;
+    END IF;
+    IF EXISTS (SELECT FROM event_clock WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time()) THEN
+        PERFORM adopt_restored_events(); -- after a restart of the server, so that no application has to verify it
     END IF;
     WITH taken AS (
         DELETE FROM stat_deltas
@@ -2584,8 +2538,24 @@ BEGIN
         ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
             DO UPDATE SET amount = s.amount + excluded.amount
     )
-    SELECT count(*) INTO v_folded FROM taken;
-    RETURN v_folded;
+    SELECT count(*) INTO v_deltas FROM taken;
+    SELECT * INTO v_cursor FROM stats_cursor;
+    SELECT next.transaction_id, next.position, count(*) OVER () AS steps INTO v_last
+    FROM (
+        SELECT s.transaction_id, s.position
+        FROM delivery_steps AS s
+        WHERE (s.transaction_id, s.position) > (v_cursor.transaction_id, v_cursor.position)
+            AND s.transaction_id < event_horizon()
+        ORDER BY s.transaction_id, s.position
+        LIMIT p_limit
+    ) AS next
+    ORDER BY next.transaction_id DESC, next.position DESC
+    LIMIT 1;
+    IF FOUND THEN
+        PERFORM roll_up_steps(v_cursor.transaction_id, v_cursor.position, v_last.transaction_id, v_last.position);
+        UPDATE stats_cursor SET transaction_id = v_last.transaction_id, position = v_last.position;
+    END IF;
+    RETURN greatest(v_deltas, coalesce(v_last.steps, 0));
 END
 $$;
 
@@ -2879,6 +2849,13 @@ CREATE FUNCTION last_settled_place(OUT transaction_id xid8, OUT "position" bigin
     ) AS place
     ORDER BY place.transaction_id DESC, place.position DESC
     LIMIT 1
+$$;
+
+CREATE FUNCTION later_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT counted.*
+    FROM stats_cursor AS c, count_steps(c.transaction_id, c.position, '18446744073709551615', 9223372036854775807) AS counted
 $$;
 
 CREATE TABLE suppressions (
@@ -3689,6 +3666,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION read_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
+    FROM stats_hourly
+    UNION ALL
+    SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, amount
+    FROM stat_deltas
+    UNION ALL
+    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
+    FROM later_counts()
+$$;
+
 CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until text, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
@@ -3854,6 +3844,43 @@ BEGIN
             LIMIT p_limit
         ) AS found ON always.is_one
     ORDER BY found.transaction_id DESC, found.position DESC;
+END
+$$;
+
+CREATE FUNCTION rebuild_stats() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_cursor stats_cursor;
+    v_months timestamptz[];
+    v_steps  bigint;
+BEGIN
+    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0));
+    WHILE fold_stats(1000000) > 0 LOOP
+        NULL; -- the cursor reaches the oldest open transaction, and all that follows is in no hour yet
+    END LOOP;
+    SELECT * INTO v_cursor FROM stats_cursor;
+    v_months := ARRAY(
+        SELECT DISTINCT date_trunc('month', s.at, 'UTC')
+        FROM delivery_steps AS s
+        WHERE NOT EXISTS (
+            SELECT FROM archived_partitions AS a
+            WHERE a.table_name = 'delivery_steps' AND NOT a.is_attached AND a.from_time = date_trunc('month', s.at, 'UTC')
+        ));
+    DELETE FROM stats_hourly
+    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months)
+        AND metric IN ('accepted', 'sent', 'deferred', 'refused', 'ambiguous', 'suppressed', 'cancelled', 'dead_lettered');
+    INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount)
+    FROM count_steps('0', 0, v_cursor.transaction_id, v_cursor.position)
+    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months)
+    GROUP BY 1, 2, 3, 4, 5
+    ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
+        DO UPDATE SET amount = s.amount + excluded.amount;
+    SELECT count(*) INTO v_steps
+    FROM delivery_steps AS s
+    WHERE (s.transaction_id, s.position) <= (v_cursor.transaction_id, v_cursor.position);
+    RETURN v_steps;
 END
 $$;
 
@@ -4322,6 +4349,17 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION roll_up_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS void
+    LANGUAGE sql
+    AS $$
+    INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
+    SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount)
+    FROM count_steps(p_after_transaction_id, p_after_position, p_last_transaction_id, p_last_position)
+    GROUP BY 1, 2, 3, 4, 5
+    ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
+        DO UPDATE SET amount = s.amount + excluded.amount
+$$;
+
 CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint, occurred_at timestamp with time zone, type text, is_matched boolean, step delivery_steps)
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
@@ -4633,6 +4671,19 @@ CREATE FUNCTION step_fact_tags(p_delivery_id bigint) RETURNS text[]
 CREATE FUNCTION step_fact_type(p_step delivery_step) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN CASE p_step WHEN 'accepted'::delivery_step THEN 'DeliveryAccepted'::text WHEN 'sent'::delivery_step THEN 'DeliverySent'::text WHEN 'deferred'::delivery_step THEN 'DeliveryDeferred'::text WHEN 'failed'::delivery_step THEN 'DeliveryFailed'::text WHEN 'dead_lettered'::delivery_step THEN 'DeliveryDeadLettered'::text WHEN 'suppressed'::delivery_step THEN 'DeliverySuppressed'::text WHEN 'cancelled'::delivery_step THEN 'DeliveryCancelled'::text WHEN 'redriven'::delivery_step THEN 'DeliveryRedriven'::text ELSE NULL::text END;
+
+CREATE FUNCTION step_metrics(p_step delivery_step, p_outcome attempt_outcome) RETURNS TABLE(metric text, sign integer)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT CASE
+        WHEN p_outcome = 'failed' OR (p_outcome IS NULL AND p_step = 'failed') THEN 'refused'
+        ELSE coalesce(p_outcome::text, p_step::text)
+    END, 1
+    WHERE p_outcome IS NOT NULL OR p_step NOT IN ('dead_lettered', 'redriven', 'deferred')
+    UNION ALL
+    SELECT 'dead_lettered', CASE p_step WHEN 'dead_lettered' THEN 1 ELSE -1 END
+    WHERE p_step IN ('dead_lettered', 'redriven') OR (p_step = 'sent' AND p_outcome IS NULL)
+$$;
 
 CREATE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
     LANGUAGE sql STABLE
@@ -5909,6 +5960,34 @@ CREATE TABLE soft_bounces (
     handed_over_at timestamp with time zone
 );
 
+CREATE TABLE stat_deltas (
+    hour timestamp with time zone NOT NULL,
+    campaign_id bigint,
+    sender_account_id bigint,
+    amount bigint DEFAULT 1 NOT NULL,
+    domain text DEFAULT ''::text NOT NULL,
+    metric text NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_threshold='-1');
+
+CREATE TABLE stats_cursor (
+    is_only boolean DEFAULT true NOT NULL,
+    transaction_id xid8 DEFAULT '0'::xid8 NOT NULL,
+    "position" bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT stats_cursor_one_row CHECK (is_only)
+)
+WITH (fillfactor='50');
+
+CREATE TABLE stats_hourly (
+    hour timestamp with time zone NOT NULL,
+    campaign_id bigint NOT NULL,
+    sender_account_id bigint NOT NULL,
+    amount bigint NOT NULL,
+    domain text NOT NULL,
+    metric text NOT NULL
+)
+WITH (fillfactor='80');
+
 CREATE TABLE suppression_changes (
     id bigint NOT NULL,
     suppression_id bigint NOT NULL,
@@ -6325,6 +6404,9 @@ ALTER TABLE ONLY sender_health
 ALTER TABLE ONLY soft_bounces
     ADD CONSTRAINT soft_bounces_pkey PRIMARY KEY (address);
 
+ALTER TABLE ONLY stats_cursor
+    ADD CONSTRAINT stats_cursor_pkey PRIMARY KEY (is_only);
+
 ALTER TABLE ONLY stats_hourly
     ADD CONSTRAINT stats_hourly_pkey PRIMARY KEY (hour, campaign_id, sender_account_id, domain, metric);
 
@@ -6587,8 +6669,6 @@ CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNC
 
 CREATE TRIGGER cancel_token_mail AFTER UPDATE OF expires_at ON tokens FOR EACH ROW WHEN (((new.consumed_at IS NULL) AND ((new.expires_at)::numeric <= EXTRACT(epoch FROM now())) AND ((old.expires_at)::numeric > EXTRACT(epoch FROM now())))) EXECUTE FUNCTION cancel_token_mail();
 
-CREATE TRIGGER count_attempts AFTER INSERT ON attempts REFERENCING NEW TABLE AS new_attempts FOR EACH STATEMENT EXECUTE FUNCTION count_attempts();
-
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
 
 CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND (((((old.state IS DISTINCT FROM new.state) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
@@ -6604,8 +6684,6 @@ CREATE TRIGGER deliveries_guard AFTER UPDATE OF state ON deliveries FOR EACH ROW
             ELSE true
         END)) EXECUTE FUNCTION deliveries_guard();
 
-CREATE TRIGGER deliveries_insert_counts AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
-
 CREATE TRIGGER deliveries_insert_steps AFTER INSERT ON deliveries REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 
 CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (old.state = 'dead_letter'::delivery_state)))) EXECUTE FUNCTION list_unsent();
@@ -6613,8 +6691,6 @@ CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH RO
 CREATE TRIGGER deliveries_unsent_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER deliveries_unsent_inserted AFTER INSERT ON deliveries FOR EACH ROW WHEN ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
-
-CREATE TRIGGER deliveries_update_counts AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION count_deliveries();
 
 CREATE TRIGGER deliveries_update_steps AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 

@@ -1,15 +1,16 @@
 -- All counts of one campaign, as an object from metric to amount. Metrics without a count are missing.
 CREATE OR REPLACE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
-LANGUAGE sql STABLE
-RETURN (
-    SELECT coalesce(jsonb_object_agg(metric, amount), '{}')
-    FROM (
-        SELECT metric, sum(amount)::bigint AS amount
+LANGUAGE plpgsql STABLE
+AS $$
+BEGIN
+    RETURN (
+        SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
         FROM (
-            SELECT metric, amount FROM stats_hourly WHERE campaign_id = p_campaign_id AND campaign_id <> 0
-            UNION ALL
-            SELECT metric, amount FROM stat_deltas WHERE campaign_id = p_campaign_id
-        ) AS counted
-        GROUP BY metric
-    ) AS total
-);
+            SELECT c.metric, sum(c.amount)::bigint AS amount
+            FROM read_counts() AS c
+            WHERE c.campaign_id = p_campaign_id AND c.campaign_id <> 0 -- the predicate of an index
+            GROUP BY c.metric
+        ) AS total
+    );
+END
+$$;
