@@ -31,6 +31,8 @@ from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.dkim_keys import load_signers
 from postroom.mail.publishing import publish
+from postroom.mail.rendering import TemplateRendering
+from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
 from postroom.outbox.webhooks.service import disable_gone
 from postroom.outbox.webhooks.writer import WebhookWriter
@@ -88,14 +90,19 @@ def make_composer(settings: Settings) -> Composer:
     )
 
 
-def make_writers(room: Room, *, accounts: AccountsInUse | None) -> Writers:
+def make_writers(room: Room, versions: TemplateVersions, *, accounts: AccountsInUse | None) -> Writers:
     """The writer of each channel."""
     settings = room.settings
     domain = domain_of(read_address("POSTROOM_FROM", settings.default_from).email)
-    rendering = CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
+    campaigns = CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
     box = SecretBox.from_key(settings.secret_key, *settings.old_secret_keys)
     return {
-        Channel.EMAIL: MailWriter(make_composer(settings), rendering=rendering, accounts=accounts),
+        Channel.EMAIL: MailWriter(
+            make_composer(settings),
+            templates=TemplateRendering(versions),
+            campaigns=campaigns,
+            accounts=accounts,
+        ),
         Channel.WEBHOOK: WebhookWriter(room.pool, box, webhook_secrets(settings)),
     }
 
@@ -182,26 +189,26 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
     settings = room.settings
     if settings.tracing:
         enable_tracing()
-    waker = LaneWakeups()
+    waker, versions = LaneWakeups(), TemplateVersions(room.pool)
     async with AsyncExitStack() as stack:
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
         worker = Worker(
             room.pool,
-            writers=make_writers(room, accounts=accounts),
+            writers=make_writers(room, versions, accounts=accounts),
             routes=routes,
             senders=accounts,
             options=_worker_options(settings, until_empty=until_empty),
             waker=waker,
         )
-        renderer = RenderWorker(room.pool, catalog, waker=waker, poll_interval=settings.poll_interval)
+        renderer = RenderWorker(room.pool, versions)
         await stack.enter_async_context(listener(room, f"{room.name}_deliveries", waker.notified))
         if until_empty:
             if (collector := make_mailing_collector(room, stop=stop)) is not None:
                 await collector.drain()
             while (await renderer.run_once()).total:
                 pass
-            await run_loops([renderer.loop()], main=worker, stop=stop)
+            await run_loops([], main=worker, stop=stop)
         else:
             others = [renderer.loop(), *await open_loops(room, catalog, stack, stop)]
             await run_loops(others, main=worker, stop=stop, failed=partial(record_loop_failure, room.pool))

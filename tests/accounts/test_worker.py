@@ -9,10 +9,11 @@ import asyncpg
 import pytest
 from tests.conftest import SCHEMA
 from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys, run_once, settle, sign_up, token
-from tests.support.builders import a_mail
+from tests.support.builders import Recording, a_mail
 from tests.support.patience import PATIENCE_S
 from tests.support.retention import swept
 from tests.support.silence import let_pass
+from tests.support.templates import a_template_worker
 
 from postroom.accounts import service, store
 from postroom.accounts.letter import AccountMailOptions
@@ -30,7 +31,7 @@ from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
-from postroom.mail.service import render_waiting
+from postroom.mail.contents import contents_of
 from postroom.settings import Settings
 
 LONG = timedelta(hours=1)
@@ -118,9 +119,8 @@ async def test_mail_uses_the_locale_of_the_account(pool: Pool, own: str | None, 
     await pool.execute("INSERT INTO tokens (account, action) VALUES ($1, 'password_recovery')", ada)
     letterhead = AccountMailOptions.of(Settings(secret_key=KEY, default_locale=default))
     await run_once(pool, Collector(pool, Deliver(letterhead, idempotency_ttl=TTL)))
-    await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))
-    subject = await pool.fetchval("SELECT subject FROM delivery_payloads")
-    assert subject.startswith(words)
+    delivery = await pool.fetchval("SELECT id FROM deliveries")
+    assert (await contents_of(pool).render([delivery]))[delivery].subject.startswith(words)
 
 
 @pytest.mark.parametrize("locale", ["en", "fr"])
@@ -130,16 +130,19 @@ def test_the_templates_render_completely(template: str, locale: str) -> None:
     variables = {"link": "https://mail.example.org/x?token=abc", "code": "01234", "login": "ada", "minutes": 15}
     letter = Catalog.load(BUILTIN_TEMPLATES).render(template, locale=locale, variables=variables)
     for value in variables.values():
-        assert str(value) in letter.text  # type: ignore[union-attr, operator]
+        assert str(value) in letter.text  # type: ignore[operator]
         assert str(value) in letter.html  # type: ignore[union-attr, operator]
     assert "01234" not in letter.subject  # type: ignore[union-attr]
 
 
 async def test_a_collected_token_is_rendered(pool: Pool) -> None:
-    """The renderer renders the mail that the collector enqueued."""
+    """A worker renders and sends the mail that the collector enqueued."""
     await sign_up(pool, "ada")
     await run_once(pool)
-    assert (await render_waiting(pool, Catalog.load(BUILTIN_TEMPLATES))).rendered == 1
+    transport = Recording()
+    lane = Lane(await pool.fetchval("SELECT lane::text FROM deliveries"))
+    assert await a_template_worker(pool, transport).run_once(lane) == 1
+    assert len(transport.envelopes) == 1
 
 
 async def test_mail_of_an_expired_token_is_cancelled(pool: Pool) -> None:

@@ -85,14 +85,11 @@ async def test_bulk_that_was_started_is_held(pool: Pool) -> None:
 
 
 async def test_a_rendered_delivery_comes_back_rendered(pool: Pool) -> None:
-    """Recovery keeps rendered content."""
+    """A delivery whose template was tried before its claim is still known to render."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(template="welcome"), now=hands())
     async with pool.acquire() as connection, connection.transaction():
-        await store.lock_unrendered(connection, batch_limit=1)
-        await store.mark_rendered(
-            connection, delivery_id=[delivery], subject=["Hi"], text_body=["Hi"], html_body=[None], now=hands()
-        )
+        await store.mark_rendered(connection, delivery_id=[delivery], now=hands())
     await claimed(pool, now=hands())
     hands.forward(minutes=2)
     await Maintenance(pool, clock=hands).recover()

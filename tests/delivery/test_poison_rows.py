@@ -1,13 +1,15 @@
 """A row that cannot be read fails alone: the other rows of its batch are processed."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 from tests.support.accounts import run_once, sign_up
-from tests.support.builders import Recording, a_mail, a_worker, accepted, state_of
+from tests.support.builders import NOON, Hands, Recording, a_mail, a_worker, accepted, state_of
 from tests.support.campaigns import a_campaign_worker, a_running_campaign, states_of
 from tests.support.schedule import many_due, scheduler
+from tests.support.templates import a_template_worker, published
 
 from postroom.campaigns import rendering as letters
 from postroom.campaigns import template as letter
@@ -15,19 +17,13 @@ from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryId, DeliveryState, Lane
-from postroom.mail.catalog import Catalog
-from postroom.mail.service import render_waiting
+from postroom.mail.service import render_ahead
+from postroom.mail.versions import TemplateVersions
 
 DEEP = '{"a":' * 1500 + "1" + "}" * 1500
 POISON = {"deep": DEEP, "number": '{"n": 1e5000}', "list": "[1]", "text": '"name"'}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    for part, source in {"subject": "Hello", "text": "Hello {{ name }}"}.items():
-        (tmp_path / "note" / "en").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "note" / "en" / part).write_text(source, "utf-8")
-    return Catalog.load(tmp_path)
+HOUR = timedelta(hours=1)
+NOTE = {"note/en/subject": "Hello", "note/en/text": "Hello {{ name }}"}
 
 
 async def poison(pool: Pool, delivery_id: DeliveryId, column: str, value: str) -> None:
@@ -38,30 +34,35 @@ async def poison(pool: Pool, delivery_id: DeliveryId, column: str, value: str) -
         )
 
 
-async def test_each_poison_template_row_fails_alone(pool: Pool, catalog: Catalog) -> None:
+@pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "leaving"])
+async def test_each_poison_template_row_fails_alone(pool: Pool, tmp_path: Path, *, ahead: bool) -> None:
     """Variables that cannot be decoded end their own delivery as render_failed; the next one is rendered."""
-    note = a_mail(template="note", variables={"name": "Ada"})
-    *poisoned, good = await accepted(pool, *[note] * (len(POISON) + 1))
+    await published(pool, tmp_path, NOTE)
+    note = a_mail(template="note", variables={"name": "Ada"}, send_at=NOON + HOUR if ahead else None)
+    *poisoned, good = await accepted(pool, *[note] * (len(POISON) + 1), now=NOON)
     for delivery, value in zip(poisoned, POISON.values(), strict=True):
         await poison(pool, delivery, "variables", value)
-    batch = await render_waiting(pool, catalog)
-    assert (batch.rendered, batch.failed) == (1, len(POISON))
-    assert await state_of(pool, good) is DeliveryState.RENDERED
+    if ahead:
+        batch = await render_ahead(pool, TemplateVersions(pool))
+        assert (batch.rendered, batch.failed) == (1, len(POISON))
+    else:
+        await a_template_worker(pool, Recording(), clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, good) is (DeliveryState.RENDERED if ahead else DeliveryState.SENT)
     for delivery in poisoned:
         row = await pool.fetchrow("SELECT state::text, reason, detail FROM deliveries WHERE id = $1", delivery)
         assert row is not None
         assert (row["state"], row["reason"]) == ("failed", "render_failed")
-        assert "the variables cannot be read" in row["detail"]
+        assert "variables cannot be read" in row["detail"]
 
 
-async def test_template_that_renders_nul_fails_alone(pool: Pool, tmp_path: Path, catalog: Catalog) -> None:
-    """PostgreSQL cannot store a NUL: the statement that stores the whole batch would fail."""
-    for part in ("subject", "text"):
-        (tmp_path / "nul" / "en").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "nul" / "en" / part).write_text(r'{{ "a\u0000b" }}', "utf-8")
-    nul, good = await accepted(pool, a_mail(template="nul"), a_mail(template="note", variables={"name": "Ada"}))
-    await render_waiting(pool, Catalog.load(tmp_path))
-    assert (await state_of(pool, nul), await state_of(pool, good)) == (DeliveryState.FAILED, DeliveryState.RENDERED)
+async def test_template_that_renders_nul_fails_alone(pool: Pool, tmp_path: Path) -> None:
+    """Mail cannot contain a NUL, and PostgreSQL cannot store one."""
+    nul_parts = {f"nul/en/{part}": r'{{ "a\u0000b" }}' for part in ("subject", "text")}
+    await published(pool, tmp_path, {**NOTE, **nul_parts})
+    note = a_mail(template="note", variables={"name": "Ada"})
+    nul, good = await accepted(pool, a_mail(template="nul"), note, now=NOON)
+    await a_template_worker(pool, Recording(), clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    assert (await state_of(pool, nul), await state_of(pool, good)) == (DeliveryState.FAILED, DeliveryState.SENT)
 
 
 ATTACHMENT = f'[{{"filename": "a", "content_type": "text/plain", "content": "YQ==", "x": {DEEP}}}]'

@@ -93,7 +93,7 @@ async def move(connection: Session, delivery: int, state: DeliveryState) -> None
         "finished_at = now()",
         "state = 'cancelled', next_attempt_at = NULL, reason = 'x'",
         "state = 'cancelled', next_attempt_at = NULL, finished_at = now()",
-        "state = 'rendered', template_id = NULL",
+        "state = 'rendered', template_version_id = NULL",
         "idempotency_key = 'k'",
         "idempotency_key = 'k', request_fingerprint = ''",
         "request_fingerprint = ''",
@@ -207,9 +207,11 @@ INVARIANTS = {
     "a delivery is in the queue while it waits, with the same time": """
         SELECT count(*) FROM (SELECT * FROM deliveries WHERE next_attempt_at IS NOT NULL) AS d
         FULL JOIN due_deliveries AS w ON w.id = d.id
-        WHERE (w.due_at, w.lane, w.channel, w.is_unrendered, w.campaign_id, w.expires_at) IS DISTINCT FROM
-            (d.next_attempt_at, d.lane, d.channel, d.state = 'queued' AND d.template_id IS NOT NULL, d.campaign_id,
-            d.expires_at)""",
+        WHERE (w.due_at, w.lane, w.channel, w.campaign_id, w.expires_at) IS DISTINCT FROM
+            (d.next_attempt_at, d.lane, d.channel, d.campaign_id, d.expires_at)""",
+    "only a queued template is to be tried": """
+        SELECT count(*) FROM due_deliveries AS w JOIN deliveries AS d ON d.id = w.id
+        WHERE w.is_unrendered AND (d.state <> 'queued' OR d.template_id IS NULL)""",
     "what is being sent is held by a claim": """
         SELECT count(*) FROM deliveries AS d
         WHERE state = 'sending' AND NOT EXISTS (SELECT FROM claims WHERE claims.id = d.claim_id)""",
@@ -258,6 +260,8 @@ class Walker:
         if self.chance.random() < 0.4:
             fields["template"] = "welcome"
         if self.chance.random() < 0.3:
+            fields["send_at"] = self.hands() + LEASE
+        if self.chance.random() < 0.3:
             fields["expires_at"] = self.hands() + LEASE * self.chance.random() * 5
         await accepted(self.pool, a_mail(**fields), now=self.hands())
 
@@ -267,10 +271,7 @@ class Walker:
             if ids and self.chance.random() < 0.2:
                 await store.fail_rendering(connection, delivery_id=ids, detail=["no"] * len(ids), now=self.hands())
             elif ids:
-                bodies = ["x"] * len(ids)
-                await store.mark_rendered(
-                    connection, delivery_id=ids, subject=bodies, text_body=bodies, html_body=bodies, now=self.hands()
-                )
+                await store.mark_rendered(connection, delivery_id=ids, now=self.hands())
 
     async def claim(self, _connection: Session) -> None:
         lane = self.chance.choice(list(Lane))

@@ -105,10 +105,12 @@ async def test_nothing_leaves_before_its_time(pool: Pool) -> None:
     assert len(await claimed(pool, now=NOON + HOUR)) == 1
 
 
-async def test_an_unrendered_template_is_not_claimed(pool: Pool) -> None:
-    """A delivery is not claimed before its template is rendered."""
-    await accepted(pool, a_mail(template="welcome"))
-    assert await claimed(pool) == []
+async def test_a_template_is_claimed_at_once(pool: Pool) -> None:
+    """The worker renders it: nothing comes between acceptance and the claim."""
+    [delivery] = await accepted(pool, a_mail(template="welcome"))
+    [outgoing] = await claimed(pool)
+    pinned = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
+    assert (outgoing.id, outgoing.template_id, outgoing.template_version_id) == (delivery, "welcome", pinned)
 
 
 async def test_a_connection_is_enough(room: Room) -> None:

@@ -1,24 +1,33 @@
-"""The renderer: lane order, isolated failures, and no loss after a crash."""
+"""Rendering as the mail leaves, and the trial of mail that is due later."""
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.builders import NOON, Hands, Recording, a_mail, a_worker, accepted, attempts_of, claimed, state_of
+from tests.support.builders import (
+    BUSY,
+    NOON,
+    Hands,
+    Recording,
+    a_mail,
+    accepted,
+    attempts_of,
+    claimed,
+    state_of,
+)
 from tests.support.loops import looping
+from tests.support.templates import a_template_worker, published, template_writers
 
 from postroom.db.pool import Pool
-from postroom.db.room import Room
 from postroom.delivery import service, store
-from postroom.delivery.lane import LaneWakeups
-from postroom.delivery.model import DeliveryRequest, DeliveryState, Lane
-from postroom.mail.catalog import Catalog
-from postroom.mail.render import Rendered, RenderError
-from postroom.mail.service import render_waiting
+from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
+from postroom.mail.contents import contents_of
+from postroom.mail.service import render_ahead
+from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
 
+HOUR = timedelta(hours=1)
 PARTS = {
     "note/en/subject": "Hello {{ name }}",
     "note/en/text": "Dear {{ name }},",
@@ -28,150 +37,192 @@ PARTS = {
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    for name, source in PARTS.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source, "utf-8")
-    return Catalog.load(tmp_path)
+async def versions(pool: Pool, tmp_path: Path) -> TemplateVersions:
+    await published(pool, tmp_path, PARTS)
+    return TemplateVersions(pool)
 
 
 def a_note(**fields: Any) -> DeliveryRequest:
     return a_mail(**{"template": "note", "variables": {"name": "Ada"}, **fields})
 
 
-async def test_a_template_is_rendered_and_stored(pool: Pool, catalog: Catalog) -> None:
-    """The content is stored before the first attempt, and the delivery can be claimed."""
-    [delivery] = await accepted(pool, a_note())
-    batch = await render_waiting(pool, catalog, now=NOON)
-    assert (batch.rendered, batch.failed, batch.lanes) == (1, 0, frozenset({Lane.TRANSACTIONAL}))
-    found = await service.get_delivery(pool, delivery)
-    assert (found.state, found.subject, found.rendered_at) == (DeliveryState.RENDERED, "Hello Ada", NOON)
-    assert [outgoing.id for outgoing in await claimed(pool)] == [delivery]
+def a_later_note(**fields: Any) -> DeliveryRequest:
+    return a_note(send_at=NOON + HOUR, **fields)
 
 
+async def subject_of(pool: Pool, delivery: DeliveryId) -> str | None:
+    return (await contents_of(pool).fill(await service.get_delivery(pool, delivery))).subject
+
+
+# --- as the mail leaves --------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("versions")
+async def test_a_template_is_rendered_as_it_leaves(pool: Pool) -> None:
+    """The worker sends the rendered content, and stores only the variables."""
+    [delivery] = await accepted(pool, a_note(), now=NOON)
+    transport = Recording()
+    await a_template_worker(pool, transport, clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    [content] = transport.contents
+    assert b"Subject: Hello Ada" in content
+    assert b"Dear Ada," in content
+    assert (await state_of(pool, delivery), await subject_of(pool, delivery)) == (DeliveryState.SENT, "Hello Ada")
+    stored = await pool.fetchrow("SELECT subject, text_body, html_body FROM delivery_payloads")
+    assert tuple(stored or ()) == (None, None, None)
+
+
+@pytest.mark.usefixtures("versions")
 @pytest.mark.parametrize(
     "locale, subject",
     [("fr", "Bonjour Ada"), ("fr-FR", "Bonjour Ada"), ("en", "Hello Ada"), ("de", "Hello Ada"), (None, "Hello Ada")],
 )
-async def test_the_locale_chooses_the_language(pool: Pool, catalog: Catalog, locale: str | None, subject: str) -> None:
+async def test_the_locale_chooses_the_language(pool: Pool, locale: str | None, subject: str) -> None:
     """From the country to the language to English."""
     [delivery] = await accepted(pool, a_note(locale=locale))
-    await render_waiting(pool, catalog)
-    assert (await service.get_delivery(pool, delivery)).subject == subject
+    assert await subject_of(pool, delivery) == subject
 
 
+@pytest.mark.usefixtures("versions")
 @pytest.mark.parametrize(
-    "fields, detail", [({"variables": {}}, "name"), ({"template": "missing"}, "missing")], ids=["variable", "template"]
+    "fields, detail",
+    [({"variables": {}}, "note/subject: line 1: unknown variable: name"), ({"template": "missing"}, "missing/catalog")],
+    ids=["variable", "template"],
 )
-async def test_what_cannot_be_rendered_fails_and_says_why(
-    pool: Pool, catalog: Catalog, fields: dict[str, Any], detail: str
-) -> None:
-    """An unknown variable or template ends the delivery as render_failed; its neighbours are rendered."""
-    before, broken, after = await accepted(pool, a_note(), a_note(**fields), a_note())
-    batch = await render_waiting(pool, catalog)
-    assert (batch.rendered, batch.failed) == (2, 1)
+async def test_mail_that_cannot_be_rendered_fails_unsent(pool: Pool, fields: dict[str, Any], detail: str) -> None:
+    """An unknown variable or template ends the delivery as render_failed; the others of its claim are sent."""
+    before, broken, after = await accepted(pool, a_note(), a_note(**fields), a_note(), now=NOON)
+    transport = Recording()
+    await a_template_worker(pool, transport, clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    assert transport.delivery_ids == [before, after]
     found = await service.get_delivery(pool, broken)
     assert (found.state, found.reason) == (DeliveryState.FAILED, "render_failed")
     assert detail in (found.detail or "")
+    [attempt] = await attempts_of(pool, broken)
+    assert (attempt.outcome, attempt.transport, attempt.stage) == ("failed", None, None)
+
+
+async def test_a_retry_sends_the_same_bytes_although_the_files_changed(pool: Pool, tmp_path: Path) -> None:
+    """Another process with newer templates retries: it renders the version of the acceptance."""
+    await published(pool, tmp_path, PARTS)
+    hands, first, second = Hands(), Recording(BUSY), Recording()
+    [delivery] = await accepted(pool, a_note(), now=hands())
+    await a_template_worker(pool, first, clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
+    await published(pool, tmp_path, {"note/en/subject": "Changed", "note/en/text": "Changed"})
+    hands.forward(hours=1)
+    await a_template_worker(pool, second, clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert second.contents == first.contents
+
+
+async def test_a_resend_has_the_version_of_the_original(pool: Pool, tmp_path: Path) -> None:
+    """The same content in a new delivery, whatever was published since."""
+    await published(pool, tmp_path, PARTS)
+    [delivery] = await accepted(pool, a_note(), now=NOON)
+    transport = Recording()
+    worker = a_template_worker(pool, transport, clock=Hands())
+    await worker.run_once(Lane.TRANSACTIONAL)
+    await published(pool, tmp_path, {"note/en/subject": "Changed", "note/en/text": "Changed"})
+    clone = await service.resend(pool, delivery, actor="cli:ada", now=NOON)
+    assert await subject_of(pool, clone) == "Hello Ada"
+    await worker.run_once(Lane.TRANSACTIONAL)
+    first, second = (content.partition(b"\r\n\r\n")[2] for content in transport.contents)
+    assert first == second
+
+
+async def test_a_version_that_was_not_loaded_is_not_a_failure_of_the_mail(pool: Pool, tmp_path: Path) -> None:
+    """The worker defers such mail: the next attempt loads the version."""
+    await published(pool, tmp_path, PARTS)
+    await accepted(pool, a_note(), now=NOON)
+    [outgoing] = await claimed(pool, now=NOON)
+    [writer] = template_writers(pool).values()
+    with pytest.raises(LookupError, match="was not loaded"):
+        writer.write(outgoing)
+
+
+async def test_the_cache_is_bounded(pool: Pool, tmp_path: Path) -> None:
+    """The least recently used version is loaded again when it is needed."""
+    ids = []
+    for text in ("a", "b", "c"):
+        await published(pool, tmp_path, {**PARTS, "note/en/text": text})
+        ids.append(await pool.fetchval("SELECT version_id FROM templates WHERE id = 'note'"))
+    versions = TemplateVersions(pool, cached=2)
+    for version_id in (*ids, ids[0]):
+        await versions.load([version_id])
+    with pytest.raises(LookupError):
+        versions.render("note", ids[1], locale=None, variables={})
+    assert await versions.get(ids[1]) is not None
+
+
+# --- ahead of its time ---------------------------------------------------------------
+
+
+async def test_mail_that_is_due_later_is_tried_ahead(pool: Pool, versions: TemplateVersions) -> None:
+    """It is known to render before its first attempt; its content is not stored, and it leaves at its time."""
+    [delivery] = await accepted(pool, a_later_note(), now=NOON)
+    batch = await render_ahead(pool, versions, now=NOON)
+    assert (batch.rendered, batch.failed) == (1, 0)
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.text, found.rendered_at) == (DeliveryState.RENDERED, None, NOON)
+    assert await claimed(pool, now=NOON) == []
+    assert (await render_ahead(pool, versions, now=NOON)).total == 0
+    assert [outgoing.id for outgoing in await claimed(pool, now=NOON + HOUR)] == [delivery]
+
+
+async def test_mail_that_is_due_at_once_is_not_tried(pool: Pool, versions: TemplateVersions) -> None:
+    """Its worker renders it anyway; mail without a template needs no trial."""
+    await accepted(pool, a_note(), a_mail(send_at=NOON + HOUR), now=NOON)
+    assert (await render_ahead(pool, versions, now=NOON)).total == 0
+
+
+@pytest.mark.parametrize("fields", [{"variables": {}}, {"template": "missing"}], ids=["variable", "template"])
+async def test_later_mail_that_cannot_be_rendered_fails_now(
+    pool: Pool, versions: TemplateVersions, fields: dict[str, Any]
+) -> None:
+    """Long before its time, with the reason and without an attempt; its neighbours are rendered."""
+    before, broken, after = await accepted(pool, a_later_note(), a_later_note(**fields), a_later_note(), now=NOON)
+    batch = await render_ahead(pool, versions, now=NOON)
+    assert (batch.rendered, batch.failed) == (2, 1)
+    found = await service.get_delivery(pool, broken)
+    assert (found.state, found.reason) == (DeliveryState.FAILED, "render_failed")
     assert {await state_of(pool, delivery) for delivery in (before, after)} == {DeliveryState.RENDERED}
     assert await attempts_of(pool, broken) == []
 
 
-async def test_lanes_are_rendered_in_their_order(pool: Pool, catalog: Catalog) -> None:
-    """However many campaign mails were accepted first: codes, then receipts, then the rest."""
-    bulk, receipt, code = await accepted(
-        pool, a_note(lane=Lane.BULK), a_note(lane=Lane.TRANSACTIONAL), a_note(lane=Lane.AUTH)
-    )
-    order = []
-    for _ in range(3):
-        await render_waiting(pool, catalog, batch_limit=1)
-        states = {delivery: await state_of(pool, delivery) for delivery in (bulk, receipt, code)}
-        order.append([delivery for delivery, state in states.items() if state is DeliveryState.RENDERED])
-    assert order == [[code], [receipt, code], [bulk, receipt, code]]
-
-
-async def test_what_has_no_template_is_left_alone(pool: Pool, catalog: Catalog) -> None:
-    """Deliveries without a template are not rendered."""
-    [delivery] = await accepted(pool)
-    assert (await render_waiting(pool, catalog)).total == 0
-    assert await state_of(pool, delivery) is DeliveryState.QUEUED
-
-
-class Dying(Catalog):
-    """A catalog that raises at the second message, like a killed process."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog, self._left = catalog, 2
-
-    def render(self, template: str, *, locale: str | None, variables: Any) -> Rendered | RenderError:
-        self._left -= 1
-        if self._left == 0:
-            raise SystemExit
-        return self._catalog.render(template, locale=locale, variables=variables)
-
-
-async def test_a_death_while_rendering_leaves_everything_as_it_was(pool: Pool, catalog: Catalog) -> None:
-    """After a crash nothing of the batch is rendered, and the next renderer takes all of it."""
-    ids = await accepted(pool, a_note(), a_note(), a_note())
-    with pytest.raises(SystemExit):
-        await render_waiting(pool, Dying(catalog))
-    assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.QUEUED}
-    assert (await service.get_delivery(pool, ids[0])).subject is None
-    assert (await render_waiting(pool, catalog)).rendered == 3
-
-
-async def test_renderers_do_not_wait_for_each_other(pool: Pool, catalog: Catalog) -> None:
-    """A renderer skips rows that another has locked."""
-    ids = await accepted(pool, a_note(), a_note())
+async def test_renderers_do_not_wait_for_each_other(pool: Pool, versions: TemplateVersions) -> None:
+    """A renderer skips rows that another has locked, and a crash leaves them as they were."""
+    ids = await accepted(pool, a_later_note(), a_later_note(), now=NOON)
     async with pool.acquire() as connection, connection.transaction():
         [held] = await store.lock_unrendered(connection, batch_limit=1)
-        assert (await render_waiting(pool, catalog)).rendered == 1
+        assert (await render_ahead(pool, versions)).rendered == 1
     states = {delivery: await state_of(pool, delivery) for delivery in ids}
     assert states == {held.id: DeliveryState.QUEUED, ids[1]: DeliveryState.RENDERED}
+    assert (await render_ahead(pool, versions)).rendered == 1
 
 
-async def test_a_cancelled_delivery_is_not_rendered(pool: Pool, catalog: Catalog) -> None:
-    """A delivery cancelled before rendering is skipped."""
-    [delivery] = await accepted(pool, a_note())
+async def test_a_cancelled_delivery_is_not_tried(pool: Pool, versions: TemplateVersions) -> None:
+    """It has left the queue."""
+    [delivery] = await accepted(pool, a_later_note(), now=NOON)
     await service.cancel(pool, delivery, actor="cli:ada")
-    assert (await render_waiting(pool, catalog)).total == 0
+    assert (await render_ahead(pool, versions)).total == 0
 
 
-async def test_a_retry_is_not_rendered_again(pool: Pool, catalog: Catalog) -> None:
-    """Rendered content is kept over all attempts: a changed template does not change accepted mail."""
+async def test_a_released_delivery_keeps_its_state(pool: Pool, versions: TemplateVersions) -> None:
+    """A mail that was tried ahead is still rendered; one that was never rendered is queued."""
     hands = Hands()
-    [delivery] = await accepted(pool, a_note(), now=hands())
-    await render_waiting(pool, catalog, now=hands())
-    [outgoing] = await claimed(pool, now=hands())
-    async with pool.acquire() as connection:
-        await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[delivery], now=hands())
-    assert await state_of(pool, delivery) is DeliveryState.RENDERED
-    assert (await render_waiting(pool, catalog)).total == 0
+    tried, _untried = await accepted(pool, a_later_note(), a_note(), now=hands())
+    await render_ahead(pool, versions, now=hands())
+    hands.forward(hours=1)
+    for outgoing in await claimed(pool, now=hands()):
+        async with pool.acquire() as connection:
+            await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands())
+        expected = DeliveryState.RENDERED if outgoing.id == tried else DeliveryState.QUEUED
+        assert await state_of(pool, outgoing.id) is expected
 
 
-async def test_a_template_that_waits_for_its_time_is_rendered_ahead(pool: Pool, catalog: Catalog) -> None:
-    """Rendering does not wait for `send_at`; sending does."""
-    [delivery] = await accepted(pool, a_note(send_at=NOON + timedelta(hours=1)), now=NOON)
-    await render_waiting(pool, catalog, now=NOON)
-    assert await state_of(pool, delivery) is DeliveryState.RENDERED
-    assert await claimed(pool, now=NOON) == []
-
-
-@pytest.fixture
-async def running(room: Room, catalog: Catalog) -> AsyncIterator[LaneWakeups]:
-    """A renderer with a poll interval of an hour."""
-    waker = LaneWakeups()
-    renderer = RenderWorker(room.pool, catalog, waker=waker, poll_interval=timedelta(hours=1))
-    async with looping(renderer.loop()):
-        yield waker
-
-
-async def test_a_notification_wakes_the_renderer_and_the_lane(room: Room, running: LaneWakeups) -> None:
-    """A notification wakes the renderer, which then wakes the lane."""
-    [delivery] = await accepted(room.pool, a_note(lane=Lane.AUTH))
-    running.notified("transactional")
-    assert await running.wait(Lane.AUTH, timedelta(seconds=60))
-    transport = Recording()
-    await a_worker(room.pool, transport).run_once(Lane.AUTH)
-    assert transport.delivery_ids == [delivery]
+async def test_the_loop_tries_everything(pool: Pool, versions: TemplateVersions) -> None:
+    """One turn of the loop goes on until nothing is left to try."""
+    ids = await accepted(pool, *(a_later_note() for _ in range(3)), now=NOON)
+    worker = RenderWorker(pool, versions, rest=timedelta(milliseconds=1))
+    async with looping(worker.loop()):
+        while {await state_of(pool, delivery) for delivery in ids} != {DeliveryState.RENDERED}:
+            pass

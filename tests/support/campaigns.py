@@ -84,7 +84,7 @@ def a_campaign_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
     """A worker that renders campaign mail."""
     letters = letters_of(pool)
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
-    writer = MailWriter(composer, rendering=letters, now=lambda: NOON)
+    writer = MailWriter(composer, campaigns=letters, now=lambda: NOON)
     return a_worker(pool, transport, compose=writer.write, prepare=writer.prepare, **seams)
 
 

@@ -2,10 +2,21 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from tests.support.builders import NOON, routes_to
 
 from postroom.db.pool import Pool
+from postroom.delivery.attempt import Writers
+from postroom.delivery.model import Channel
+from postroom.delivery.worker import Worker
 from postroom.mail.catalog import Catalog
+from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.publishing import publish
+from postroom.mail.rendering import TemplateRendering
+from postroom.mail.versions import TemplateVersions
+from postroom.post.address import Address
+from postroom.transports.base import Transport
 
 
 def write_templates(root: Path, files: Mapping[str, str]) -> Path:
@@ -22,3 +33,15 @@ async def published(pool: Pool, root: Path, files: Mapping[str, str]) -> Catalog
     catalog = Catalog.load(write_templates(root, files))
     await publish(pool, catalog, actor="cli:tests")
     return catalog
+
+
+def template_writers(pool: Pool) -> Writers:
+    """Writers that render templates."""
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
+    writer = MailWriter(composer, templates=TemplateRendering(TemplateVersions(pool)), now=lambda: NOON)
+    return {Channel.EMAIL: writer}
+
+
+def a_template_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
+    """A worker that renders templates."""
+    return Worker(pool, writers=template_writers(pool), routes=routes_to(transport), **seams)

@@ -13,13 +13,17 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
 
 from postroom.cli.output import REFUSED, report
 from postroom.cli.usage import HELP_OPTIONS, readable_types, report_usage
+
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.delivery.contents import Contents
 
 RUN, MAIL, PEOPLE, FACTS, CARE = "Run", "Mail", "People", "Facts", "Look after"
 
@@ -103,7 +107,7 @@ def main() -> None:
     try:
         command = typer.main.get_command(build(sys.argv[1:]))
         readable_types(command)
-        sys.exit(command(prog_name="postroom", standalone_mode=False))
+        sys.exit(command(prog_name="postroom", standalone_mode=False, obj=_make_contents))
     except TyperException as error:
         sys.exit(report_usage(error))
     except typer.Abort:
@@ -149,6 +153,12 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - called by typer
 
         sys.stdout.write(f"postroom {version('postroom')}\n")
         raise typer.Exit
+
+
+def _make_contents(room: "Room") -> "Contents":
+    from postroom.mail.contents import contents_of
+
+    return contents_of(room.pool)
 
 
 def _options(

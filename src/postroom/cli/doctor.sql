@@ -80,7 +80,7 @@ CROSS JOIN LATERAL (
     CROSS JOIN LATERAL (
         SELECT w.due_at
         FROM due_deliveries AS w
-        WHERE w.lane = lane.name AND w.channel = channel.name AND NOT w.is_unrendered
+        WHERE w.lane = lane.name AND w.channel = channel.name
         ORDER BY w.due_at, w.id
         LIMIT 1
     ) AS first

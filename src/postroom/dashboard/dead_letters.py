@@ -16,7 +16,8 @@ FILTERS = ("reason", "source", "template")
 async def list_page(request: PageRequest) -> Answer:
     reason = _reason(request.asked("reason"))
     cursor = request.asked("cursor")
-    letters, next_cursor = await service.list_dead_letters(request.pool, reason=reason, cursor=cursor)
+    found, next_cursor = await service.list_dead_letters(request.pool, reason=reason, cursor=cursor)
+    letters = await request.contents.fill_subjects(found)
     return request.page(
         "dead_letters.html",
         letters=letters,

@@ -28,6 +28,7 @@ async def list_page(request: PageRequest) -> Answer:
         ),
         cursor=request.asked("cursor"),
     )
+    found = await request.contents.fill_subjects(found)
     return request.page(
         "deliveries.html",
         deliveries=[summary_shape(delivery) for delivery in found],
@@ -46,7 +47,7 @@ def _state(asked: str | None) -> DeliveryState | None:
 
 
 async def show_page(request: PageRequest) -> Answer:
-    delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
+    delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
     attempts = await service.list_attempts(request.pool, delivery.id)
     shape = delivery_shape(delivery)  # what the API hides is hidden here
     return request.page(
@@ -78,7 +79,7 @@ def _json(delivery: Delivery) -> str | None:
 
 async def preview_page(request: PageRequest) -> Answer:
     """The HTML body, harmless, for the frame on the delivery's page."""
-    delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
+    delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
     if delivery.lane is Lane.AUTH or delivery.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in delivery.attachments if a.content_id}

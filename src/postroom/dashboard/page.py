@@ -23,6 +23,7 @@ from postroom.dashboard.session import DashboardSession, Sessions
 from postroom.dashboard.views import PageTemplates
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.delivery.contents import Contents
 from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
@@ -110,6 +111,10 @@ class PageRequest:
     @property
     def pool(self) -> Pool:
         return self.call.room.pool
+
+    @property
+    def contents(self) -> Contents:
+        return self.call.tool(Contents)
 
     @property
     def actor(self) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
+from postroom.delivery.contents import Contents
 from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
@@ -186,6 +187,7 @@ async def list_deliveries(call: Call) -> Answer:
         created_before=in_utc("created_before", query.created_before),
     )
     found, more = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    found = await call.tool(Contents).fill_subjects(found)
     return Answer(Page([summary_shape(delivery) for delivery in found], more))
 
 
@@ -211,7 +213,8 @@ def _decode_custom_data(text: str) -> dict[str, Any]:
 
 
 async def get_delivery(call: Call) -> Answer:
-    return Answer(delivery_shape(await service.get_delivery(call.room.pool, call.path["delivery_id"])))
+    delivery = await service.get_delivery(call.room.pool, call.path["delivery_id"])
+    return Answer(delivery_shape(await call.tool(Contents).fill(delivery)))
 
 
 async def list_attempts(call: Call) -> Answer:

@@ -18,8 +18,10 @@ import structlog
 from msgspec.structs import replace
 
 from postroom.delivery.decision import (
+    COMPOSE_FAILED,
     NO_TIME,
     NOWHERE,
+    RENDER_FAILED,
     AttemptPolicy,
     AttemptResult,
     decide,
@@ -47,6 +49,10 @@ class Undeliverable(Exception):  # noqa: N818 - a writer's result, not an error
     def __init__(self, reply: Reply) -> None:
         super().__init__(reply.text)
         self.reply = reply
+
+
+class RenderFailed(ValueError):  # noqa: N818 - as above
+    """Raised by a writer: the template of a delivery cannot be rendered with its variables."""
 
 
 class Writer(Protocol):
@@ -130,7 +136,8 @@ class AttemptRunner:
         if self.has_expired(outgoing):
             return expired(outgoing)
         if outgoing.problem is not None:
-            return unwritable(outgoing, outgoing.problem)
+            reason = COMPOSE_FAILED if outgoing.template_id is None else RENDER_FAILED
+            return unwritable(outgoing, outgoing.problem, reason=reason)
         if outgoing.channel is Channel.EMAIL and not outgoing.open_addresses:
             return suppressed(outgoing)
         return None
@@ -153,7 +160,8 @@ class AttemptRunner:
             envelope, content = self._writers[outgoing.channel].write(outgoing)
             transport = self.way_out(outgoing)
         except ValueError as error:
-            return unwritable(outgoing, str(error))
+            reason = RENDER_FAILED if isinstance(error, RenderFailed) else COMPOSE_FAILED
+            return unwritable(outgoing, str(error), reason=reason)
         except Undeliverable as error:
             return self._not_sent(outgoing, error.reply)
         except Exception:  # noqa: BLE001 - a bug must not leave a delivery without a result; nothing was sent

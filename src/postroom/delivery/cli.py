@@ -23,6 +23,8 @@ from postroom.runtime.terminal import (
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
+    from postroom.delivery.model import Delivery, DeliverySummary
+    from postroom.runtime.page import Found
 
 deliveries = typer.Typer()
 
@@ -43,6 +45,7 @@ _ATTEMPTED = (
 
 @deliveries.command("list")
 def list_(  # noqa: PLR0913 - one parameter per option
+    context: typer.Context,
     *,
     status: Annotated[
         DeliveryState | None,
@@ -75,7 +78,12 @@ def list_(  # noqa: PLR0913 - one parameter per option
         created_from=parse_moment(since) if since else None,
         created_before=parse_moment(before) if before else None,
     )
-    found, more = in_room(lambda room: service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit))
+
+    async def read(room: "Room") -> "Found[DeliverySummary]":
+        found, more = await service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit)
+        return await context.obj(room).fill_subjects(found), more
+
+    found, more = in_room(read)
     print_page([summary_shape(delivery) for delivery in found], more, columns=_LISTED, as_json=as_json)
 
 
@@ -88,6 +96,7 @@ def _campaign(asked: str | None) -> dict[str, Any]:
 
 @deliveries.command()
 def show(
+    context: typer.Context,
     delivery_id: Id,
     *,
     body: Annotated[bool, typer.Option("--body", help="Also print the text part.")] = False,
@@ -97,7 +106,11 @@ def show(
     from postroom.delivery import service
     from postroom.delivery.shapes import delivery_shape
 
-    delivery = delivery_shape(in_room(lambda room: service.get_delivery(room.pool, delivery_id)))
+    async def read(room: "Room") -> "Delivery":
+        filled: Delivery = await context.obj(room).fill(await service.get_delivery(room.pool, delivery_id))
+        return filled
+
+    delivery = delivery_shape(in_room(read))
     if as_json:
         print_json(delivery)
     else:

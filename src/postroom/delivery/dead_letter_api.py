@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 
 from postroom.delivery import service
+from postroom.delivery.contents import Contents
 from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId, DeliveryState
 from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -65,6 +66,7 @@ async def list_dead_letters(call: Call) -> Answer:
     query: DeadLetterQuery = call.query
     reason = query.reason.value if query.reason else None
     found, more = await service.list_dead_letters(call.room.pool, reason=reason, cursor=query.cursor, limit=query.limit)
+    found = await call.tool(Contents).fill_subjects(found)
     return Answer(Page([answer(DeadLetterShape, letter) for letter in found], more))
 
 

@@ -1,6 +1,6 @@
 """Commands for dead letters: list, redrive, or mark ambiguous ones as sent."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,11 @@ from postroom.runtime.terminal import (
     say,
 )
 
+if TYPE_CHECKING:
+    from postroom.db.room import Room
+    from postroom.delivery.model import DeadLetter
+    from postroom.runtime.page import Found
+
 dead_letters = typer.Typer()
 
 _LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "attempt_count", "recipients", "subject", "detail")
@@ -26,15 +31,24 @@ Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or
 
 
 @dead_letters.command("list")
-def list_(*, reason: Reason = None, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+def list_(
+    context: typer.Context,
+    *,
+    reason: Reason = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: AsJson = False,
+) -> None:
     """List dead letters, newest first."""
     from postroom.delivery import service
     from postroom.delivery.dead_letter_api import DeadLetterShape
     from postroom.runtime.record import answer
 
-    found, more = in_room(
-        lambda room: service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
-    )
+    async def read(room: "Room") -> "Found[DeadLetter]":
+        found, more = await service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
+        return await context.obj(room).fill_subjects(found), more
+
+    found, more = in_room(read)
     print_page([answer(DeadLetterShape, letter) for letter in found], more, columns=_LISTED, as_json=as_json)
 
 

@@ -16,6 +16,8 @@ from postroom.post.text import storable
 NO_TIME = timedelta()
 NOWHERE = "none"
 """Transport name of an attempt that ended before it had one."""
+COMPOSE_FAILED, RENDER_FAILED = "compose_failed", "render_failed"
+"""Reasons of a delivery that ends because no message can be made of it."""
 MOST_FORGIVEN = 3
 """Limit of uncounted attempts per mail, whose account was throttled or could not log in."""
 
@@ -150,9 +152,9 @@ def suppressed(outgoing: Outgoing) -> AttemptResult:
     )
 
 
-def unwritable(outgoing: Outgoing, problem: str) -> AttemptResult:
-    """The result of a message that cannot be encoded; a retry would not help."""
-    return AttemptResult(outgoing=outgoing, outcome="failed", state="failed", reason="compose_failed", detail=problem)
+def unwritable(outgoing: Outgoing, problem: str, *, reason: str = COMPOSE_FAILED) -> AttemptResult:
+    """The result of a message that cannot be rendered or encoded; a retry would not help."""
+    return AttemptResult(outgoing=outgoing, outcome="failed", state="failed", reason=reason, detail=problem)
 
 
 def _ladder_of(outgoing: Outgoing) -> RetrySchedule:

@@ -62,15 +62,13 @@ def chunks(claimed: list[Outgoing], count: int, size: int) -> Iterator[list[Outg
 
 
 class LaneWakeups:
-    """One event per lane, and one for the renderer, set by notifications and by other loops of the process."""
+    """One event per lane, set by notifications and by other loops of the process."""
 
     def __init__(self) -> None:
         self._events = {lane: asyncio.Event() for lane in Lane}
-        self.renderer = asyncio.Event()
 
     def notified(self, payload: str) -> None:
         """Set the events that a NOTIFY names; an empty payload, after a reconnection, sets all."""
-        self.renderer.set()
         for lane in Lane:
             if payload in ("", lane.value):
                 self._events[lane].set()

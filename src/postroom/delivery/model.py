@@ -198,7 +198,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...]
     problem: str | None = None  # the reason why the stored row cannot be sent
     campaign_id: int | None = None  # the campaign with the content, personalised by `variables`
-    variables: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of campaign mail; others were rendered before
+    template_id: str | None = None  # the template with the content
+    template_version_id: int | None = None  # the version it was accepted with; None: the template was unknown
+    locale: str | None = None
+    variables: Mapping[str, Any] = msgspec.field(default_factory=dict)  # of a template or a campaign
     age: timedelta = timedelta()  # since the first attempt, by the database's clock
     max_retries: int | None = None
     give_up_after: timedelta | None = None
@@ -378,11 +381,11 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class Unrendered:
-    """A delivery that waits for rendering, locked by the transaction that read it."""
+    """A delivery with a template, and everything that its content is rendered from."""
 
     id: DeliveryId
-    lane: Lane
     template_id: str
+    template_version_id: int | None
     locale: str | None
     variables: Mapping[str, Any]
     problem: str | None = None  # the reason why its variables cannot be read

@@ -120,12 +120,13 @@ claimed AS (
     WHERE d.id = due.id AND d.next_attempt_at IS NOT NULL -- a waiting row whose record does not wait is only deleted
     RETURNING due.ordinal, due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
-        d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id,
+        d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id, d.template_id, d.template_version_id, d.locale,
         d.endpoint_id, CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
 SELECT claimed.id, claim_id, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
     dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
-    doubtful_account_id, expires_at, traceparent, campaign_id, sender_account_id, start_in, send_delay, shaped_domain,
+    doubtful_account_id, expires_at, traceparent, campaign_id, template_id, template_version_id, locale,
+    sender_account_id, start_in, send_delay, shaped_domain,
     domain_connections, idempotency_key, endpoint_id,
     coalesce(octet_length(text_body), 0) + coalesce(octet_length(html_body), 0)
         + coalesce(pg_column_size(attachments), 0) AS size
@@ -161,7 +162,7 @@ done AS (
     UPDATE deliveries AS d
     SET state = CASE
             WHEN i.state <> 'waiting' THEN i.state::delivery_state
-            WHEN d.template_id IS NULL THEN 'queued'
+            WHEN d.template_version_id IS NULL THEN 'queued'
             ELSE 'rendered'
         END,
         next_attempt_at = CASE WHEN i.state = 'waiting' THEN coalesce(:now::timestamptz, now()) + i.retry_in END,
@@ -347,7 +348,7 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
     LATERAL (
         SELECT min(w.due_at) AS due_at
         FROM due_deliveries AS w
-        WHERE w.lane = :lane::text::delivery_lane AND w.channel = channel.name AND NOT w.is_unrendered
+        WHERE w.lane = :lane::text::delivery_lane AND w.channel = channel.name
             AND (w.campaign_id IS NULL OR NOT EXISTS ( -- as in lock_due_mail: mail of these campaigns is not claimed
                 SELECT FROM campaigns AS c WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
     ) AS first;
@@ -446,8 +447,8 @@ WHERE kind = :kind AND sent_at <= coalesce(:now::timestamptz, now()) - :interval
 FOR UPDATE SKIP LOCKED;
 
 -- name: lock_unrendered :many
--- Lock a batch that waits for rendering, highest lane first.
-SELECT id, lane::text, template_id, locale, variables::text
+-- Lock a batch of deliveries that are due later and whose template is to be tried before, highest lane first.
+SELECT id, template_id, template_version_id, locale, variables::text
 FROM lock_unrendered_deliveries(:batch_limit)
 LEFT JOIN delivery_payloads ON delivery_id = id;
 
@@ -467,14 +468,11 @@ FROM notified;
 UPDATE admin_notices SET sent_at = coalesce(:now::timestamptz, now()) WHERE kind = :kind;
 
 -- name: mark_rendered :exec
--- Store rendered content; from here on the delivery can be claimed.
-WITH content AS (
-    UPDATE delivery_payloads AS p
-    SET subject = i.subject, text_body = i.text_body, html_body = i.html_body,
-        rendered_at = coalesce(:now::timestamptz, now())
-    FROM unnest(:delivery_id::bigint[], :subject::text[], :text_body::text[], :html_body::text[])
-        AS i(delivery_id, subject, text_body, html_body)
-    WHERE p.delivery_id = i.delivery_id
+-- Record that the templates of these deliveries can be rendered.
+WITH proven AS (
+    UPDATE delivery_payloads
+    SET rendered_at = coalesce(:now::timestamptz, now())
+    WHERE delivery_id = ANY(:delivery_id::bigint[])
 )
 UPDATE deliveries
 SET state = 'rendered'
@@ -506,14 +504,14 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
             LATERAL (
                 SELECT min(w.due_at) AS due_at
                 FROM due_deliveries AS w
-                WHERE w.lane = lane.name AND w.channel = channel.name AND NOT w.is_unrendered
+                WHERE w.lane = lane.name AND w.channel = channel.name
             ) AS first
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped
         FROM (
             SELECT FROM due_deliveries AS w
-            WHERE w.lane = lane.name AND NOT w.is_unrendered
+            WHERE w.lane = lane.name
             LIMIT :bound
         ) AS counted
     ) AS waiting;
@@ -560,7 +558,8 @@ recovered AS (
     UPDATE deliveries AS d
     SET state = CASE
             WHEN held.is_given_up THEN 'dead_letter'
-            WHEN d.template_id IS NULL THEN 'queued'
+            WHEN NOT held.is_ambiguous THEN released_state(d.id, d.template_version_id, d.attempt_count)
+            WHEN d.template_version_id IS NULL THEN 'queued'
             ELSE 'rendered'
         END::delivery_state,
         attempt_count = d.attempt_count - CASE WHEN held.is_ambiguous THEN 0 ELSE 1 END,
@@ -649,7 +648,7 @@ freed AS (
     RETURNING delivery_id
 )
 UPDATE deliveries
-SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+SET state = CASE WHEN template_version_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
     next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
     dated_at = coalesce(:now::timestamptz, now()),
     first_attempt_at = NULL,
@@ -671,7 +670,7 @@ RETURNING id;
 -- Release claimed deliveries that were never attempted, for now or for later; neither an attempt nor quota is used.
 WITH released AS (
     UPDATE deliveries
-    SET state = CASE WHEN template_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+    SET state = released_state(id, template_version_id, attempt_count),
         attempt_count = attempt_count - 1,
         next_attempt_at = coalesce(:now::timestamptz, now()) + :wait::interval,
         claim_id = NULL
@@ -740,11 +739,11 @@ clone AS (
         give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
         endpoint_id
     FROM original
-    RETURNING id, resend_of, next_attempt_at, lane, channel, template_id, campaign_id, expires_at
+    RETURNING id, resend_of, next_attempt_at, lane, channel, campaign_id, expires_at
 ),
 waiting AS (
-    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
-    SELECT id, next_attempt_at, lane, channel, template_id IS NOT NULL, campaign_id, expires_at
+    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, expires_at)
+    SELECT id, next_attempt_at, lane, channel, campaign_id, expires_at
     FROM clone
 ),
 addresses AS (

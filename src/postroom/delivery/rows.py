@@ -97,6 +97,9 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
         headers={},
         attachments=(),
         campaign_id=row["campaign_id"],
+        template_id=row["template_id"],
+        template_version_id=row["template_version_id"],
+        locale=row["locale"],
         sender_account_id=row["sender_account_id"],
         slot=_slot(row),
         idempotency_key=row["idempotency_key"],
@@ -113,7 +116,7 @@ def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
     problem = None
     try:
         headers, attachments = _headers(row["headers"]), _attachments(row["attachments"])
-        if outgoing.campaign_id is not None and row["variables"]:
+        if row["variables"]:
             variables = _decode_variables(row["variables"])
     except Exception as error:  # noqa: BLE001 - RecursionError too: one row must not stop the others of its claim
         problem = f"headers, attachments or variables cannot be read: {_reason(error)}"
@@ -163,7 +166,9 @@ def read_unrendered(row: asyncpg.Record) -> Unrendered:
         variables = _decode_variables(row["variables"]) if row["variables"] else {}
     except Exception as error:  # noqa: BLE001 - as in `read_content`
         problem = f"the variables cannot be read: {_reason(error)}"
-    return Unrendered(DeliveryId(row["id"]), Lane(row["lane"]), row["template_id"], row["locale"], variables, problem)
+    return Unrendered(
+        DeliveryId(row["id"]), row["template_id"], row["template_version_id"], row["locale"], variables, problem
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -249,23 +249,8 @@ async def mark_notice_sent(connection: Connection, *, kind: str, now: datetime |
     return await QUERIES["mark_notice_sent"].exec(connection, kind=kind, now=now)
 
 
-async def mark_rendered(
-    connection: Connection,
-    *,
-    delivery_id: Sequence[int],
-    subject: Sequence[str],
-    text_body: Sequence[str | None],
-    html_body: Sequence[str | None],
-    now: datetime | None,
-) -> int:
-    return await QUERIES["mark_rendered"].exec(
-        connection,
-        delivery_id=delivery_id,
-        subject=subject,
-        text_body=text_body,
-        html_body=html_body,
-        now=now,
-    )
+async def mark_rendered(connection: Connection, *, delivery_id: Sequence[int], now: datetime | None) -> int:
+    return await QUERIES["mark_rendered"].exec(connection, delivery_id=delivery_id, now=now)
 
 
 async def mark_started(  # noqa: PLR0913 - the statement's parameters

@@ -286,7 +286,9 @@ class Worker:
                     lease=self._options.lease,
                     now=self._clock(),
                     delivery_ids=[outgoing.id for outgoing in chunk],
-                    with_variables=any(outgoing.campaign_id is not None for outgoing in chunk),
+                    with_variables=any(
+                        outgoing.template_id is not None or outgoing.campaign_id is not None for outgoing in chunk
+                    ),
                 )
         except INTERRUPTIONS as error:
             _log.warning("start_postponed", error=type(error).__name__)

@@ -37,6 +37,7 @@ from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
 from postroom.mail.catalog import Catalog
+from postroom.mail.contents import contents_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api
@@ -161,7 +162,7 @@ def build_app(
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
     endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    tools = (accepting,) if catalog is None else (accepting, catalog)
+    tools = (accepting, contents_of(room.pool), *(() if catalog is None else (catalog,)))
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
 

@@ -39,7 +39,7 @@ _now = partial(datetime.now, UTC)
 
 
 class Rendering(Protocol):
-    """Renders campaign mail for its recipient: see `postroom.campaigns.rendering`."""
+    """Renders content when mail leaves: see `postroom.mail.rendering` and `postroom.campaigns.rendering`."""
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None: ...
 
@@ -47,28 +47,35 @@ class Rendering(Protocol):
 
 
 class MailWriter:
-    """Composes mail: renders campaign content, applies the identity of the sender account, builds the message."""
+    """Composes mail: renders its template or campaign, applies the sender account's identity, builds the message."""
 
     def __init__(
         self,
         composer: "Composer",
         *,
-        rendering: Rendering | None = None,
+        templates: Rendering | None = None,
+        campaigns: Rendering | None = None,
         accounts: AccountsInUse | None = None,
         now: Callable[[], datetime] = _now,
     ) -> None:
-        self._composer, self._rendering, self._accounts, self._now = composer, rendering, accounts, now
+        self._composer, self._templates, self._campaigns = composer, templates, campaigns
+        self._accounts, self._now = accounts, now
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Load the campaigns of a claim. The worker has loaded its accounts."""
-        campaign_mail = [outgoing for outgoing in claim if outgoing.campaign_id is not None]
-        if campaign_mail and self._rendering is not None:
-            await self._rendering.prepare(campaign_mail)
+        """Load the templates and campaigns of a claim. The worker has loaded its accounts."""
+        for rendering, mail in (
+            (self._templates, [outgoing for outgoing in claim if outgoing.template_id is not None]),
+            (self._campaigns, [outgoing for outgoing in claim if outgoing.campaign_id is not None]),
+        ):
+            if rendering is not None and mail:
+                await rendering.prepare(mail)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
-        """Build envelope and message; ValueError names the part that cannot be encoded."""
-        if outgoing.campaign_id is not None and self._rendering is not None:
-            outgoing = self._rendering.write(outgoing)
+        """Build envelope and message; ValueError names the part that cannot be rendered or encoded."""
+        if outgoing.template_id is not None and self._templates is not None:
+            outgoing = self._templates.write(outgoing)
+        elif outgoing.campaign_id is not None and self._campaigns is not None:
+            outgoing = self._campaigns.write(outgoing)
         if outgoing.sender_account_id is not None and self._accounts is not None:
             account = self._accounts.account(outgoing.sender_account_id)
             outgoing = outgoing if account is None else written_by(outgoing, account)

@@ -7,6 +7,19 @@ FROM templates AS t
 JOIN template_versions AS v ON v.id = t.version_id
 ORDER BY t.id;
 
+-- name: list_unrendered :many
+-- The versions and variables of deliveries whose content is not stored.
+SELECT d.id, d.template_id, d.template_version_id, d.locale, p.variables::text
+FROM deliveries AS d
+JOIN delivery_payloads AS p ON p.delivery_id = d.id
+WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.template_version_id IS NOT NULL AND p.subject IS NULL;
+
+-- name: list_version_sources :many
+-- The files of versions.
+SELECT id, template, files::text
+FROM template_versions
+WHERE id = ANY(:version_ids::bigint[]);
+
 -- name: publish_templates :many
 -- Store versions of templates and make them current; returns the templates that changed.
 SELECT template, version_id

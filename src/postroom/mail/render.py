@@ -59,6 +59,10 @@ class RenderError:
     part: str
     message: str
 
+    @property
+    def text(self) -> str:
+        return f"{self.template}/{self.part}: {self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class TemplateParts:

@@ -1,42 +1,28 @@
-"""The renderer: renders accepted deliveries that name a template, and wakes the lanes that can send them."""
+"""The renderer: tries the templates of mail that is due later."""
 
 from datetime import timedelta
 
 from postroom.db.pool import Pool
-from postroom.delivery.lane import LaneWakeups
-from postroom.mail.catalog import Catalog
-from postroom.mail.service import RenderedBatch, render_waiting
+from postroom.mail.service import TriedBatch, render_ahead
+from postroom.mail.versions import TemplateVersions
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
+
+REST = timedelta(seconds=2)
+"""Only mail that is due in more than ten seconds is tried: see functions/accept_deliveries.sql of delivery."""
 
 
 class RenderWorker:
     """The rendering loop of one process."""
 
     def __init__(
-        self,
-        pool: Pool,
-        catalog: Catalog,
-        *,
-        waker: LaneWakeups,
-        poll_interval: timedelta = timedelta(milliseconds=500),
-        clock: Clock = database_time,
+        self, pool: Pool, versions: TemplateVersions, *, rest: timedelta = REST, clock: Clock = database_time
     ) -> None:
-        self._pool, self._catalog, self._waker = pool, catalog, waker
-        self._poll_interval, self._clock = poll_interval, clock
+        self._pool, self._versions, self._rest, self._clock = pool, versions, rest, clock
 
     def loop(self) -> Loop:
-        """Render batches until no delivery waits; then wait for a notification or the poll interval."""
-        return Loop(
-            "renderer",
-            self.run_once,
-            rest=self._poll_interval,
-            more=lambda batch: batch.total > 0,
-            wake=self._waker.renderer,
-        )
+        """Try batches until no delivery waits; then rest."""
+        return Loop("renderer", self.run_once, rest=self._rest, more=lambda batch: batch.total > 0)
 
-    async def run_once(self) -> RenderedBatch:
-        batch = await render_waiting(self._pool, self._catalog, now=self._clock())
-        for lane in batch.lanes:
-            self._waker.ring(lane)
-        return batch
+    async def run_once(self) -> TriedBatch:
+        return await render_ahead(self._pool, self._versions, now=self._clock())

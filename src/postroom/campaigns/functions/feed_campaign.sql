@@ -42,7 +42,7 @@ BEGIN
         SELECT min(due_at)
         INTO v_since
         FROM due_deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND NOT is_unrendered;
+        WHERE lane = 'bulk' AND channel = 'email';
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;

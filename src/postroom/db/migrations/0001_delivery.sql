@@ -12,8 +12,8 @@ CREATE TYPE delivery_lane AS ENUM (
 );
 
 CREATE TYPE delivery_state AS ENUM (
-    'queued',      -- accepted: waits to be rendered (template) or claimed (content)
-    'rendered',    -- queued → rendered: the template's content is stored
+    'queued',      -- accepted: waits to be claimed
+    'rendered',    -- queued → rendered: waits to be claimed, and its template is proven to render
     'sending',     -- queued|rendered → sending: claimed by a worker
     'sent',        -- sending → sent: the other side accepted it (dead_letter → sent: an operator confirmed that it arrived)
     'failed',      -- sending → failed: permanently refused (queued → failed: the template could not be rendered)
@@ -69,7 +69,7 @@ CREATE TABLE deliveries (
         (state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')) = (finished_at IS NOT NULL)),
     CONSTRAINT deliveries_bad_end_has_reason CHECK (
         state NOT IN ('failed', 'dead_letter', 'cancelled', 'suppressed') OR reason IS NOT NULL),
-    CONSTRAINT deliveries_rendered_has_template CHECK (state <> 'rendered' OR template_id IS NOT NULL),
+    CONSTRAINT deliveries_rendered_has_version CHECK (state <> 'rendered' OR template_version_id IS NOT NULL),
     CONSTRAINT deliveries_key_has_fingerprint CHECK (
         (idempotency_key IS NULL) = (request_fingerprint IS NULL)
         AND (idempotency_key IS NULL) = (idempotency_expires_at IS NULL)),
@@ -101,15 +101,15 @@ CREATE TABLE due_deliveries (
     due_at        timestamptz      NOT NULL, -- equal to next_attempt_at of the delivery
     lane          delivery_lane    NOT NULL,
     channel       delivery_channel NOT NULL,
-    is_unrendered boolean          NOT NULL DEFAULT false, -- its template is not rendered yet: it cannot be claimed
+    is_unrendered boolean          NOT NULL DEFAULT false, -- its template is to be tried before it is due
     campaign_id   bigint,
     expires_at    timestamptz
 ) WITH (autovacuum_vacuum_scale_factor = 0.05); -- every claim reads past the rows of earlier claims that vacuum left
 
 -- claim_due: due deliveries by lane and channel, oldest first. By channel, because webhooks do not wait for mailboxes.
-CREATE INDEX due_deliveries_order_idx ON due_deliveries (lane, channel, due_at, id) WHERE NOT is_unrendered;
+CREATE INDEX due_deliveries_order_idx ON due_deliveries (lane, channel, due_at, id);
 
--- lock_unrendered: deliveries whose template is not rendered yet
+-- lock_unrendered: deliveries that are due later and whose template is to be tried before
 CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries (lane, id) WHERE is_unrendered;
 
 -- feed_campaign, hold_mail, cancel_mail: mail of a campaign that waits in the queue

@@ -125,7 +125,8 @@ BEGIN
             ),
             waiting AS (
                 INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-                SELECT id, due_at, lane_name, channel::delivery_channel, template_id IS NOT NULL, expires_at
+                SELECT id, due_at, lane_name, channel::delivery_channel,
+                    template_id IS NOT NULL AND due_at > p_now + interval '10 seconds', expires_at
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
             ),

@@ -38,7 +38,7 @@ BEGIN
         SELECT w.id
         FROM due_deliveries AS w
         JOIN deliveries AS d ON d.id = w.id
-        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now AND NOT w.is_unrendered
+        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now
         ORDER BY w.due_at, w.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED

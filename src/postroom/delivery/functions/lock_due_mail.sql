@@ -24,7 +24,7 @@ AS $$
                     SELECT w.id
                     FROM due_deliveries AS w
                     JOIN deliveries AS d ON d.id = w.id
-                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now AND NOT w.is_unrendered
+                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now
                         AND (w.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
                             WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))

@@ -1,6 +1,6 @@
--- Lock deliveries that wait for rendering, highest lane first; lock_due_deliveries explains why it is a function.
+-- Lock deliveries that are due later and whose template is to be tried before, highest lane first; lock_due_deliveries explains why it is a function.
 CREATE OR REPLACE FUNCTION lock_unrendered_deliveries(p_limit integer)
-RETURNS TABLE (id bigint, lane delivery_lane, template_id text, locale text)
+RETURNS TABLE (id bigint, template_id text, template_version_id bigint, locale text)
 LANGUAGE plpgsql
 ROWS 100
 SET jit = off
@@ -13,7 +13,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT d.id, d.lane, d.template_id, d.locale
+    SELECT d.id, d.template_id, d.template_version_id, d.locale
     FROM due_deliveries AS w
     JOIN deliveries AS d ON d.id = w.id
     WHERE w.is_unrendered

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.check import CheckedRequest
+from postroom.delivery.contents import Contents
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.model import Channel, Delivery
 from postroom.delivery.service import AcceptCombiner
@@ -111,7 +113,10 @@ async def list_emails(call: Call) -> Answer:
         before=_cursor("before", query.before),
     )
     now = datetime.now(UTC)
-    return Answer(Emails(has_more=has_more, data=[line_of(email, now=now) for email in found]))
+    contents = await call.tool(Contents).render([email.id for email in found if email.subject is None])
+    subjects = {delivery_id: content.subject for delivery_id, content in contents.items()}
+    lines = [line_of(replace(email, subject=subjects.get(email.id, email.subject)), now=now) for email in found]
+    return Answer(Emails(has_more=has_more, data=lines))
 
 
 async def update_email(call: Call) -> Answer:
@@ -175,7 +180,7 @@ async def _find(call: Call) -> Delivery:
     written: str = call.path["email_id"]
     if not (written.isascii() and _ID.fullmatch(written)):
         raise DeliveryNotFound
-    delivery = await service.get_delivery(call.room.pool, int(written))
+    delivery = await call.tool(Contents).fill(await service.get_delivery(call.room.pool, int(written)))
     if delivery.channel is not Channel.EMAIL:
         raise DeliveryNotFound
     return delivery

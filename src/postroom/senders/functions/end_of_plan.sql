@@ -21,7 +21,6 @@ BEGIN
             ) AS is_to_domain
         FROM due_deliveries AS w
         WHERE w.lane = 'bulk' AND w.channel = 'email' AND w.due_at > p_now AND w.due_at < p_until
-            AND NOT w.is_unrendered
         ORDER BY w.due_at DESC, w.id DESC
         LIMIT 1000
     LOOP
