@@ -226,7 +226,8 @@ BEGIN
             ),
             waiting AS (
                 INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-                SELECT id, due_at, lane_name, channel::delivery_channel, template_id IS NOT NULL, expires_at
+                SELECT id, due_at, lane_name, channel::delivery_channel,
+                    template_id IS NOT NULL AND due_at > p_now + interval '10 seconds', expires_at
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
             ),
@@ -1678,7 +1679,6 @@ BEGIN
             ) AS is_to_domain
         FROM due_deliveries AS w
         WHERE w.lane = 'bulk' AND w.channel = 'email' AND w.due_at > p_now AND w.due_at < p_until
-            AND NOT w.is_unrendered
         ORDER BY w.due_at DESC, w.id DESC
         LIMIT 1000
     LOOP
@@ -2363,7 +2363,7 @@ BEGIN
         SELECT min(due_at)
         INTO v_since
         FROM due_deliveries
-        WHERE lane = 'bulk' AND channel = 'email' AND NOT is_unrendered;
+        WHERE lane = 'bulk' AND channel = 'email';
     END IF;
     v_since := least(v_since, p_now);
     v_room := p_target - v_waiting;
@@ -2925,7 +2925,7 @@ BEGIN
         SELECT w.id
         FROM due_deliveries AS w
         JOIN deliveries AS d ON d.id = w.id
-        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now AND NOT w.is_unrendered
+        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now
         ORDER BY w.due_at, w.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED
@@ -2962,7 +2962,7 @@ CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now times
                     SELECT w.id
                     FROM due_deliveries AS w
                     JOIN deliveries AS d ON d.id = w.id
-                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now AND NOT w.is_unrendered
+                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now
                         AND (w.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
                             WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
@@ -3059,7 +3059,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id bigint, lane delivery_lane, template_id text, locale text)
+CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id bigint, template_id text, template_version_id bigint, locale text)
     LANGUAGE plpgsql ROWS 100
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
@@ -3071,7 +3071,7 @@ CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id big
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT d.id, d.lane, d.template_id, d.locale
+    SELECT d.id, d.template_id, d.template_version_id, d.locale
     FROM due_deliveries AS w
     JOIN deliveries AS d ON d.id = w.id
     WHERE w.is_unrendered
@@ -4139,6 +4139,17 @@ BEGIN
     RAISE EXCEPTION '% is a read-only view; its rows are removed by retention (postroom archive)', TG_TABLE_NAME
         USING ERRCODE = 'PR102';
 END
+$$;
+
+CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT CASE
+        WHEN p_template_version_id IS NOT NULL AND (p_attempt_count > 1 OR EXISTS (
+            SELECT FROM delivery_payloads AS p WHERE p.delivery_id = p_delivery_id AND p.rendered_at IS NOT NULL
+        )) THEN 'rendered'
+        ELSE 'queued'
+    END::delivery_state
 $$;
 
 CREATE FUNCTION renumber_tokens() RETURNS void
@@ -5428,7 +5439,7 @@ CREATE TABLE deliveries (
     CONSTRAINT deliveries_ended_has_time CHECK (((state = ANY (ARRAY['sent'::delivery_state, 'failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) = (finished_at IS NOT NULL))),
     CONSTRAINT deliveries_key_has_fingerprint CHECK ((((idempotency_key IS NULL) = (request_fingerprint IS NULL)) AND ((idempotency_key IS NULL) = (idempotency_expires_at IS NULL)))),
     CONSTRAINT deliveries_patience CHECK ((((max_retries >= 0) AND (max_retries <= 100)) AND ((give_up_after >= '00:00:01'::interval) AND (give_up_after <= '30 days'::interval)))),
-    CONSTRAINT deliveries_rendered_has_template CHECK (((state <> 'rendered'::delivery_state) OR (template_id IS NOT NULL))),
+    CONSTRAINT deliveries_rendered_has_version CHECK (((state <> 'rendered'::delivery_state) OR (template_version_id IS NOT NULL))),
     CONSTRAINT deliveries_sending_has_claim CHECK (((state = 'sending'::delivery_state) = (claim_id IS NOT NULL))),
     CONSTRAINT deliveries_times_readable CHECK (((LEAST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT deliveries_waiting_has_time CHECK (((state = ANY (ARRAY['queued'::delivery_state, 'rendered'::delivery_state])) = (next_attempt_at IS NOT NULL)))
@@ -6533,7 +6544,7 @@ CREATE INDEX due_deliveries_campaign_idx ON due_deliveries USING btree (campaign
 
 CREATE INDEX due_deliveries_expiry_idx ON due_deliveries USING btree (expires_at) WHERE (expires_at IS NOT NULL);
 
-CREATE INDEX due_deliveries_order_idx ON due_deliveries USING btree (lane, channel, due_at, id) WHERE (NOT is_unrendered);
+CREATE INDEX due_deliveries_order_idx ON due_deliveries USING btree (lane, channel, due_at, id);
 
 CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries USING btree (lane, id) WHERE is_unrendered;
 
