@@ -1,13 +1,11 @@
 """The pages that links in account mail open: one button each.
 
 Opening a link changes nothing, because scanners, previews and prefetching browsers open links too; only the button
-acts. The page loads no resources, runs no scripts and sends no Referer header, because its URL contains the secret.
+acts.
 """
 
 from html import escape
 from http import HTTPStatus
-from importlib.resources import files
-from string import Template
 from typing import Annotated
 
 import msgspec
@@ -17,20 +15,9 @@ from postroom.accounts.errors import GuessedTooOften, TokenExpired, TokenNotFoun
 from postroom.accounts.model import AccountStatus, Action
 from postroom.accounts.signature import PATHS, verify
 from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.public_page import PAGE_HEADERS, public_page
 
 MEDIA_TYPE = "text/html; charset=utf-8"
-
-_PAGES = files("postroom.accounts").joinpath("pages")
-_PAGE = Template(_PAGES.joinpath("page.html").read_text("utf-8"))
-_FORM = Template(_PAGES.joinpath("form.html").read_text("utf-8"))
-_GUARD = {
-    "cache-control": "no-store",
-    "content-security-policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 
 class LandingQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,8 +117,9 @@ def _show(call: Call, action: Action) -> Answer:
     if key is None or verify(key, action, signed) is None:
         return _page(lang, *words.unknown, status=HTTPStatus.NOT_FOUND)
     # Relative, because a reverse proxy may add a path prefix.
-    target = f"?token={signed}"
-    return _page(lang, words.title, words.text, form=_FORM.substitute(target=escape(target), button=words.button))
+    button = f'<button type="submit">{escape(words.button)}</button>'
+    form = f'<form method="post" action="{escape(f"?token={signed}")}">\n{button}\n</form>\n'
+    return _page(lang, words.title, words.text, form=form)
 
 
 async def _confirm(call: Call, action: Action) -> Answer:
@@ -152,8 +140,7 @@ async def _confirm(call: Call, action: Action) -> Answer:
 
 
 def _page(lang: str, title: str, text: str, *, form: str = "", status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    body = _PAGE.substitute(lang=lang, title=escape(title), text=escape(text), form=form)
-    return Answer(body.encode(), int(status), MEDIA_TYPE, _GUARD)
+    return Answer(public_page(lang, title, text, more=form), int(status), MEDIA_TYPE, PAGE_HEADERS)
 
 
 def _language(call: Call) -> str:

@@ -24,11 +24,12 @@ import asyncpg
 import structlog
 
 from postroom.runtime.endpoint import Answer, Call, Endpoint, Handler, ProtocolError, Site
+from postroom.runtime.public_page import PAGE_HEADERS, public_page
 from postroom.tracking import service
 from postroom.tracking.agents import LONGEST_AGENT, classify
 from postroom.tracking.buffer import EngagementBuffer
 from postroom.tracking.model import BulkMailStatus, LinkSubject, Origin, TrackedRequest, UnsubscribeReason, Visitor
-from postroom.tracking.pages import WORDS, PageTexts, Text, button, choose_language, link, page, question
+from postroom.tracking.page_texts import WORDS, PageTexts, Text, button, choose_language, link, question
 from postroom.tracking.tokens import TokenSigner
 
 # A transparent GIF of 1 × 1 pixel with a palette of two colours, the second transparent.
@@ -53,14 +54,7 @@ _LINK_HEADERS = {
     "referrer-policy": "no-referrer",
     "x-robots-tag": "noindex",
 }
-_PAGE_HEADERS = {
-    **_LINK_HEADERS,
-    "content-security-policy": (
-        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
-    ),
-    "vary": "accept-language",
-    "x-content-type-options": "nosniff",
-}
+_PAGE_HEADERS = {**_LINK_HEADERS, **PAGE_HEADERS, "vary": "accept-language"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +186,7 @@ def _page(
     more: str = "",
     headers: Mapping[str, str] | None = None,
 ) -> Answer:
-    body = page(_language(call), text, address=address, more=more)
+    body = public_page(_language(call), *text, address=address, more=more)
     return Answer(body, int(status), "text/html; charset=utf-8", {**_PAGE_HEADERS, **(headers or {})})
 
 

@@ -1,21 +1,10 @@
-"""The pages of unsubscribe and preference links: one heading, one sentence, one button.
-
-They load no resources, run no scripts and send no referrer, because their URL contains the token. English, and German
-for visitors who prefer it.
-"""
+"""The texts and buttons of unsubscribe and preference pages: English, and German for visitors who prefer it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib.resources import files
-from string import Template
 
 from postroom.tracking.model import UnsubscribeReason
-
-_FOLDER = files("postroom.tracking").joinpath("pages")
-_PAGE, _BUTTON, _LINK, _QUESTION = (
-    Template(_FOLDER.joinpath(f"{name}.html").read_text("utf-8")) for name in ("page", "button", "link", "question")
-)
 
 Text = tuple[str, str]
 """A title and a sentence; `{address}` is replaced by the recipient's address."""
@@ -128,22 +117,17 @@ def _weight(parameter: str) -> float:
         return 0.0
 
 
-def page(lang: str, text: Text, *, address: str = "", more: str = "") -> bytes:
-    title, sentence = text
-    shown = escape(sentence).replace("{address}", f"<strong>{escape(address)}</strong>")
-    return _PAGE.substitute(lang=lang, title=escape(title), text=shown, more=more).encode()
-
-
 def button(name: str, value: str, label: str) -> str:
     """A form with one button that posts to the page's own URL."""
-    return _BUTTON.substitute(name=name, value=value, label=escape(label))
+    shown = f'<button type="submit" name="{name}" value="{value}">{escape(label)}</button>'
+    return f'<form method="post">\n{shown}\n</form>\n'
 
 
 def question(text: str, answers: Sequence[tuple[str, str, str]]) -> str:
     """A sentence, and one button (name, value, label) per answer."""
     buttons = "".join(button(name, value, label) for name, value, label in answers)
-    return _QUESTION.substitute(text=escape(text), buttons=buttons)
+    return f'<section class="why">\n<p>{escape(text)}</p>\n{buttons}</section>\n'
 
 
 def link(target: str, label: str) -> str:
-    return _LINK.substitute(target=escape(target), label=escape(label))
+    return f'<p><a href="{escape(target)}">{escape(label)}</a></p>\n'
