@@ -18,10 +18,10 @@ from postroom.accounts.errors import TokenNotFound
 from postroom.accounts.model import Action
 from postroom.app import load_catalog, run_worker
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Severity
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
+from postroom.runtime.finding import Finding, Severity
 from postroom.settings import Settings
 
 

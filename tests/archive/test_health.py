@@ -9,9 +9,9 @@ from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, option
 
 from postroom.archive import health
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Severity
 from postroom.db.room import Room
 from postroom.erasure.service import erase
+from postroom.runtime.finding import Finding, Severity
 from postroom.settings import Settings
 
 

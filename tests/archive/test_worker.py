@@ -10,8 +10,8 @@ from postroom.archive.model import ArchiveOptions
 from postroom.archive.service import archive_session, list_segments
 from postroom.archive.worker import ArchiveWorker
 from postroom.cli import host_checks
-from postroom.cli.finding import Severity
 from postroom.db.room import Room
+from postroom.runtime.finding import Severity
 from postroom.settings import Settings
 
 

@@ -15,11 +15,11 @@ from tests.support.builders import QUEUE_WAITING
 from tests.support.command_line import PATIENT, answer, postroom, running
 
 from postroom.cli import database_checks, host_checks
-from postroom.cli.finding import Finding, Severity, rough
 from postroom.db.failures import record_loop_failure
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
+from postroom.runtime.finding import Finding, Severity, rough
 from postroom.runtime.secrets import SecretBox
 from postroom.settings import Settings
 

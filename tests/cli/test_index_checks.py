@@ -1,8 +1,8 @@
 """Index bloat, found without an extension and without false alarms."""
 
 from postroom.cli import index_checks
-from postroom.cli.finding import Severity
 from postroom.db.pool import Pool
+from postroom.runtime.finding import Severity
 
 MEGABYTE = 1024 * 1024
 

@@ -5,9 +5,9 @@ from tests.support.command_line import PATIENT, answer, postroom
 from tests.support.pgbouncer import NEEDS_PGBOUNCER, pgbouncer
 
 from postroom.cli import pooler_checks
-from postroom.cli.finding import Finding, Severity
 from postroom.cli.pooler_checks import Pooling, find_pooling
 from postroom.db.pool import Pool
+from postroom.runtime.finding import Finding, Severity
 from postroom.settings import Settings
 
 pytestmark = NEEDS_PGBOUNCER

@@ -104,6 +104,7 @@ async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Offi
     [waiting] = await accepted(office.pool, a_mail(lane=Lane.AUTH))
     message_id = await captured(office.pool, RAW, subject=LONG)
     paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", f"/deliveries/{waiting}"]
+    paths += ["/health", "/workers", "/keys", "/keys/new", "/audit", "/settings", "/archive"]
     paths += ["/preferences", "/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
     async with signed_in(chromium, office, color_scheme="dark") as page:
         said: list[str] = []

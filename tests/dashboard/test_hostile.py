@@ -14,6 +14,7 @@ from tests.support.http import served
 
 from postroom.dashboard import page as dashboard_page
 from postroom.dashboard import preview
+from postroom.events.audit import record_audit
 from postroom.post.address import Address
 from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
@@ -127,6 +128,9 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
     raw = headers + b"Content-Type: text/html; charset=utf-8\r\n\r\n" + hostile.encode()
     message_id = await captured(office.pool, raw, subject=hostile, to=hostile)
     paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", "/dead-letters", "/inbox"]
+    async with office.pool.acquire() as connection:
+        await record_audit(connection, actor=hostile, action=hostile, subject=hostile, after={hostile: hostile})
+    paths += ["/workers", "/audit"]
     paths += [f"/inbox/{message_id}", f"/deliveries/{delivery_id}/preview", f"/inbox/{message_id}/preview"]
     async with signed_in(chromium, office) as page, watched(page, canary):
         for path in paths:

@@ -26,6 +26,6 @@ async def test_the_stream_begins_with_everything_and_ends_with_the_process(room:
         assert response.headers["cache-control"] == "no-store"
         lines = [await response.content.readline() for _ in range(4)]
         assert lines[:3] == [b"retry: 2000\n", b"\n", b"event: figures\n"]
-        assert tuple(msgspec.json.decode(lines[3].removeprefix(b"data: "))) == PARTS
+        assert tuple(msgspec.json.decode(lines[3].removeprefix(b"data: "))) == tuple(PARTS)
         stop.set()
         await response.content.read()  # to its end

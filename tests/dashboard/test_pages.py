@@ -7,7 +7,6 @@ from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accept
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.dashboard import (
     Guest,
-    a_full_day,
     ambiguous,
     captured,
     dashboard_app,
@@ -64,29 +63,6 @@ async def test_behind_the_api_an_unknown_path_stays_a_problem(room: Room) -> Non
     page = await browser.get("/nonsense")
     assert (page.status, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert (await browser.get("/healthz")).status == 200
-
-
-async def test_the_overview_shows_lanes_days_letters_and_workers(room: Room, guest: Guest) -> None:
-    """The overview counts waiting and ended deliveries, dead letters and workers."""
-    await a_full_day(room.pool)
-    dead = await given_up(room.pool)
-    await accepted(room.pool, *[a_mail(lane=Lane.BULK)] * 3)
-    later = datetime.now(UTC) + timedelta(hours=5)
-    await accepted(room.pool, a_mail(lane=Lane.AUTH, send_at=later))
-    await room.pool.execute("INSERT INTO workers (pid, host) VALUES (4711, 'worker-1')")
-    count = (
-        "SELECT count(*) FROM deliveries WHERE state = 'sent'"
-        " AND finished_at >= date_trunc('hour', now(), 'UTC') - interval '23 hours'"
-    )
-    before, page, after = await room.pool.fetchval(count), await guest.get("/"), await room.pool.fetchval(count)
-    text = text_of(page)
-    assert "Bulk 3 waiting oldest due for" in text.replace("bulk", "Bulk")
-    assert "next in 4 h" in text
-    assert "worker-1 process 4711" in text
-    assert f"sent {before:,}" in text or f"sent {after:,}" in text  # the hour may have struck meanwhile
-    assert page.body.count(b'<rect class="touch"') == 24
-    assert f'href="/deliveries/{dead}"'.encode() in page.body
-    assert b"style=" not in page.body
 
 
 async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:

@@ -6,9 +6,9 @@ from tests.support.http import open_browser
 from tests.support.schedule import born, scheduler, utc
 
 from postroom.cli import database_checks
-from postroom.cli.finding import Finding, Severity
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
+from postroom.runtime.finding import Finding, Severity
 from postroom.schedule import store
 from postroom.settings import Settings
 

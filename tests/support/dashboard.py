@@ -14,12 +14,14 @@ from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_ma
 from tests.support.http import Response, a_key, call, served
 
 from postroom.dashboard import build_dashboard
+from postroom.dashboard.service import Examine
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.http.asgi import build_app
+from postroom.http.auth import Authenticator
 from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
@@ -85,9 +87,12 @@ class Guest:
         self.cookie = "; ".join([*others, cookie])
 
 
-def dashboard_app(room: Room, *, stop: asyncio.Event | None = None) -> ASGIApp:
+def dashboard_app(room: Room, *, stop: asyncio.Event | None = None, examine: Examine | None = None) -> ASGIApp:
     """The application with the API and the dashboard."""
-    return build_app(room, sites=[build_dashboard(room, secret=SECRET, stop=stop)])
+    auth = Authenticator(room.pool)
+    return build_app(
+        room, sites=[build_dashboard(room, secret=SECRET, stop=stop, auth=auth, examine=examine)], auth=auth
+    )
 
 
 async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGIApp | None = None) -> Guest:
@@ -104,9 +109,9 @@ def text_of(response: Response) -> str:
 
 
 @asynccontextmanager
-async def open_office(room: Room) -> AsyncIterator[Office]:
+async def open_office(room: Room, *, examine: Examine | None = None) -> AsyncIterator[Office]:
     key, _row = await create_key(room.pool, "operator", scopes=["*"], actor="tests")
-    async with served(dashboard_app(room)) as url:
+    async with served(dashboard_app(room, examine=examine)) as url:
         yield Office(room, url, key)
 
 
@@ -168,18 +173,10 @@ async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = 
 
 
 async def a_full_day(pool: Pool) -> None:
-    """Two days of ended deliveries, an hour apart, most of them sent."""
+    """Two days of mail by the hour, most of it sent."""
     await pool.execute(
-        "WITH ended AS ("
-        "     INSERT INTO deliveries (state, lane, ladder, source, created_at, finished_at, reason, next_attempt_at)"
-        "     SELECT s::delivery_state, 'transactional', 'generic', 'shop', now() - h * interval '1 hour',"
-        "         now() - h * interval '1 hour', CASE WHEN s <> 'sent' THEN 'refused' END, NULL"
-        "     FROM generate_series(0, 47) AS h,"
-        "         unnest(ARRAY['sent','sent','failed','cancelled','suppressed']) WITH ORDINALITY AS k(s, n),"
-        "         generate_series(1, (CASE WHEN s = 'sent' THEN 20 + 9 * (h % 7) ELSE h % 4 END)::integer)"
-        "     RETURNING id, finished_at, state, lane, channel, source"
-        " )"
-        " INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)"
-        " SELECT (SELECT id FROM step_transaction()), id, finished_at, state::text::delivery_step, lane, channel,"
-        "     source FROM ended"
+        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
+        " SELECT date_trunc('hour', now(), 'UTC') - h * interval '1 hour', 0, 0, 'example.org', m,"
+        "     CASE WHEN m = 'sent' THEN 20 + 9 * (h % 7) ELSE 1 + h % 4 END"
+        " FROM generate_series(0, 47) AS h, unnest(ARRAY['sent', 'deferred', 'refused', 'dead_lettered']) AS m"
     )

@@ -10,7 +10,6 @@ from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli import index_checks
-from postroom.cli.finding import Finding, fail, ok, rough, warn
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated
@@ -20,6 +19,7 @@ from postroom.embedded.binaries import OLDEST_MAJOR
 from postroom.intake.service import COUNT_LIMIT
 from postroom.intake.store import count_malformed_commands
 from postroom.outbox.store import find_stall
+from postroom.runtime.finding import Finding, fail, ok, rough, warn
 from postroom.runtime.secret_key import with_secret_key
 from postroom.runtime.secrets import SecretBox
 from postroom.schedule.store import measure_schedule

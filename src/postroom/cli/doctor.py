@@ -10,7 +10,7 @@ from postroom.runtime.terminal import AsJson, print_json, run
 from postroom.settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from postroom.cli.finding import Finding
+    from postroom.runtime.finding import Finding
 
 _PATIENCE_S = 10.0
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -18,7 +18,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(*, as_json: AsJson = False) -> None:
     """Check the database, the room, workers, ports, templates and the transport. Exit 1 if a check fails."""
-    from postroom.cli.finding import Severity
+    from postroom.runtime.finding import Severity
 
     findings = run(examine(read_settings()))
     if as_json:
@@ -38,10 +38,10 @@ async def examine(settings: Settings) -> "list[Finding]":
 
 async def _examine_database(settings: Settings) -> "list[Finding]":
     from postroom.cli import database_checks, pooler_checks
-    from postroom.cli.finding import fail
     from postroom.db.errors import DatabaseUnreachable
     from postroom.db.pool import connect
     from postroom.embedded.server import running_url
+    from postroom.runtime.finding import fail
 
     url = settings.database_direct_url or settings.database_url or await running_url(settings.data_dir.absolute())
     if url is None:

@@ -8,11 +8,11 @@ from postroom.accounts.letter import TEMPLATES as ACCOUNT_TEMPLATES
 from postroom.app import load_catalog
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import open_objects
-from postroom.cli.finding import Finding, fail, ok, warn
 from postroom.embedded.server import running_url
 from postroom.errors import PostroomError
 from postroom.mail.dkim_keys import load_signers
 from postroom.runtime import uvicorn_server
+from postroom.runtime.finding import Finding, fail, ok, warn
 from postroom.settings import Settings
 from postroom.transports.smtp import SmtpRelay
 

@@ -1,8 +1,8 @@
 """The doctor's check of index bloat: B-trees much larger than their entries need."""
 
-from postroom.cli.finding import Finding, ok, warn
 from postroom.db.pool import Session, quote_identifier
 from postroom.db.queries import load
+from postroom.runtime.finding import Finding, ok, warn
 
 LEAST_WASTE = 64 * 1024 * 1024
 """Bytes that a REINDEX must win to be worth it. A queue's indexes grow and shrink by this much every day."""

@@ -8,8 +8,10 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from postroom.app import link_signer
+from postroom.cli.doctor import examine
 from postroom.dashboard import build_dashboard
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
@@ -83,7 +85,10 @@ async def keep_doors(
     ]
     receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
-    sites = [build_dashboard(room, secret=settings.secret_key, stop=stop, auth=auth)] if settings.secret_key else []
+    sites = []
+    if settings.secret_key:
+        checks = partial(examine, settings)
+        sites.append(build_dashboard(room, secret=settings.secret_key, stop=stop, auth=auth, examine=checks))
     async with AsyncExitStack() as stack:
         check = TemplateCheck(catalog)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)

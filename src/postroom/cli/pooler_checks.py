@@ -8,11 +8,11 @@ idle; in session mode it never does.
 import asyncio
 from enum import StrEnum
 
-from postroom.cli.finding import Finding, fail, ok
 from postroom.db.errors import DatabaseError
 from postroom.db.migrate import check_search_path
 from postroom.db.pool import Session, connect
 from postroom.db.queries import load
+from postroom.runtime.finding import Finding, fail, ok
 from postroom.settings import Settings
 
 PATIENCE_S = 5.0

@@ -3,11 +3,12 @@
 import asyncio
 from http import HTTPStatus
 
-from postroom.dashboard import dead_letters, deliveries, inbox, overview, preferences, sign_in
+from postroom.dashboard import audit, dead_letters, deliveries, inbox, keys, overview, preferences, sign_in, system
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
-from postroom.dashboard.service import FigureReader
+from postroom.dashboard.service import Examine, FigureReader
 from postroom.dashboard.session import Sessions
+from postroom.dashboard.system import SYSTEM
 from postroom.dashboard.views import STATIC_TYPES, PageTemplates, read_static
 from postroom.db.room import Room
 from postroom.http.asgi import is_https
@@ -33,6 +34,15 @@ ENDPOINTS = (
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
     form("/preferences", preferences.save_page),
+    page("/health", system.health_page, scope=SYSTEM),
+    page("/workers", system.workers_page, scope=SYSTEM),
+    page("/settings", system.settings_page, scope=SYSTEM),
+    page("/archive", system.archive_page, scope="archive:operate"),
+    page("/audit", audit.list_page, scope=audit.READ),
+    page("/keys", keys.list_page, scope=keys.MANAGE),
+    page("/keys/new", keys.new_page, scope=keys.MANAGE),
+    form("/keys/new", keys.create_page, scope=keys.MANAGE),
+    form("/keys/{key_id:int}/revoke", keys.revoke_page, scope=keys.MANAGE),
     page("/", overview.show_overview),
     page("/live", overview.show_live, keeps_session=False),
     page("/deliveries", deliveries.list_page),
@@ -53,9 +63,17 @@ ENDPOINTS = (
 
 
 def build_dashboard(
-    room: Room, *, secret: bytes, stop: asyncio.Event | None = None, auth: Authenticator | None = None
+    room: Room,
+    *,
+    secret: bytes,
+    stop: asyncio.Event | None = None,
+    auth: Authenticator | None = None,
+    examine: Examine | None = None,
 ) -> Site:
-    """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does."""
+    """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does.
+
+    `examine` runs the doctor's checks.
+    """
     static = read_static()
     dashboard = Dashboard(
         room=room,
@@ -63,7 +81,7 @@ def build_dashboard(
         sessions=Sessions(secret, room.name),
         auth=auth or Authenticator(room.pool),
         guesses=WrongKeyCounter(),
-        figures=FigureReader(room.pool),
+        figures=FigureReader(room.pool, examine=examine),
         static=static,
         is_secure=is_https(room.settings),
     )

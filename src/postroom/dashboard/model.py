@@ -1,24 +1,18 @@
 """The figures of the overview."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from postroom.delivery.model import DeadLetter, DeliveryState, Lane, LaneDepth
-
-
-@dataclass(frozen=True, slots=True)
-class EndedCount:
-    """How many deliveries ended in one state within one hour."""
-
-    hour: datetime
-    state: DeliveryState
-    count: int
+from postroom.delivery.model import DeadLetter, Lane, LaneDepth
+from postroom.outbox.model import ProgressLine
+from postroom.senders.model import SenderAccount, SenderStatus
+from postroom.stats.model import LaneLatency
 
 
 @dataclass(frozen=True, slots=True)
 class SeenWorker:
-    """A worker and when it was last heard of; `asleep` names the lanes in which it waits for work."""
+    """A worker and its last report; `asleep` names the lanes in which it waits for work."""
 
     id: int
     pid: int
@@ -34,7 +28,24 @@ class OverviewFigures:
 
     at: datetime
     lanes: Sequence[LaneDepth]
-    sending: dict[Lane, int]
-    ended: Sequence[EndedCount]
+    sending: Mapping[Lane, int]
+    latency: Mapping[str, LaneLatency]
+    steps: Mapping[tuple[datetime, str], int]  # by minute
+    steps_since: datetime | None  # None: of the whole hour
     dead_letters: Sequence[DeadLetter]
     workers: Sequence[SeenWorker]
+    senders: Sequence[SenderAccount]
+    outbox: Sequence[ProgressLine]
+
+    @property
+    def senders_by_status(self) -> dict[SenderStatus, int]:
+        counts = dict.fromkeys(SenderStatus, 0)
+        for account in self.senders:
+            counts[account.status] += 1
+        return {status: count for status, count in counts.items() if count}
+
+    @property
+    def troubled_senders(self) -> list[SenderAccount]:
+        """Accounts that do not send, or whose last attempts failed."""
+        sending = (SenderStatus.ACTIVE, SenderStatus.WARMING_UP)
+        return [each for each in self.senders if each.status not in sending or each.consecutive_errors]

@@ -12,6 +12,7 @@ from postroom.http.model import ApiKey
 
 ICONS = {
     "accounts": '<circle cx="12" cy="8" r="4"/><path d="M4 21c0-4.4 3.6-7 8-7s8 2.6 8 7"/>',
+    "archive": '<path d="M3 4h18v5H3zM5 9v11h14V9M10 13h4"/>',
     "audit": '<path d="M6 3h9l4 4v14H6zM9 11h7M9 15h7M9 7h3"/>',
     "campaigns": '<path d="M3 10v4l11 5V5zM14 9c3 0 4 1.3 4 3s-1 3-4 3M6 15v5h3v-4"/>',
     "dead_letters": '<path d="M3 6h18v12H3zM3 6l9 7 9-7"/><path d="m15 15 5 5m0-5-5 5"/>',
@@ -69,6 +70,17 @@ GROUPS = (
             Link("/deliveries", "Deliveries", "deliveries", "deliveries:read", "d"),
             Link("/dead-letters", "Dead letters", "dead_letters", "deliveries:read", "l"),
             Link("/inbox", "Inbox", "inbox", "inbox:read", "i"),
+        ),
+    ),
+    Group(
+        "System",
+        (
+            Link("/health", "Health", "health", "audit:read", "h"),
+            Link("/workers", "Workers", "workers", "audit:read", "r"),
+            Link("/keys", "API keys", "keys", "keys:manage", "k"),
+            Link("/audit", "Audit log", "audit", "audit:read", "y"),
+            Link("/archive", "Archive", "archive", "archive:operate", "v"),
+            Link("/settings", "Settings", "settings", "audit:read", "z"),
         ),
     ),
 )

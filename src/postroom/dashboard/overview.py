@@ -1,67 +1,125 @@
-"""The first page: waiting and ended deliveries, dead letters, workers. A stream keeps it current."""
+"""The first page: is the installation healthy? A stream keeps it current."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from postroom.dashboard import service
 from postroom.dashboard.chart import Chart, Series, draw_chart
 from postroom.dashboard.live import stream
 from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.page import PageRequest
-from postroom.delivery.model import DeliveryState
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.finding import Finding, Severity
+from postroom.stats.model import StatsRow
 
-ENDS = (
-    DeliveryState.SENT,
-    DeliveryState.SUPPRESSED,
-    DeliveryState.CANCELLED,
-    DeliveryState.FAILED,
-    DeliveryState.DEAD_LETTER,
-)
-"""From the ground up."""
+MINUTES = 60
+PERIODS = ("hour", *service.PERIODS)
 
-PARTS = ("lanes", "day", "dead_letters", "workers")
+PARTS = {
+    "problems": "audit:read",
+    "lanes": "deliveries:read",
+    "rates": "deliveries:read",
+    "senders": "senders:read",
+    "outbox": "outbox:read",
+    "dead_letters": "deliveries:read",
+    "workers": "deliveries:read",
+}
+"""The parts of the page, and the scope that each needs."""
+
+_STEPS = (("sent", "sent"), ("deferred", "deferred"), ("failed", "failed"), ("dead_lettered", "dead_letter"))
+_METRICS = (("sent", "sent"), ("deferred", "deferred"), ("refused", "failed"), ("dead_lettered", "dead_letter"))
+"""Names in the log or the statistics, and the state whose colour and list they have."""
+
+ROWS_BEHIND = {
+    "workers": "/workers",
+    "claims": "/workers",
+    "queue": "/deliveries?status=queued",
+    "senders": "/senders",
+    "outbox": "/outbox",
+    "malformed commands": "/malformed",
+    "schedule": "/schedule",
+}
+"""Checks of the doctor, and the page with the rows behind them."""
 
 
 async def show_overview(request: PageRequest) -> Answer:
-    parts = draw_parts(request, await request.dashboard.figures.read())
-    return request.page("overview.html", parts=parts)
-
-
-def draw_parts(request: PageRequest, figures: OverviewFigures) -> dict[str, str]:
-    """Each part of the overview as HTML, by its name."""
-    day = draw_day(request, figures)
-    return {
-        name: request.draw(
-            f"parts/{name}.html",
-            figures=figures,
-            day=day,
-            counted=service.COUNTED,
-            day_counted=service.DAY_COUNTED,
-            lease_s=request.call.room.settings.lease.total_seconds(),
-        )
-        for name in PARTS
-    }
-
-
-def draw_day(request: PageRequest, figures: OverviewFigures) -> Chart:
-    """The deliveries that ended in each hour of the last day, by state."""
-    first = service.first_hour(figures.at)
-    hours = [first + timedelta(hours=index) for index in range(service.HOURS)]
-    counts = {(entry.hour, entry.state): entry.count for entry in figures.ended}
-    series = [
-        Series(
-            state.value.replace("_", " "),
-            state.value,
-            [counts.get((hour, state), 0) for hour in hours],
-            link=f"/deliveries?status={state.value}",
-        )
-        for state in ENDS
-    ]
-    return draw_chart("Deliveries that ended", hours, series, write=request.viewer.clock_time)
+    """The page shows the doctor's last findings; the stream runs the checks again, because they take longer."""
+    findings = request.dashboard.figures.findings.known
+    parts = await _draw_parts(request, findings)
+    return request.page("overview.html", parts=parts, period=_period(request), periods=PERIODS)
 
 
 async def show_live(request: PageRequest) -> Answer:
     async def draw() -> dict[str, str]:
-        return draw_parts(request, await request.dashboard.figures.read())
+        return await _draw_parts(request, await request.dashboard.figures.findings.get())
 
     return stream(request, draw)
+
+
+async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) -> dict[str, str]:
+    """Each part that the key may see as HTML, by its name."""
+    figures = await request.dashboard.figures.read()
+    rates = await _draw_rates(request, figures)
+    problems = None if findings is None else [each for each in findings if each.verdict is not Severity.OK]
+    return {
+        name: request.draw(
+            f"parts/{name}.html",
+            figures=figures,
+            rates=rates,
+            problems=problems,
+            rows_behind=ROWS_BEHIND,
+            counted=service.COUNTED,
+            lease_s=request.call.room.settings.lease.total_seconds(),
+        )
+        for name, scope in PARTS.items()
+        if request.may(scope)
+    }
+
+
+def _period(request: PageRequest) -> str:
+    asked = request.asked("period")
+    return asked if asked in PERIODS else PERIODS[0]
+
+
+async def _draw_rates(request: PageRequest, figures: OverviewFigures) -> Chart:
+    """Sent, deferred and failed mail: by minute for an hour, by hour for a day or a week."""
+    period = _period(request)
+    if period not in service.PERIODS:
+        return _draw_minutes(request, figures)
+    hours = service.PERIODS[period]
+    return _draw_hours(request, await request.dashboard.figures.read_hours(hours), hours, at=figures.at)
+
+
+def _draw_minutes(request: PageRequest, figures: OverviewFigures) -> Chart:
+    first = figures.at.replace(second=0, microsecond=0) - timedelta(minutes=MINUTES - 1)
+    minutes = [first + timedelta(minutes=index) for index in range(MINUTES)]
+    series = [
+        Series(_label(step), state, [figures.steps.get((minute, step), 0) for minute in minutes], link=_link(state))
+        for step, state in _STEPS
+    ]
+    return draw_chart("Attempts by minute", minutes, series, write=request.viewer.clock_time)
+
+
+def _draw_hours(request: PageRequest, rows: Sequence[StatsRow], count: int, *, at: datetime) -> Chart:
+    first = service.this_hour(at) - timedelta(hours=count - 1)
+    moments = [first + timedelta(hours=index) for index in range(count)]
+    by_hour = {row.moment: row.figures for row in rows}
+    series = [
+        Series(
+            _label(metric),
+            state,
+            [getattr(by_hour[moment], metric) if moment in by_hour else 0 for moment in moments],
+            link=_link(state),
+        )
+        for metric, state in _METRICS
+    ]
+    write = request.viewer.clock_time if count == service.PERIODS["day"] else request.viewer.date_and_hour
+    return draw_chart("Attempts by hour", moments, series, write=write)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _link(state: str) -> str:
+    return "/deliveries?status=" + ("queued" if state == "deferred" else state)

@@ -9,6 +9,7 @@ as data. An action is a form that posts; `PageRequest.done` leads back to a page
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -31,6 +32,7 @@ from postroom.http.problems import Problem
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
 from postroom.runtime.peers import WrongKeyCounter
+from postroom.runtime.zones import instant_of
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -128,6 +130,17 @@ class PageRequest:
     def asked(self, name: str) -> str | None:
         """A parameter of the query; an empty field of a form counts as absent."""
         return checked(name, query_of(self.call).get(name))
+
+    def moment(self, name: str) -> datetime | None:
+        """A time of the query, in the viewer's zone unless it has its own."""
+        written = self.asked(name)
+        if written is None:
+            return None
+        try:
+            moment = datetime.fromisoformat(written)
+        except ValueError:
+            raise BadInput.of(name, "must be a time such as 2026-11-16T14:30") from None
+        return moment if moment.tzinfo else instant_of(moment, self.viewer.zone)
 
     def may(self, scope: str) -> bool:
         """Whether the key has this scope; a page offers only actions that it has."""

@@ -41,8 +41,9 @@ class Viewer:
         """`14:05` in the viewer's zone."""
         return f"{self.local(moment):%H:%M}"
 
-    def date(self, moment: datetime) -> str:
-        return f"{self.local(moment):%d %b}"
+    def date_and_hour(self, moment: datetime) -> str:
+        """`Mon 14:00` in the viewer's zone."""
+        return f"{self.local(moment):%a %H:%M}"
 
 
 def read_viewer(cookie: str | None) -> Viewer:

@@ -1,29 +1,9 @@
 -- Statements of the dashboard: reads beyond the services of others, and the sessions that were signed out.
 
--- name: count_ended :many
--- The deliveries that ended since a moment, by hour and state. Only the newest steps are read, up to a bound, so that a page
--- stays cheap.
-SELECT date_trunc('hour', at, 'UTC') AS hour, coalesce(nullif(step::text, 'dead_lettered'), 'dead_letter') AS state,
-    count(*) AS ended
-FROM (
-    SELECT at, step
-    FROM delivery_steps
-    ORDER BY transaction_id DESC, position DESC
-    LIMIT :bound
-) AS newest
-WHERE at >= :since::timestamptz AND step NOT IN ('accepted', 'deferred', 'redriven')
-GROUP BY 1, 2
-ORDER BY 1, 2;
-
 -- name: count_sending :many
--- How many deliveries of each lane are with a worker now, counted up to a bound.
-SELECT lane::text, count(*) AS sending
-FROM (
-    SELECT d.lane
-    FROM claims AS c
-    JOIN deliveries AS d ON d.id = ANY(c.delivery_ids) AND d.claim_id = c.id
-    LIMIT :bound
-) AS held
+-- How many deliveries of each lane workers have claimed and not finished.
+SELECT lane::text, sum(cardinality(delivery_ids))::bigint AS sending
+FROM claims
 GROUP BY lane
 ORDER BY lane;
 

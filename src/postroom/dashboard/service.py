@@ -1,33 +1,47 @@
 """The reads of the dashboard, and how long they are cached.
 
-Every viewer of the overview sees the same figures: they are read once for all, at most every `FRESH_S` seconds, and the
-count of a whole day at most every `DAY_FRESH_S`.
+Every viewer of the overview sees the same figures: they are read once for all, at most every `FRESH_S` seconds, figures
+by the hour at most every `HOURS_FRESH_S`, and the doctor's findings at most every `FINDINGS_FRESH_S`.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Generic, TypeVar
 
 from postroom.dashboard import store
-from postroom.dashboard.model import EndedCount, OverviewFigures
+from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.session import DashboardSession
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
 from postroom.http.model import ApiKey
+from postroom.outbox import service as outbox
+from postroom.runtime.finding import Finding
+from postroom.senders import service as senders
+from postroom.stats import service as stats
+from postroom.stats.model import Grouping, Selection, StatsRow
+from postroom.stats.recent import RecentSteps
 
 COUNTED = 10_000
 """Waiting deliveries are counted up to this many per lane."""
 
-DAY_COUNTED = 200_000
-"""Limit of steps that are read to count the deliveries that ended in a day; the newest are read."""
+PERIODS = {"day": 24, "week": 168}
+"""Periods that are shown by the hour, and their hours."""
 
-HOURS = 24
-FRESH_S = 1.5
-DAY_FRESH_S = 15.0
+FRESH_S = 0.9
+HOURS_FRESH_S = 15.0
+FINDINGS_FRESH_S = 60.0
 SHOWN_LETTERS = 5
 SHOWN_WORKERS = 20
+READ_SENDERS = 200
+
+Examine = Callable[[], Awaitable[Sequence[Finding]]]
+"""Runs the doctor's checks."""
+
+Value = TypeVar("Value")
 
 
 async def find_key(pool: Pool, session: DashboardSession) -> ApiKey | None:
@@ -43,39 +57,78 @@ async def end_session(pool: Pool, session: DashboardSession) -> None:
         await store.end_session(connection, nonce=session.nonce, expires_at=expires_at)
 
 
-def first_hour(now: datetime) -> datetime:
-    """Where the last day begins: this hour and the 23 before it."""
-    return now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS - 1)
+class Cached(Generic[Value]):
+    """A value that is read again when it is older than `fresh_s`, once for all concurrent readers."""
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Value]],
+        *,
+        fresh_s: float,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._read, self._fresh_s, self._monotonic = read, fresh_s, monotonic
+        self._lock = asyncio.Lock()
+        self._until = 0.0
+        self.known: Value | None = None  # the last value, whatever its age
+
+    async def get(self) -> Value:
+        async with self._lock:
+            if self.known is None or self._until <= self._monotonic():
+                self.known = await self._read()
+                self._until = self._monotonic() + self._fresh_s
+            return self.known
 
 
 class FigureReader:
     """Reads the overview's figures, once for all concurrent viewers."""
 
-    def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._pool, self._monotonic = pool, monotonic
-        self._lock = asyncio.Lock()
-        self._figures: tuple[float, OverviewFigures] | None = None
-        self._day: tuple[float, Sequence[EndedCount]] | None = None
+    def __init__(
+        self, pool: Pool, *, examine: Examine | None = None, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._pool = pool
+        self._steps = RecentSteps()
+        self._figures = Cached(self._read_now, fresh_s=FRESH_S, monotonic=monotonic)
+        self._hours = {
+            hours: Cached(partial(self._read_hours, hours), fresh_s=HOURS_FRESH_S, monotonic=monotonic)
+            for hours in PERIODS.values()
+        }
+        self.findings = Cached(examine or _nothing, fresh_s=FINDINGS_FRESH_S, monotonic=monotonic)
 
     async def read(self) -> OverviewFigures:
-        async with self._lock:
-            if self._figures is None or self._figures[0] <= self._monotonic():
-                figures = await self._read_now()
-                self._figures = (self._monotonic() + FRESH_S, figures)
-            return self._figures[1]
+        return await self._figures.get()
+
+    async def read_hours(self, hours: int) -> list[StatsRow]:
+        """The figures of each of the last 24 or 168 hours, from the oldest on."""
+        return await self._hours[hours].get()
+
+    async def _read_hours(self, hours: int) -> list[StatsRow]:
+        begin = this_hour(datetime.now(UTC)) - timedelta(hours=hours - 1)
+        return await stats.measure(self._pool, Selection(begin=begin), groups=[Grouping.HOUR])
 
     async def _read_now(self) -> OverviewFigures:
         now = datetime.now(UTC)
         letters, _cursor = await deliveries.list_dead_letters(self._pool, limit=SHOWN_LETTERS)
+        accounts, _cursor = await senders.list_senders(self._pool, limit=READ_SENDERS)
         async with self._pool.acquire() as connection:
-            if self._day is None or self._day[0] <= self._monotonic():
-                ended = await store.count_ended(connection, since=first_hour(now), bound=DAY_COUNTED)
-                self._day = (self._monotonic() + DAY_FRESH_S, ended)
+            await self._steps.refresh(connection, now=now)
             return OverviewFigures(
                 at=now,
                 lanes=await queue.measure_queue(connection, bound=COUNTED),
-                sending=await store.count_sending(connection, bound=COUNTED),
-                ended=self._day[1],
+                sending=await store.count_sending(connection),
+                latency={each.lane: each for each in await stats.measure_latency(self._pool, now=now)},
+                steps=self._steps.counts,
+                steps_since=None if self._steps.is_complete else self._steps.since,
                 dead_letters=letters,
                 workers=await store.list_workers(connection, page_limit=SHOWN_WORKERS),
+                senders=accounts,
+                outbox=await outbox.list_progress(self._pool),
             )
+
+
+async def _nothing() -> Sequence[Finding]:
+    return ()
+
+
+def this_hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)

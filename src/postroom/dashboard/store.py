@@ -2,21 +2,16 @@
 
 from datetime import datetime
 
-from postroom.dashboard.model import EndedCount, SeenWorker
+from postroom.dashboard.model import SeenWorker
 from postroom.db.queries import Connection, load
-from postroom.delivery.model import DeliveryState, Lane
+from postroom.delivery.model import Lane
 from postroom.http.model import ApiKey
 
 QUERIES = load("postroom.dashboard")
 
 
-async def count_ended(connection: Connection, *, since: datetime, bound: int) -> list[EndedCount]:
-    rows = await QUERIES["count_ended"].many(connection, since=since, bound=bound)
-    return [EndedCount(row["hour"], DeliveryState(row["state"]), row["ended"]) for row in rows]
-
-
-async def count_sending(connection: Connection, *, bound: int) -> dict[Lane, int]:
-    rows = await QUERIES["count_sending"].many(connection, bound=bound)
+async def count_sending(connection: Connection) -> dict[Lane, int]:
+    rows = await QUERIES["count_sending"].many(connection)
     return {Lane(row["lane"]): row["sending"] for row in rows}
 
 

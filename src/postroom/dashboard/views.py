@@ -50,6 +50,7 @@ class PageTemplates:
                 "clock": clock,
                 "cut": cut,
                 "exact": exact,
+                "latency": latency,
                 "number": number,
                 "percent": percent,
                 "size": size,
@@ -146,6 +147,13 @@ def span(length: float) -> str:
         if whole >= unit:
             return f"{whole // unit} {name}"
     return "0 s"
+
+
+def latency(length: float) -> str:
+    """Seconds with as many digits as people compare: `85 ms`, `1.4 s`, `3 min`."""
+    if length < 1:
+        return f"{max(0, length) * 1000:.0f} ms"
+    return f"{length:.1f} s" if length < 60 else span(length)  # noqa: PLR2004 - a minute
 
 
 def size(count: int) -> str:

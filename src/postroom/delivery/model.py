@@ -362,11 +362,12 @@ class Delivery(_Standing):
 
 @dataclass(frozen=True, slots=True)
 class LaneDepth:
-    """The queue length of a lane; `waiting` is counted up to a limit."""
+    """The queue length of a lane; `waiting`, and `due` of them, are counted up to a limit."""
 
     lane: Lane
     waiting: int
     oldest_due_at: datetime | None
+    due: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -495,17 +495,25 @@ LEFT JOIN unnest(:delivery_ids::bigint[]) AS i(id) ON true
 LEFT JOIN delivery_payloads AS p ON p.delivery_id = i.id;
 
 -- name: measure_queue :many
--- The queue length of each lane (counted up to a limit) and the due time of its oldest delivery.
-SELECT lane.name::text AS lane, oldest.due_at, waiting.capped
+-- The queue length of each lane and the part of it that is due (both counted up to a limit), and the oldest due time.
+SELECT lane.name::text AS lane, oldest.due_at, waiting.capped, least(oldest.due, waiting.capped) AS due
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
     LATERAL (
-        SELECT min(first.due_at) AS due_at
+        SELECT min(first.due_at) AS due_at, sum(due.capped)::bigint AS due
         FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
             LATERAL (
                 SELECT min(w.due_at) AS due_at
                 FROM due_deliveries AS w
                 WHERE w.lane = lane.name AND w.channel = channel.name
-            ) AS first
+            ) AS first,
+            LATERAL (
+                SELECT count(*) AS capped
+                FROM (
+                    SELECT FROM due_deliveries AS w
+                    WHERE w.lane = lane.name AND w.channel = channel.name AND w.due_at <= now()
+                    LIMIT :bound
+                ) AS counted
+            ) AS due
     ) AS oldest,
     LATERAL (
         SELECT count(*) AS capped

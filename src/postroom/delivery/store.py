@@ -277,7 +277,7 @@ async def mark_started(  # noqa: PLR0913 - the statement's parameters
 
 async def measure_queue(connection: Connection, *, bound: int) -> list[LaneDepth]:
     return [
-        LaneDepth(Lane(row["lane"]), row["capped"], row["due_at"])
+        LaneDepth(Lane(row["lane"]), row["capped"], row["due_at"], row["due"])
         for row in await QUERIES["measure_queue"].many(connection, bound=bound)
     ]
 

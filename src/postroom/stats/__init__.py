@@ -21,6 +21,7 @@ A redriven or settled dead letter is subtracted from `dead_lettered` in the hour
 counts as sent. The rest of `accepted` is still in the queue. A mail that some recipients accepted and others rejected
 later counts by its last attempt. Webhooks are not mail and are not counted.
 
+    recent.py      steps of the last hour by minute, counted in memory
     model.py       metrics, figures, and the rates derived from them
     worker.py      the rollup
     functions/     the rollup, the counts of steps, and the writes to the view `email_queue`

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from postroom.events.model import Place
+
 HOUR = timedelta(hours=1)
 _LAST_HOUR = datetime.max.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
 
@@ -114,6 +116,29 @@ class StatsRow:
     sender_account_id: int | None = None
     domain: str | None = None
     figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class StepCounts:
+    """Steps of deliveries by minute and name, counted between two places of their log."""
+
+    counts: Mapping[tuple[datetime, str], int]
+    first: Place
+    last: Place
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLatency:
+    """Seconds from the due time of mail to its acceptance by the other side."""
+
+    lane: str
+    sent: int  # mails measured
+    p50: float
+    p95: float
 
 
 def _hour_of(moment: datetime) -> datetime:

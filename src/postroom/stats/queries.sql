@@ -5,6 +5,46 @@
 -- All counts of one campaign; see functions/campaign_figures.sql.
 SELECT campaign_figures(:campaign_id)::text AS figures;
 
+-- name: count_steps_after :many
+-- Settled steps after a place, by minute, up to a limit of steps; each row has the place of the last one.
+WITH counted AS (
+    SELECT transaction_id, position, at, step
+    FROM delivery_steps
+    WHERE (transaction_id, position) > (:transaction_id::bigint::text::xid8, :position::bigint)
+        AND transaction_id < event_horizon()
+    ORDER BY transaction_id, position
+    LIMIT :bound
+), reached AS (
+    SELECT transaction_id::text::bigint AS transaction_id, position
+    FROM counted
+    ORDER BY counted.transaction_id DESC, position DESC
+    LIMIT 1
+)
+SELECT date_trunc('minute', c.at, 'UTC') AS minute, c.step::text, count(*) AS steps, r.transaction_id, r.position
+FROM counted AS c, reached AS r
+GROUP BY 1, 2, 4, 5;
+
+-- name: count_steps_before :many
+-- Settled steps before a place, or the newest, by minute, up to a limit; each row has the places of the first and last.
+WITH counted AS (
+    SELECT transaction_id, position, at, step
+    FROM delivery_steps
+    WHERE (transaction_id, position)
+        < (coalesce(:transaction_id::bigint::text::xid8, event_horizon()), coalesce(:position::bigint, 0))
+    ORDER BY transaction_id DESC, position DESC
+    LIMIT :bound
+), bounds AS (
+    SELECT (array_agg(transaction_id::text::bigint ORDER BY transaction_id, position))[1] AS transaction_id,
+        (array_agg(position ORDER BY transaction_id, position))[1] AS position,
+        (array_agg(transaction_id::text::bigint ORDER BY transaction_id DESC, position DESC))[1] AS last_transaction_id,
+        (array_agg(position ORDER BY transaction_id DESC, position DESC))[1] AS last_position
+    FROM counted
+)
+SELECT date_trunc('minute', c.at, 'UTC') AS minute, c.step::text, count(*) AS steps,
+    b.transaction_id, b.position, b.last_transaction_id, b.last_position
+FROM counted AS c, bounds AS b
+GROUP BY 1, 2, 4, 5, 6, 7;
+
 -- name: delete_old_hours :exec
 -- One bounded step of retention for hourly counts.
 DELETE FROM stats_hourly
@@ -63,6 +103,21 @@ WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
 GROUP BY 1, 2, 3, 4
 ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain
 LIMIT :page_limit;
+
+-- name: measure_latency :many
+-- Seconds from the due time to the acceptance by the other side, by lane: median and 95th percentile of the newest mail.
+SELECT d.lane::text, count(*) AS sent,
+    percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM newest.at - d.dated_at)::float8) AS p50,
+    percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM newest.at - d.dated_at)::float8) AS p95
+FROM (
+    SELECT delivery_id, at, step
+    FROM delivery_steps
+    ORDER BY transaction_id DESC, position DESC
+    LIMIT :bound
+) AS newest
+JOIN deliveries AS d ON d.id = newest.delivery_id
+WHERE newest.step = 'sent' AND newest.at >= :since::timestamptz
+GROUP BY d.lane;
 
 -- name: rebuild :one
 -- Count all steps again; see functions/rebuild_stats.sql.

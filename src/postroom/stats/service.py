@@ -1,6 +1,7 @@
 """Read figures, and create the index on custom data. Every read is one statement, so its figures are consistent."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
@@ -8,10 +9,13 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import audited, record_audit
 from postroom.stats import store
-from postroom.stats.model import Figures, Grouping, Selection, StatsRow, in_order
+from postroom.stats.model import HOUR, Figures, Grouping, LaneLatency, Selection, StatsRow, in_order
 
 MOST_LINES = 10_000
 """Maximum rows of one response: a year of hours."""
+
+LATENCY_STEPS = 2000
+"""Steps of deliveries that a latency is computed from."""
 
 
 async def measure(
@@ -34,6 +38,11 @@ async def total(pool: Pool, selection: Selection) -> Figures:
 async def campaign_figures(connection: Connection, campaign_id: int) -> Figures:
     """All counts of one campaign, in the caller's transaction."""
     return await store.campaign_figures(connection, campaign_id=campaign_id)
+
+
+async def measure_latency(pool: Pool, *, now: datetime) -> list[LaneLatency]:
+    """The latency of each lane in the last hour, of the newest mail up to `LATENCY_STEPS`."""
+    return await store.measure_latency(pool, since=now - HOUR, bound=LATENCY_STEPS)
 
 
 async def index_custom_data(pool: Pool, *, actor: str) -> bool:

@@ -7,7 +7,9 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, load
-from postroom.stats.model import METRICS, Figures, StatsRow
+from postroom.events.model import Place
+from postroom.runtime.record import read_row
+from postroom.stats.model import METRICS, Figures, LaneLatency, StatsRow, StepCounts
 
 QUERIES = load("postroom.stats")
 
@@ -17,6 +19,27 @@ _amounts = msgspec.json.Decoder(dict[str, int]).decode
 async def campaign_figures(connection: Connection, *, campaign_id: int) -> Figures:
     row = await QUERIES["campaign_figures"].one(connection, campaign_id=campaign_id)
     return Figures.of(_amounts(row["figures"]))
+
+
+async def count_steps_after(
+    connection: Connection, *, transaction_id: int, position: int, bound: int
+) -> StepCounts | None:
+    rows = await QUERIES["count_steps_after"].many(
+        connection, transaction_id=transaction_id, position=position, bound=bound
+    )
+    return _step_counts(rows, Place(transaction_id, position)) if rows else None
+
+
+async def count_steps_before(
+    connection: Connection, *, transaction_id: int | None, position: int | None, bound: int
+) -> StepCounts | None:
+    rows = await QUERIES["count_steps_before"].many(
+        connection, transaction_id=transaction_id, position=position, bound=bound
+    )
+    if not rows:
+        return None
+    last = Place(rows[0]["last_transaction_id"], rows[0]["last_position"])
+    return _step_counts(rows, Place(rows[0]["transaction_id"], rows[0]["position"]), last)
 
 
 async def delete_old_hours(
@@ -57,8 +80,19 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
     return [_line(row) for row in rows]
 
 
+async def measure_latency(connection: Connection, *, since: datetime, bound: int) -> list[LaneLatency]:
+    rows = await QUERIES["measure_latency"].many(connection, since=since, bound=bound)
+    return [read_row(LaneLatency, row) for row in rows]
+
+
 async def rebuild(connection: Connection) -> int:
     return int((await QUERIES["rebuild"].one(connection))["steps"])
+
+
+def _step_counts(rows: Sequence[asyncpg.Record], first: Place, last: Place | None = None) -> StepCounts:
+    """The counts of one read; without `last`, its rows have the last place."""
+    counts = {(row["minute"], row["step"]): row["steps"] for row in rows}
+    return StepCounts(counts, first, last or Place(rows[0]["transaction_id"], rows[0]["position"]))
 
 
 def _line(row: asyncpg.Record) -> StatsRow:

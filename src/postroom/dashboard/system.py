@@ -1,0 +1,143 @@
+"""The pages about the installation itself: health, workers, settings, archive."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from postroom.archive import service as archive
+from postroom.archive.model import Segment
+from postroom.dashboard import store
+from postroom.dashboard.listing import Filter, ListColumn, columns
+from postroom.dashboard.model import SeenWorker
+from postroom.dashboard.overview import ROWS_BEHIND
+from postroom.dashboard.page import PageRequest
+from postroom.runtime.endpoint import Answer
+from postroom.runtime.finding import Finding
+from postroom.settings import Settings
+
+SYSTEM = "audit:read"
+MOST_WORKERS = 200
+
+
+_FINDING = columns(
+    Finding,
+    "verdict",
+    "check",
+    "found",
+    "advice",
+    check={"link": lambda finding: ROWS_BEHIND.get(finding.check)},
+)
+
+
+async def health_page(request: PageRequest) -> Answer:
+    """The doctor's findings, problems first; they are at most a minute old."""
+    findings = await request.dashboard.figures.findings.get()
+    order = {"fail": 0, "warn": 1, "ok": 2}
+    shown = sorted(findings, key=lambda finding: order[finding.verdict])
+    return request.listing(
+        "Health",
+        _FINDING,
+        (shown, None),
+        lead="The checks of postroom doctor, run on this host at most a minute ago.",
+        empty="This process runs no checks; use postroom doctor.",
+    )
+
+
+async def workers_page(request: PageRequest) -> Answer:
+    lease = request.call.room.settings.lease
+    async with request.pool.acquire() as connection:
+        found = await store.list_workers(connection, page_limit=MOST_WORKERS)
+    return request.listing(
+        "Workers",
+        _worker_columns(lease),
+        (found, None),
+        lead=f"A worker reports three times per lease of {lease.total_seconds():g} s. A silent one has stopped or "
+        "lost the database; its mail is taken over when the lease ends.",
+        empty="No worker is running. Deliveries wait until one does: postroom work.",
+    )
+
+
+def _worker_columns(lease: timedelta) -> tuple[ListColumn, ...]:
+    def state(worker: SeenWorker) -> str:
+        return "lost" if datetime.now(UTC) - worker.seen_at > lease else ("sleeping" if worker.asleep else "active")
+
+    return (
+        ListColumn("state", "State", "state", value=state),
+        *columns(SeenWorker, "host", "pid", "id", "started_at", "seen_at", "asleep", pid={"form": "code"}),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSetting:
+    """A setting in force, without secrets."""
+
+    variable: str
+    value: str
+    is_changed: bool
+    about: str
+
+
+_SETTING = columns(
+    ShownSetting,
+    "variable",
+    "value",
+    "is_changed",
+    "about",
+    variable={"form": "code"},
+    is_changed={"label": "Changed"},
+)
+
+
+async def settings_page(request: PageRequest) -> Answer:
+    wanted = (request.asked("q") or "").lower()
+    shown = [each for each in shown_settings(request.call.room.settings) if wanted in each.variable.lower()]
+    return request.listing(
+        "Settings",
+        _SETTING,
+        (shown, None),
+        lead="The settings of this process. The value of a secret is not shown.",
+        filters=[Filter("q", "Name contains", request.asked("q"), placeholder="SMTP")],
+    )
+
+
+def shown_settings(settings: Settings) -> Iterator[ShownSetting]:
+    for entry in sorted(fields(settings), key=lambda entry: entry.metadata["variable"]):
+        value = getattr(settings, entry.name)
+        text = ("set, not shown" if value else "") if not entry.repr else without_password(_plain(value))
+        yield ShownSetting(entry.metadata["variable"], text, value != entry.default, entry.metadata["about"])
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(_plain(each) for each in value)
+    return f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)
+
+
+def without_password(text: str) -> str:
+    """The text; the user and the password of a URL are replaced by dots."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return text
+    if "@" not in parts.netloc:
+        return text
+    return urlunsplit(parts._replace(netloc="…@" + parts.netloc.rpartition("@")[2]))
+
+
+_SEGMENT = columns(Segment, "table_name", "from_time", "part", "state", "rows", "bytes", bytes={"form": "size"})
+
+
+async def archive_page(request: PageRequest) -> Answer:
+    found = await archive.list_page(request.pool, cursor=request.asked("cursor"))
+    return request.listing(
+        "Archive",
+        _SEGMENT,
+        found,
+        lead="Months of large tables that were exported to files. Running, verifying and restoring the archive are "
+        "commands: postroom archive.",
+        empty="Nothing is archived yet. POSTROOM_ARCHIVE_URL switches the archive on.",
+    )
