@@ -1,5 +1,5 @@
--- The statements of accounts, in alphabetical order. Statements that depend on the time take :now; NULL uses the database's
--- clock. Times of accounts and tokens are epoch seconds; see the migration.
+-- The statements of accounts, in alphabetical order. Statements that depend on the time take :now; NULL uses the
+-- database's clock. Times of accounts and tokens are epoch seconds; see the migration.
 
 -- name: consume_code :one
 -- Consume the newest token of an address by its code, or count a wrong guess; see functions/consume_code_at.sql.
@@ -7,8 +7,8 @@ SELECT verdict, account
 FROM consume_code_at(:email, :action::text::token_action, :code, coalesce(:now::timestamptz, now()), :spelling);
 
 -- name: consume_secret :maybe
--- Consume a live token by its secret; of two concurrent attempts, one gets the row. Locks the account before the token, in
--- the same order as a change of address, to avoid deadlocks.
+-- Consume a live token by its secret; of two concurrent attempts, one gets the row. Locks the account before the token,
+-- in the same order as a change of address, to avoid deadlocks.
 WITH owner AS MATERIALIZED (
     SELECT id
     FROM accounts

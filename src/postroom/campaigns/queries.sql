@@ -79,8 +79,7 @@ ORDER BY campaign_id, time_zone, id
 LIMIT 1;
 
 -- name: forget_recipients :exec
--- One bounded step of retention: delete the recipients of campaigns that ended long ago. The campaign keeps its
--- counts.
+-- One bounded step of retention: delete the recipients of campaigns that ended long ago. The campaign keeps its counts.
 DELETE FROM campaign_recipients
 WHERE ctid = ANY (ARRAY(
     SELECT r.ctid
@@ -216,9 +215,9 @@ ORDER BY r.time_zone, r.id
 LIMIT :page_limit;
 
 -- name: list_unfinished :many
--- Campaigns that need a feeder: those with due recipients, those that may be complete, and those with stray mail.
--- Stray mail contradicts the status: free although paused or cancelled (a claimed batch was released or deferred), or
--- held although active (the process that resumed the campaign died).
+-- Campaigns that need a feeder: those with due recipients, those that may be complete, and those with stray mail. Stray
+-- mail contradicts the status: free although paused or cancelled (a claimed batch was released or deferred), or held
+-- although active (the process that resumed the campaign died).
 SELECT c.id, c.status::text,
     EXISTS (
         SELECT FROM campaign_zones AS z

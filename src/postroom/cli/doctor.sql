@@ -104,8 +104,8 @@ ORDER BY xact_start
 LIMIT 5;
 
 -- name: list_months_without_partition :many
--- Months, from this one on, of which the default partition of a table holds rows: while it does, they get none of their own.
--- Up to a bound of rows is looked at.
+-- Months, from this one on, of which the default partition of a table holds rows: while it does, they get none of their
+-- own. Up to a bound of rows is looked at.
 SELECT DISTINCT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM') AS month, table_name
 FROM date_trunc('month', now(), 'UTC') AS month (begin)
 CROSS JOIN LATERAL (

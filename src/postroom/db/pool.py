@@ -19,6 +19,7 @@ from postroom.db.url import hosts_of
 
 Pool: TypeAlias = asyncpg.Pool
 Session: TypeAlias = asyncpg.Connection
+"""A connection with transactions, COPY and notifications; statements need only the part named `Connection`."""
 
 _UNREACHED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 

@@ -5,8 +5,8 @@
 SELECT pg_advisory_lock(1347375954);
 
 -- name: provide_role :exec
--- The application's role. The secret arrives as a SCRAM verifier in a setting of the connection: neither the
--- password nor the verifier appears in a statement that the server could log.
+-- The application's role. The secret arrives as a SCRAM verifier in a setting of the connection: neither the password
+-- nor the verifier appears in a statement that the server could log.
 DO $$
 BEGIN
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'postroom') THEN

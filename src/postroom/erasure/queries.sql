@@ -67,8 +67,8 @@ LIMIT :page_limit;
 SELECT id FROM erasures WHERE state <> 'done' ORDER BY id;
 
 -- name: list_searched_tables :many
--- The tables that hold a table's rows: itself or its partitions, and months that are being archived or restored, also those
--- of an unfinished restore without a record.
+-- The tables that hold a table's rows: itself or its partitions, and months that are being archived or restored, also
+-- those of an unfinished restore without a record.
 SELECT c.relname::text AS name
 FROM pg_partition_tree(to_regclass(quote_ident(:table_name))) AS t
 JOIN pg_class AS c ON c.oid = t.relid

@@ -1,6 +1,6 @@
 -- The statements of the schedule, in alphabetical order. Statements that depend on the time take :now; NULL uses the
--- database's clock. A transaction that changes a person's events locks the person's row first, to avoid deadlocks. The claim
--- does not wait for locks: it skips locked rows and finds them again in the next run.
+-- database's clock. A transaction that changes a person's events locks the person's row first, to avoid deadlocks. The
+-- claim does not wait for locks: it skips locked rows and finds them again in the next run.
 
 -- name: cancel_event :maybe
 -- Cancel a planned event of this version. Its key stays used.
@@ -12,10 +12,10 @@ RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_ti
     moved_from, created_at, updated_at;
 
 -- name: claim_due :many
--- Claim due events, oldest first, a hundred at a time, with the current data of the person. Status and limit are literals, so
--- that the planner uses the order of the partial index and expects few rows. Events of people that SQL changed are skipped
--- until the sweep has planned again. That condition is a CASE, because the planner takes a plain comparison for selective and
--- would read and sort all due events.
+-- Claim due events, oldest first, a hundred at a time, with the current data of the person. Status and limit are
+-- literals, so that the planner uses the order of the partial index and expects few rows. Events of people that SQL
+-- changed are skipped until the sweep has planned again. That condition is a CASE, because the planner takes a plain
+-- comparison for selective and would read and sort all due events.
 WITH due AS (
     SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url, u.locale,
         u.template
@@ -118,9 +118,9 @@ FROM users
 WHERE id = :user_id;
 
 -- name: hand_over :many
--- Link claimed events to their deliveries or end them, and insert the next events. Only events that the claim still holds are
--- changed and returned; the claim of the others was lost. An event whose delivery has already ended gets its final status; a
--- FAILED one without a failure reason has a suppressed recipient.
+-- Link claimed events to their deliveries or end them, and insert the next events. Only events that the claim still
+-- holds are changed and returned; the claim of the others was lost. An event whose delivery has already ended gets its
+-- final status; a FAILED one without a failure reason has a suppressed recipient.
 WITH handed AS (
     UPDATE scheduled_events AS e
     SET delivery_id = i.delivery_id,
@@ -198,8 +198,8 @@ SET planned_version = -1
 WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE basis <> :basis);
 
 -- name: list_latest_events :many
--- A page of events by any of the filters, latest target first. Each status is read in the order of its index, so that the
--- cost of a page does not depend on the number of events; PENDING events have their own index.
+-- A page of events by any of the filters, latest target first. Each status is read in the order of its index, so that
+-- the cost of a page does not depend on the number of events; PENDING events have their own index.
 WITH planned AS (
     SELECT *
     FROM scheduled_events
@@ -245,8 +245,8 @@ WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
 
 -- name: list_soonest_events :many
--- A page of events by any of the filters, soonest target first. Each status is read in the order of its index, so that the
--- cost of a page does not depend on the number of events; PENDING events have their own index.
+-- A page of events by any of the filters, soonest target first. Each status is read in the order of its index, so that
+-- the cost of a page does not depend on the number of events; PENDING events have their own index.
 WITH planned AS (
     SELECT *
     FROM scheduled_events
@@ -314,8 +314,8 @@ FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: lock_unscheduled_users :many
 -- Check people in order of id, a thousand at a time, and lock those without a planned event for the birthday or an open
--- occasion; `last_id` is the last id checked. The limit is a literal and the lookups are LATERAL, otherwise the planner would
--- read all events.
+-- occasion; `last_id` is the last id checked. The limit is a literal and the lookups are LATERAL, otherwise the planner
+-- would read all events.
 WITH looked AS MATERIALIZED (
     SELECT id, planned_version = version AS is_planned
     FROM users
@@ -367,9 +367,9 @@ WHERE id = :user_id
 FOR UPDATE;
 
 -- name: lock_users :many
--- Lock the next people that are planned for, in order of id. The sweep handles the others: it plans as of the time of the SQL
--- change, while planning as of now would lose events due since. The condition is a CASE, because the planner takes a plain
--- comparison for selective and would read and sort all people in each step.
+-- Lock the next people that are planned for, in order of id. The sweep handles the others: it plans as of the time of
+-- the SQL change, while planning as of now would lose events due since. The condition is a CASE, because the planner
+-- takes a plain comparison for selective and would read and sort all people in each step.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
@@ -425,8 +425,9 @@ RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_ti
     moved_from, created_at, updated_at;
 
 -- name: move_events :many
--- Give planned events a new target. An event that has changed since it was read, or has begun, is skipped and not returned.
--- An overdue event counts as planned when it fell due, so that a correction during an outage does not reset its lateness.
+-- Give planned events a new target. An event that has changed since it was read, or has begun, is skipped and not
+-- returned. An overdue event counts as planned when it fell due, so that a correction during an outage does not reset
+-- its lateness.
 UPDATE scheduled_events AS e
 SET target_timestamp_utc = i.target_utc, target_timestamp_local = i.target_local, target_timezone = i.timezone,
     idempotency_key = i.idempotency_key, delivery_payload = i.payload,

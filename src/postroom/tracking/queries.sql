@@ -28,8 +28,7 @@ WHERE address = lower(:address)
     AND (until IS NULL OR until > coalesce(:now::timestamptz, now()));
 
 -- name: list_clicks :many
--- Clicks by person and link, ordered by address and link after a cursor. Campaign, address and link each have an
--- index.
+-- Clicks by person and link, ordered by address and link after a cursor. Campaign, address and link each have an index.
 SELECT recipient_email, link_url, count(*) AS clicks, bool_and(is_machine) AS is_machine, min(clicked_at) AS first_at,
     max(clicked_at) AS last_at
 FROM click_events
@@ -143,7 +142,6 @@ CROSS JOIN counted; -- referenced so that PostgreSQL runs it
 SELECT resubscribe(:address, coalesce(:now::timestamptz, now())) AS is_news;
 
 -- name: unsubscribe :one
--- Stop bulk mail to an address, or add the reason to an unsubscribe; returns whether the address was subscribed
--- before.
+-- Stop bulk mail to an address, or add the reason to an unsubscribe; returns whether the address was subscribed before.
 SELECT unsubscribe(:address, :delivery_id, :campaign_id, :origin, :ip_address::text::inet, :user_agent, :reason,
     coalesce(:now::timestamptz, now())) AS is_news;

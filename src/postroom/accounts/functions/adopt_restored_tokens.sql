@@ -1,6 +1,6 @@
--- Let the collector of tokens continue after a restore from a backup. Tokens are ordered by transaction ids of the cluster
--- that wrote them, which are invalid in another cluster. Collected tokens get transaction 0, the others the current
--- transaction in the order of their ids; the cursor is set between them. Returns the number of waiting tokens.
+-- Let the collector of tokens continue after a restore from a backup. Tokens are ordered by transaction ids of the
+-- cluster that wrote them, which are invalid in another cluster. Collected tokens get transaction 0, the others the
+-- current transaction in the order of their ids; the cursor is set between them. Returns the number of waiting tokens.
 CREATE OR REPLACE FUNCTION adopt_restored_tokens() RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,8 +1,9 @@
--- Cancel the queued mail of a token that is expired early: its account gets another address or is deleted, another recovery
--- was used, after five wrong codes, or by an operator.
+-- Cancel the queued mail of a token that is expired early: its account gets another address or is deleted, another
+-- recovery was used, after five wrong codes, or by an operator.
 --
--- The triggers have the conditions, so that sign-ups, used tokens, expired tokens and retention do not call the function.
--- Mail that is being sent at that moment is sent; mail that another transaction is accepting is not visible here.
+-- The triggers have the conditions, so that sign-ups, used tokens, expired tokens and retention do not call the
+-- function. Mail that is being sent at that moment is sent; mail that another transaction is accepting is not visible
+-- here.
 CREATE OR REPLACE FUNCTION cancel_token_mail() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may end a token needs no right on deliveries

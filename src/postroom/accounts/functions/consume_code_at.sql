@@ -1,10 +1,11 @@
 -- Consume the newest token of an address by its code, or count a wrong guess; the fifth voids the token.
 --
--- Returns `consumed`, `wrong` (also for an address without an account), `expired` or `used` (only with the right code), or
--- `void` (five wrong codes since the last token, or twenty-five in a day; the link still works). Guesses are counted per
--- address, with or without an account or a token, so that the limit reveals neither. A guess is counted in the caller's
--- transaction, which must commit for every verdict. The lock on the address_limits row serialises guesses, so that a hundred
--- concurrent ones are still limited to five. p_spelling is another form of the address; see request_token_at, also for rights.
+-- Returns `consumed`, `wrong` (also for an address without an account), `expired` or `used` (only with the right code),
+-- or `void` (five wrong codes since the last token, or twenty-five in a day; the link still works). Guesses are counted
+-- per address, with or without an account or a token, so that the limit reveals neither. A guess is counted in the
+-- caller's transaction, which must commit for every verdict. The lock on the address_limits row serialises guesses, so
+-- that a hundred concurrent ones are still limited to five. p_spelling is another form of the address; see
+-- request_token_at, also for rights.
 CREATE OR REPLACE FUNCTION consume_code_at(
     p_email    text,
     p_action   token_action,

@@ -1,5 +1,6 @@
--- Count a token request of an address: true up to five times in 15 minutes, for addresses with and without an account. A
--- sign-up counts as well. A request within the limit resets the wrong guesses. p_email is the spelling that is counted.
+-- Count a token request of an address: true up to five times in 15 minutes, for addresses with and without an account.
+-- A sign-up counts as well. A request within the limit resets the wrong guesses. p_email is the spelling that is
+-- counted.
 CREATE OR REPLACE FUNCTION count_request(
     p_email    text,
     p_action   token_action,

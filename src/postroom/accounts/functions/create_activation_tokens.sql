@@ -1,9 +1,9 @@
 -- Create the activation token of every provisioned account in the statement that inserts the account.
 --
--- An AFTER trigger, because ON CONFLICT DO NOTHING may skip an account, which would leave a token without one. Per statement,
--- so that ten thousand sign-ups create their tokens in one INSERT. Random numbers per token would be most of its cost, so the
--- function draws one seed (366 random bits) and derives every secret and code from it by a hash. The seed is not stored, and
--- no hash reveals it or another hash.
+-- An AFTER trigger, because ON CONFLICT DO NOTHING may skip an account, which would leave a token without one. Per
+-- statement, so that ten thousand sign-ups create their tokens in one INSERT. Random numbers per token would be most of
+-- its cost, so the function draws one seed (366 random bits) and derives every secret and code from it by a hash. The
+-- seed is not stored, and no hash reveals it or another hash.
 CREATE OR REPLACE FUNCTION create_activation_tokens() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that writes accounts may lack the right to write tokens

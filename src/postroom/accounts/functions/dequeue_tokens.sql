@@ -1,12 +1,12 @@
--- Take the next tokens to mail, oldest first, and advance the cursor past them. Both happen in the caller's transaction, so
--- they commit together with the deliveries or not at all.
+-- Take the next tokens to mail, oldest first, and advance the cursor past them. Both happen in the caller's
+-- transaction, so they commit together with the deliveries or not at all.
 --
--- The lock on the job's row serialises collectors. Only tokens of transactions below pg_snapshot_xmin are read: no token can
--- appear there later, so the cursor may pass. That horizon is the whole cluster's; a long write transaction delays it, which
--- measure_stall reports.
+-- The lock on the job's row serialises collectors. Only tokens of transactions below pg_snapshot_xmin are read: no
+-- token can appear there later, so the cursor may pass. That horizon is the whole cluster's; a long write transaction
+-- delays it, which measure_stall reports.
 --
--- A collector that advances the cursor notifies listeners: while batches are full, commits do not (wake_collectors), and
--- listeners outside must not miss tokens.
+-- A collector that advances the cursor notifies listeners: while batches are full, commits do not (wake_collectors),
+-- and listeners outside must not miss tokens.
 CREATE OR REPLACE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamptz DEFAULT now())
 RETURNS TABLE (
     id bigint, action token_action, account bigint, email varchar, login varchar, secret bytea, code varchar,

@@ -1,5 +1,5 @@
--- Expire the tokens of an account whose address changes: they were mailed to the old address and prove nothing about the new
--- one. An open activation gets a new token, mailed to the new address.
+-- Expire the tokens of an account whose address changes: they were mailed to the old address and prove nothing about
+-- the new one. An open activation gets a new token, mailed to the new address.
 CREATE OR REPLACE FUNCTION expire_moved_tokens() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that writes accounts may lack the right to change tokens

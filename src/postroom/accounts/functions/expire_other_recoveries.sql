@@ -1,5 +1,5 @@
--- Expire the other recovery tokens of an account when one is used, so that an old mail cannot be used by another reader.
--- SKIP LOCKED skips a token that is being consumed at that moment: two that wait for each other would deadlock.
+-- Expire the other recovery tokens of an account when one is used, so that an old mail cannot be used by another
+-- reader. SKIP LOCKED skips a token that is being consumed at that moment: two that wait for each other would deadlock.
 CREATE OR REPLACE FUNCTION expire_other_recoveries() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that consumes a token may lack the right to change others

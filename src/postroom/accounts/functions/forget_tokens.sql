@@ -1,8 +1,10 @@
--- One bounded step of retention: read the next tokens after an id, in the order of ids, and delete those that expired before
--- the retention time and that the collector has passed. Returns the number read, the last id and the number deleted.
+-- One bounded step of retention: read the next tokens after an id, in the order of ids, and delete those that expired
+-- before the retention time and that the collector has passed. Returns the number read, the last id and the number
+-- deleted.
 --
--- Scans the primary key, because an index on expiry would slow every sign-up. The cost of a step depends on p_limit alone.
--- SKIP LOCKED leaves locked tokens to the next round, so that a transaction that locks several cannot deadlock with it.
+-- Scans the primary key, because an index on expiry would slow every sign-up. The cost of a step depends on p_limit
+-- alone. SKIP LOCKED leaves locked tokens to the next round, so that a transaction that locks several cannot deadlock
+-- with it.
 CREATE OR REPLACE FUNCTION forget_tokens(
     p_after     bigint,
     p_limit     integer,

@@ -1,5 +1,5 @@
--- True if the room was restored from a cluster with higher transaction ids: its cursor or a visible token has a transaction
--- id that this cluster has not assigned yet.
+-- True if the room was restored from a cluster with higher transaction ids: its cursor or a visible token has a
+-- transaction id that this cluster has not assigned yet.
 CREATE OR REPLACE FUNCTION has_restored_tokens() RETURNS boolean
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,12 +1,13 @@
--- Request a new token by address: an account with that address gets one, and the result does not reveal whether there is
--- one. The collector mails an activation only to a provisioned account, a recovery only to an active one. Returns false
--- after too many requests for the address, with or without an account.
+-- Request a new token by address: an account with that address gets one, and the result does not reveal whether there
+-- is one. The collector mails an activation only to a provisioned account, a recovery only to an active one. Returns
+-- false after too many requests for the address, with or without an account.
 --
--- For an address without an account the function also inserts a token, rolls that back, and notifies, so that the duration
--- reveals nothing. Without this the medians differed by 0.9 ms (2.14 and 3.05 ms).
+-- For an address without an account the function also inserts a token, rolls that back, and notifies, so that the
+-- duration reveals nothing. Without this the medians differed by 0.9 ms (2.14 and 3.05 ms).
 --
--- p_spelling is another form of the address (bücher.example is xn--bcher-kva.example), under which an account may be stored.
--- SECURITY INVOKER: the caller needs rights on the tables, because choosing the clock or the spelling evades the limits.
+-- p_spelling is another form of the address (bücher.example is xn--bcher-kva.example), under which an account may be
+-- stored. SECURITY INVOKER: the caller needs rights on the tables, because choosing the clock or the spelling evades
+-- the limits.
 CREATE OR REPLACE FUNCTION request_token_at(
     p_email    text,
     p_action   token_action,

@@ -1,5 +1,6 @@
--- Record the time of a status change. Unsuspending an account that was never activated makes it provisioned, because its
--- address is not proven. An account that is set to provisioned must be activated again. An imported account keeps its times.
+-- Record the time of a status change. Unsuspending an account that was never activated makes it provisioned, because
+-- its address is not proven. An account that is set to provisioned must be activated again. An imported account keeps
+-- its times.
 CREATE OR REPLACE FUNCTION stamp_account_status() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT -- an application's connection has another search path

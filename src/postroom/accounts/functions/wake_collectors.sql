@@ -1,6 +1,6 @@
--- Notify the collectors that listen on `token_insert`, unless one is busy: NOTIFY takes a cluster-wide lock and holds it until
--- the commit is on disk, which serialises notifying commits (three times slower with ten clients). A busy collector polls,
--- and notifies listeners of the tokens it takes (dequeue_tokens).
+-- Notify the collectors that listen on `token_insert`, unless one is busy: NOTIFY takes a cluster-wide lock and holds
+-- it until the commit is on disk, which serialises notifying commits (three times slower with ten clients). A busy
+-- collector polls, and notifies listeners of the tokens it takes (dequeue_tokens).
 CREATE OR REPLACE FUNCTION wake_collectors() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

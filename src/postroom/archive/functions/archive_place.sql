@@ -1,5 +1,5 @@
--- The location of this room: cluster, database and schema. No two rooms have the same location. A copy of a room has another
--- location than its original, unless the disk of the whole cluster was copied.
+-- The location of this room: cluster, database and schema. No two rooms have the same location. A copy of a room has
+-- another location than its original, unless the disk of the whole cluster was copied.
 CREATE OR REPLACE FUNCTION archive_place() RETURNS text
 LANGUAGE plpgsql STABLE
 SECURITY DEFINER -- every role must get the same result, also one that may not read the cluster's id

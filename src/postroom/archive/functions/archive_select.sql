@@ -1,6 +1,6 @@
--- The SELECT that reads some pages of a table in the format of the archive: numbers, booleans and dates unchanged, timestamps
--- in UTC to the microsecond, other types as text. It reads by page because rows of a closed partition do not move: each step
--- has a short snapshot of its own.
+-- The SELECT that reads some pages of a table in the format of the archive: numbers, booleans and dates unchanged,
+-- timestamps in UTC to the microsecond, other types as text. It reads by page because rows of a closed partition do not
+-- move: each step has a short snapshot of its own.
 CREATE OR REPLACE FUNCTION archive_select(p_table text, p_from_page bigint, p_to_page bigint) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,6 +1,6 @@
--- Reject a name that is not a piece of a table's months. The functions that detach, drop and attach run as the owner, and the
--- caller may write any name into archived_partitions: they must not reach other tables. Temporary tables of the caller are
--- ignored.
+-- Reject a name that is not a piece of a table's months. The functions that detach, drop and attach run as the owner,
+-- and the caller may write any name into archived_partitions: they must not reach other tables. Temporary tables of the
+-- caller are ignored.
 CREATE OR REPLACE FUNCTION check_archive_name(p_table text, p_name text, p_kind text DEFAULT '') RETURNS void
 LANGUAGE plpgsql STABLE
 AS $$

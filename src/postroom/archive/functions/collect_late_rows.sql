@@ -1,5 +1,5 @@
--- One bounded step: move rows of a piece's month from the default partition into the piece's own table, atomically. Returns
--- the number of moved rows.
+-- One bounded step: move rows of a piece's month from the default partition into the piece's own table, atomically.
+-- Returns the number of moved rows.
 CREATE OR REPLACE FUNCTION collect_late_rows(p_id bigint, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,7 +1,8 @@
--- Drop a restored month; the archive keeps it. Only a restored table is dropped, or the table of an unfinished restore: it has
--- the name of a restored month, is not attached, and has no record. A month with other rows than its files is rejected,
--- because added rows exist nowhere else. Rows are counted while holding the locks of the drop, so that no concurrent INSERT is
--- missed; the parent is locked before the partition, as every other statement does, to avoid a deadlock.
+-- Drop a restored month; the archive keeps it. Only a restored table is dropped, or the table of an unfinished restore:
+-- it has the name of a restored month, is not attached, and has no record. A month with other rows than its files is
+-- rejected, because added rows exist nowhere else. Rows are counted while holding the locks of the drop, so that no
+-- concurrent INSERT is missed; the parent is locked before the partition, as every other statement does, to avoid a
+-- deadlock.
 CREATE OR REPLACE FUNCTION drop_restored_table(p_name text) RETURNS integer
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more

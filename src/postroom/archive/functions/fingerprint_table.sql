@@ -1,5 +1,5 @@
--- The number of rows of a table, and a checksum that changes with any value, independent of the order of rows. The settings
--- that affect text output are fixed, so that two servers give the same result.
+-- The number of rows of a table, and a checksum that changes with any value, independent of the order of rows. The
+-- settings that affect text output are fixed, so that two servers give the same result.
 CREATE OR REPLACE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint)
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,5 +1,5 @@
--- Begin a piece for rows of a closed month that are in the default partition, and create its table. Returns the id of the
--- piece, or NULL if the default partition has no such rows.
+-- Begin a piece for rows of a closed month that are in the default partition, and create its table. Returns the id of
+-- the piece, or NULL if the default partition has no such rows.
 CREATE OR REPLACE FUNCTION open_late_segment(p_table text, p_before timestamptz) RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more

@@ -1,5 +1,5 @@
--- Restart the unfinished pieces of a room that was restored from an older state: their tables exist, but their files may have
--- been finished later by the original. New files get new paths; old files stay.
+-- Restart the unfinished pieces of a room that was restored from an older state: their tables exist, but their files
+-- may have been finished later by the original. New files get new paths; old files stay.
 CREATE OR REPLACE FUNCTION restart_pieces() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,5 +1,5 @@
--- Detect that this room is a copy, or was restored from an older state. Runs before any other work on the archive, under the
--- archive's lock.
+-- Detect that this room is a copy, or was restored from an older state. Runs before any other work on the archive,
+-- under the archive's lock.
 CREATE OR REPLACE FUNCTION settle_archive() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,5 +1,6 @@
--- Set the COMMENT of every table, view, column and function of the room, from texts by name, for psql's \d+ and \df+. A text
--- for `table.column` takes precedence over the shared text of a column name. Objects without a text keep their comment.
+-- Set the COMMENT of every table, view, column and function of the room, from texts by name, for psql's \d+ and \df+. A
+-- text for `table.column` takes precedence over the shared text of a column name. Objects without a text keep their
+-- comment.
 CREATE OR REPLACE FUNCTION describe_room(p_relations jsonb, p_columns jsonb, p_functions jsonb) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,5 @@
--- Create a table's partitions for this month and the given number of months ahead. Safe to call at any time and concurrently.
--- A month that has rows in the default partition gets no partition.
+-- Create a table's partitions for this month and the given number of months ahead. Safe to call at any time and
+-- concurrently. A month that has rows in the default partition gets no partition.
 CREATE OR REPLACE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamptz DEFAULT now())
 RETURNS integer
 LANGUAGE plpgsql

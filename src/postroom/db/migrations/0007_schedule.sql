@@ -102,8 +102,8 @@ CREATE TABLE scheduled_events (
         AND target_timestamp_local >= '0001-01-02' AND target_timestamp_local < '9999-12-31')
 ) WITH (
     fillfactor = 90,
-    -- Each event leaves dead entries at the end of the index where every claim begins. A share of a very large table would
-    -- be millions of them; a fixed number keeps a claim as cheap as in a small table.
+    -- Each event leaves dead entries at the end of the index where every claim begins. A share of a very large table
+    -- would be millions of them; a fixed number keeps a claim as cheap as in a small table.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 50000
 );
 
@@ -114,8 +114,9 @@ CREATE INDEX scheduled_events_due_idx ON scheduled_events (target_timestamp_utc)
 CREATE UNIQUE INDEX scheduled_events_pending_idx ON scheduled_events (user_id, event_type, occasion_id)
     NULLS NOT DISTINCT WHERE status = 'PENDING';
 
--- list_latest_events, list_soonest_events by status or without a filter, and delete_old_events. PENDING events are listed by
--- scheduled_events_due_idx; if they were in this index, the planner would choose this larger one for the claim.
+-- list_latest_events, list_soonest_events by status or without a filter, and delete_old_events. PENDING events are
+-- listed by scheduled_events_due_idx; if they were in this index, the planner would choose this larger one for the
+-- claim.
 CREATE INDEX scheduled_events_status_idx ON scheduled_events (status, target_timestamp_utc, id) WHERE status <> 'PENDING';
 
 -- list_latest_events, list_soonest_events by kind

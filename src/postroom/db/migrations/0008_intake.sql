@@ -15,8 +15,9 @@ CREATE TABLE malformed_commands (
     raw            bytea       NOT NULL
 );
 
--- record_malformed_commands: a consumer that dies between commit and acknowledgement gets the same entry again, which is
--- recorded once. The bytes are part of the key because a stream that lost its data may count from the beginning again.
+-- record_malformed_commands: a consumer that dies between commit and acknowledgement gets the same entry again, which
+-- is recorded once. The bytes are part of the key because a stream that lost its data may count from the beginning
+-- again.
 CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands (entry, sha256(raw))
     WHERE entry IS NOT NULL;
 

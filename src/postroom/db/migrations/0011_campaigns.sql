@@ -63,9 +63,9 @@ CREATE TABLE campaign_fields (
     PRIMARY KEY (campaign_id, name)
 ) WITH (fillfactor = 50);
 
--- The recipients of one time zone within a campaign: when they are due, and the feeder's position in the list. Recipients
--- without a time zone are under ''. A recipient's id never exceeds last_id, and ids up to fed_through are done: the cost of
--- finding the next slice does not depend on the length of the list.
+-- The recipients of one time zone within a campaign: when they are due, and the feeder's position in the list.
+-- Recipients without a time zone are under ''. A recipient's id never exceeds last_id, and ids up to fed_through are
+-- done: the cost of finding the next slice does not depend on the length of the list.
 CREATE TABLE campaign_zones (
     campaign_id bigint NOT NULL REFERENCES campaigns ON DELETE CASCADE,
     fed_through bigint NOT NULL DEFAULT 0,
@@ -75,9 +75,9 @@ CREATE TABLE campaign_zones (
     PRIMARY KEY (campaign_id, time_zone)
 ) WITH (fillfactor = 50);
 
--- The recipients of campaigns, each once. No foreign key: every writer holds a lock on the campaign's row, and checking the
--- key for each of a million rows is a third of the cost of an upload. Half of each page is free and no index contains the
--- state, so that feeding updates rows in place.
+-- The recipients of campaigns, each once. No foreign key: every writer holds a lock on the campaign's row, and checking
+-- the key for each of a million rows is a third of the cost of an upload. Half of each page is free and no index
+-- contains the state, so that feeding updates rows in place.
 CREATE TABLE campaign_recipients (
     campaign_id bigint                   NOT NULL,
     id          bigint                   GENERATED ALWAYS AS IDENTITY,

@@ -1,5 +1,5 @@
--- Tracking: opens, clicks and unsubscribes.
--- The delivery may be deleted by then, so no table here refers to it: a link carries all data that it needs.
+-- Tracking: opens, clicks and unsubscribes. The delivery may be deleted by then, so no table here refers to it: a link
+-- carries all data that it needs.
 
 -- ── Events, by month ────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,7 +1,8 @@
 -- Erasure: requests to erase a person, their progress, and the key that recognises an erased address without storing it.
 
--- The HMAC-SHA-256 key of pseudonyms; one row, made by the first erasure. Stored as the key mixed with its two paddings, the
--- only form that HMAC uses; see functions/erased_address.sql. Only the owner of the room needs to read it.
+-- The HMAC-SHA-256 key of pseudonyms; one row, made by the first erasure. Stored as the key mixed with its two
+-- paddings, the only form that HMAC uses; see functions/erased_address.sql. Only the owner of the room needs to read
+-- it.
 CREATE TABLE erasure_key (
     is_only   boolean     NOT NULL DEFAULT true PRIMARY KEY,
     made_at   timestamptz NOT NULL DEFAULT now(),

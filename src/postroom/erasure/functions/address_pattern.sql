@@ -1,5 +1,5 @@
--- A pattern that finds an address in a text and not inside a longer one: ann@example.org neither in joann@example.org nor in
--- ann@example.org.uk. It may follow an escape sequence, which is no part of an address: "\nann@example.org" and
+-- A pattern that finds an address in a text and not inside a longer one: ann@example.org neither in joann@example.org
+-- nor in ann@example.org.uk. It may follow an escape sequence, which is no part of an address: "\nann@example.org" and
 -- "\u201cann@example.org" in JSON, \234ann@example.org in bytes that are shown as text.
 CREATE OR REPLACE FUNCTION address_pattern(p_address text) RETURNS text
 LANGUAGE sql IMMUTABLE

@@ -1,6 +1,6 @@
 -- A machine-made key without an address: as erase_text, and also where the address follows a separator, as in
--- signup-ann@example.org or k=welcome.ann@example.org. If the longer address belongs to another known person, the key stays.
--- Different keys stay different, because some of them must be unique.
+-- signup-ann@example.org or k=welcome.ann@example.org. If the longer address belongs to another known person, the key
+-- stays. Different keys stay different, because some of them must be unique.
 CREATE OR REPLACE FUNCTION erase_key(p_text text, p_address text, p_pseudonym text) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT

@@ -1,6 +1,7 @@
--- One bounded step of a search for the address inside values: some pages of one table. Texts, arrays of texts and JSON get the
--- pseudonym, keys by the rule of erase_key; a row whose bytes contain the address is deleted, because bytes cannot be edited.
--- An updated row moves to a later page, where it is searched again without effect. Returns the number of changed rows.
+-- One bounded step of a search for the address inside values: some pages of one table. Texts, arrays of texts and JSON
+-- get the pseudonym, keys by the rule of erase_key; a row whose bytes contain the address is deleted, because bytes
+-- cannot be edited. An updated row moves to a later page, where it is searched again without effect. Returns the number
+-- of changed rows.
 CREATE OR REPLACE FUNCTION erase_pages(
     p_table text, p_columns text[], p_keys text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint
 ) RETURNS bigint
@@ -15,8 +16,8 @@ DECLARE
 BEGIN
     SELECT bool_or(type = 'bytea'),
         string_agg(format('%I = %s', name, changed), ', '),
-        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and the
-        -- address too: in that form non-ASCII letters are octal numbers.
+        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and
+        -- the address too: in that form non-ASCII letters are octal numbers.
         string_agg(format(
             CASE type
                 WHEN 'bytea' THEN

@@ -1,5 +1,5 @@
--- Erase by equality, where a column is exactly the address: delete the rows, or replace the value by the pseudonym. Returns
--- the number of changed rows; 0 for a table that does not exist.
+-- Erase by equality, where a column is exactly the address: delete the rows, or replace the value by the pseudonym.
+-- Returns the number of changed rows; 0 for a table that does not exist.
 CREATE OR REPLACE FUNCTION erase_rows(
     p_table text, p_column text, p_how text, p_address text, p_pseudonym text
 ) RETURNS bigint

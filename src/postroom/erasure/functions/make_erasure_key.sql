@@ -1,5 +1,5 @@
--- Create the room's key at the first erasure: 64 random bytes, the block length of the hash; only the XORs with HMAC's two
--- paddings are stored. The random bits are hashed version 4 UUIDs, because six bits of each are fixed.
+-- Create the room's key at the first erasure: 64 random bytes, the block length of the hash; only the XORs with HMAC's
+-- two paddings are stored. The random bits are hashed version 4 UUIDs, because six bits of each are fixed.
 CREATE OR REPLACE FUNCTION make_erasure_key() RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that erases creates the key and need not be able to read it

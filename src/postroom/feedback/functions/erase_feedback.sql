@@ -1,5 +1,5 @@
--- Erase an address from suppressions: the pseudonym replaces it and still suppresses. If a row with the pseudonym exists,
--- the address was suppressed again after an erasure: the later row is kept. Returns the number of suppressions.
+-- Erase an address from suppressions: the pseudonym replaces it and still suppresses. If a row with the pseudonym
+-- exists, the address was suppressed again after an erasure: the later row is kept. Returns the number of suppressions.
 CREATE OR REPLACE FUNCTION erase_feedback(p_address text, p_pseudonym text) RETURNS bigint
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,5 +1,5 @@
--- Delete the suppressions of an address for one reason and in one scope, NULL for any; an erased address is found by its
--- pseudonym. Returns the deleted rows.
+-- Delete the suppressions of an address for one reason and in one scope, NULL for any; an erased address is found by
+-- its pseudonym. Returns the deleted rows.
 CREATE OR REPLACE FUNCTION lift_suppressions(
     p_address text, p_reason suppression_reason DEFAULT NULL, p_scope suppression_scope DEFAULT NULL
 ) RETURNS SETOF suppressions

@@ -1,7 +1,7 @@
 -- Suppress any number of addresses. An address that is already suppressed keeps the more severe reason and the later
--- end: soft bounce < manual < hard bounce < complaint, and a request of the person outranks an operator's. For
--- repeated soft bounces the new `until` is used; see record_feedback. Returns the number of written rows. p_reports:
--- the number of reports behind each suppression.
+-- end: soft bounce < manual < hard bounce < complaint, and a request of the person outranks an operator's. For repeated
+-- soft bounces the new `until` is used; see record_feedback. Returns the number of written rows. p_reports: the number
+-- of reports behind each suppression.
 CREATE OR REPLACE FUNCTION merge_suppressions(
     p_address           text[],
     p_scope             text[],

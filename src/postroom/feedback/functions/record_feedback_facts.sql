@@ -1,7 +1,7 @@
 -- Count new reports in the statistics and append their facts to the events, in the transaction that stores the reports.
 -- `bounced` counts every bounce: a later bounce, which also counts as `returned`, and a refusal of the recipient in the
--- session, which the attempt also counts as refused. An unverified report is neither counted nor recorded. Facts contain
--- no address.
+-- session, which the attempt also counts as refused. An unverified report is neither counted nor recorded. Facts
+-- contain no address.
 CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

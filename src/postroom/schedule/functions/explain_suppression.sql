@@ -1,5 +1,5 @@
--- The failure reason of an event whose delivery was suppressed. The delivery records only that its recipient was suppressed;
--- the current suppression has the cause.
+-- The failure reason of an event whose delivery was suppressed. The delivery records only that its recipient was
+-- suppressed; the current suppression has the cause.
 CREATE OR REPLACE FUNCTION explain_suppression(p_delivery_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT -- an application's connection has another search path

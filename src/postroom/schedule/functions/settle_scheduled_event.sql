@@ -1,5 +1,5 @@
--- End a scheduled event in the transaction that ends its delivery. The trigger has the condition, so that other deliveries
--- cost a comparison and no function call.
+-- End a scheduled event in the transaction that ends its delivery. The trigger has the condition, so that other
+-- deliveries cost a comparison and no function call.
 CREATE OR REPLACE FUNCTION settle_scheduled_event() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT -- an application's connection has another search path

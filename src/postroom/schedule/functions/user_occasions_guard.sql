@@ -1,6 +1,6 @@
--- Mark the person of a new or changed occasion as unplanned; the sweep plans within seconds unless the same transaction does.
--- The version stays, because the person did not change. A person who was never planned for stays new (planned_version 0) and
--- keeps the events they were inserted with.
+-- Mark the person of a new or changed occasion as unplanned; the sweep plans within seconds unless the same transaction
+-- does. The version stays, because the person did not change. A person who was never planned for stays new
+-- (planned_version 0) and keeps the events they were inserted with.
 CREATE OR REPLACE FUNCTION user_occasions_guard() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path FROM CURRENT -- an application's connection has another search path

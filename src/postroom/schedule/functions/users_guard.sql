@@ -1,8 +1,9 @@
--- Validate the time zone of a person, increment the version on a change, and record since when the person is unplanned, also
--- for direct SQL.
+-- Validate the time zone of a person, increment the version on a change, and record since when the person is unplanned,
+-- also for direct SQL.
 --
--- The pattern is checked first, because PostgreSQL accepts any "Foo+3" as a POSIX zone. A name without digits is not a POSIX
--- zone, so setting TimeZone to it fails unless the zone exists. Reading the setting back gives the canonical spelling.
+-- The pattern is checked first, because PostgreSQL accepts any "Foo+3" as a POSIX zone. A name without digits is not a
+-- POSIX zone, so setting TimeZone to it fails unless the zone exists. Reading the setting back gives the canonical
+-- spelling.
 CREATE OR REPLACE FUNCTION users_guard() RETURNS trigger
 LANGUAGE plpgsql
 SET timezone TO 'UTC' -- restores the session's zone when the function returns

@@ -1,8 +1,7 @@
 -- The time at which a destination has room for more bulk mail: one step of its rate after the last mail that is really
 -- queued before `p_until`; NULL if no mail is. Cancelled, held and deleted mail frees its time. If the plan is
--- accurate, the
--- first row answers. Otherwise at most 1000 rows are read per call, and the next claim continues where this one
--- stopped.
+-- accurate, the first row answers. Otherwise at most 1000 rows are read per call, and the next claim continues where
+-- this one stopped.
 CREATE OR REPLACE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamptz, p_now timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE

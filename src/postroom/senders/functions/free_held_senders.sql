@@ -1,6 +1,5 @@
 -- Release accounts whose holder is gone: its claim was closed or its lease expired. The holder's last start is unknown
--- but
--- not later than now, so the next mail may start one delay from now.
+-- but not later than now, so the next mail may start one delay from now.
 CREATE OR REPLACE FUNCTION free_held_senders(p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,9 +1,7 @@
 -- Choose accounts for a claim, least recently used first, lock them, and return how many mails each may carry: at most
--- its
--- batch, its remaining quota of the day and, with a delay, the mails that start within one second (at least one), so
--- that
--- the next claim waits no longer than that for the account. Accounts in p_busy are left out: their servers time out for
--- the caller. Nothing is counted here; take_senders counts once the mails are known.
+-- its batch, its remaining quota of the day and, with a delay, the mails that start within one second (at least one),
+-- so that the next claim waits no longer than that for the account. Accounts in p_busy are left out: their servers time
+-- out for the caller. Nothing is counted here; take_senders counts once the mails are known.
 CREATE OR REPLACE FUNCTION reserve_senders(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_busy bigint[] DEFAULT '{}'
 )

@@ -1,6 +1,5 @@
 -- Return the quota reserved for mails that were not attempted, one entry per mail. A reservation of an earlier day
--- expired
--- with that day's counters. An account paused at its limit becomes active again.
+-- expired with that day's counters. An account paused at its limit becomes active again.
 CREATE OR REPLACE FUNCTION return_sender_quota(p_account_ids bigint[], p_reserved_on date[]) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,6 +1,5 @@
 -- Start a new day for every account that has not started it: reset counters, clear the pause of a reached limit, and
--- advance
--- the warm-up if the day counts. Called at the first use of a day, so no host has to run at midnight.
+-- advance the warm-up if the day counts. Called at the first use of a day, so no host has to run at midnight.
 --
 -- A day of warm-up counts if at least half of the allowed mails were sent: a quiet or paused day does not show that the
 -- mailbox can do more. A completed stage advances if fewer than 2 % of its mails bounced; otherwise it starts again.

@@ -1,12 +1,9 @@
 -- Apply the limits of destinations to mails about to be claimed, in their order: each leaves now (within a second,
--- after
--- `start_in`) or is postponed until `postponed_until`. Mails to domains without a row are not returned.
+-- after `start_in`) or is postponed until `postponed_until`. Mails to domains without a row are not returned.
 --
 -- A rate defines slots; those of the next second are granted in any lane. Bulk mail beyond them is scheduled after the
--- bulk
--- mail that already has a time (`planned_until`, but no later than the mail that is really queued: end_of_plan), so
--- that each
--- is postponed once. Other lanes try again at their slot and never wait for that plan.
+-- bulk mail that already has a time (`planned_until`, but no later than the mail that is really queued: end_of_plan),
+-- so that each is postponed once. Other lanes try again at their slot and never wait for that plan.
 CREATE OR REPLACE FUNCTION shape_destinations(
     p_lane delivery_lane, p_ids bigint[], p_domains text[], p_now timestamptz
 )

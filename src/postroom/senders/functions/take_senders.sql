@@ -1,6 +1,5 @@
 -- Count the mails that a claim takes from the accounts locked by reserve_senders, in the same transaction. An account
--- with a
--- delay is held by the claim; one without quota left is paused for the day and keeps its previous status.
+-- with a delay is held by the claim; one without quota left is paused for the day and keeps its previous status.
 CREATE OR REPLACE FUNCTION take_senders(
     p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamptz
 ) RETURNS void
