@@ -27,7 +27,7 @@ from postroom.events.audit import audited
 from postroom.post.address import parse_address
 from postroom.runtime.page import Found, read_page
 
-LONGEST_LOGIN = 254
+LONGEST_LOGIN = 254  # the longest address (RFC 5321), because many applications use the address as the login
 
 _REFUSALS = {
     CodeCheck.EXPIRED: TokenExpired,

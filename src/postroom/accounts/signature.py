@@ -14,7 +14,7 @@ from postroom.accounts.model import Action
 
 PATHS = {Action.ACTIVATION: "/activate", Action.PASSWORD_RECOVERY: "/recover"}
 
-SECRET_BYTES = 32
+SECRET_BYTES = 32  # 256 bits cannot be guessed, however many tokens exist
 SIGNED_LENGTH = 86  # characters: 64 bytes in base64 without padding
 
 

@@ -47,7 +47,7 @@ BATCHES_AT_ONCE = 50
 BUSY_S = 1.5
 """Time it stays busy after a full batch; below the 2 s for which wake_collectors skips NOTIFY, so none is missed."""
 
-LIMITS_KEPT = timedelta(days=1)
+LIMITS_KEPT = timedelta(days=1)  # guesses are counted per day; older rows no longer limit anything
 
 RETENTION = (Retention(store.forget_tokens, "token_retention"), Retention(store.forget_limits, LIMITS_KEPT))
 

@@ -13,7 +13,7 @@ from postroom.db.pool import Session
 from postroom.erasure.store import list_running
 from postroom.errors import PostroomError
 
-PATIENCE_S = 10.0
+PATIENCE_S = 10.0  # doctor waits; a reachable object store responds in far less than a second
 
 
 @dataclass(slots=True)

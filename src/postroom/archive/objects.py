@@ -29,7 +29,7 @@ from postroom.runtime.aws_credentials import CredentialChain, find_region
 if TYPE_CHECKING:
     from obstore.store import S3Store
 
-_UPLOAD_CHUNK = 8 * 1024 * 1024
+_UPLOAD_CHUNK = 8 * 1024 * 1024  # S3 requires parts of at least 5 MB; larger ones need more memory per upload
 
 
 class Objects(Protocol):

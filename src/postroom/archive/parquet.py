@@ -17,8 +17,8 @@ from postroom.archive.errors import ArchiveDamaged, ArchiveExtraMissing
 from postroom.archive.model import Column, Manifest
 
 Table: TypeAlias = Any  # pyarrow.Table; the package is imported on demand and has no type hints
-SCHEMA_VERSION = 1
-_READ_AT_ONCE = 1024 * 1024
+SCHEMA_VERSION = 1  # raised when the columns of the files change their meaning
+_READ_AT_ONCE = 1024 * 1024  # bounds the memory of a checksum; smaller reads cost more system calls
 
 
 class ParquetFile:

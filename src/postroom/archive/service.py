@@ -45,8 +45,8 @@ from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
 
-LOCK_TRIES = 20
-LOCK_PAUSE_S = 0.25
+LOCK_TRIES = 20  # with LOCK_PAUSE_S about 5 s of tries; statements of the queue hold their locks for milliseconds
+LOCK_PAUSE_S = 0.25  # lets the queue of waiting statements drain before the next try
 
 Progress = Callable[[Segment], None]
 

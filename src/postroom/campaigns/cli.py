@@ -32,8 +32,8 @@ from postroom.runtime.terminal import (
     say,
 )
 
-CHUNK = 256 * 1024
-SHOWN_REFUSED = 20
+CHUNK = 256 * 1024  # bounds memory; smaller reads cost more round trips
+SHOWN_REFUSED = 20  # a screen; the counts cover all lines
 
 campaigns = typer.Typer()
 

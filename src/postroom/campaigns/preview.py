@@ -19,12 +19,12 @@ from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
 from postroom.post.address import Address, parse_address
 
-MOST_TESTS = 20
+MOST_TESTS = 20  # tests are for colleagues; more would be a campaign without its safeguards
 TEST_PREFIX = "[Test] "
 EXAMPLE = "https://unsubscribe.invalid/example"
 """Replaces every personal link in previews and tests, so that a click in a test does not unsubscribe anyone."""
 
-TRIED_RECIPIENTS = 5
+TRIED_RECIPIENTS = 5  # finds merge fields that the first rows lack, without delaying the start
 _OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
 
 

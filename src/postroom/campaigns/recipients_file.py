@@ -35,9 +35,9 @@ KNOWN = ("email", "name", "time_zone")
 OURS = frozenset({"unsubscribe_url", "preferences_url"})
 """Variables that every letter has; merge fields cannot use these names."""
 
-LONGEST_DATA = 32 * 1024
-LONGEST_NAME = 200
-MOST_COLUMNS = 200
+LONGEST_DATA = 32 * 1024  # bounds a row of a recipient; ten million rows must stay storable
+LONGEST_NAME = 200  # bounds the display name in the To header
+MOST_COLUMNS = 200  # a header with more is usually another kind of file
 
 _NOT_IN_NAMES = re.compile(r"\W")
 _encode = msgspec.json.Encoder().encode

@@ -19,7 +19,7 @@ from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
 
 BATCH = 5000  # recipients per transaction, which holds the campaign's row lock
-LARGEST_CHUNK = 256 * 1024
+LARGEST_CHUNK = 256 * 1024  # parsing a chunk holds the event loop for some milliseconds; a larger one for longer
 
 OnRefused = Callable[[Sequence[RejectedLine]], None]
 """Callback for rejected lines, called as they are found."""

@@ -25,19 +25,20 @@ from postroom.runtime.secrets import SecretBox
 from postroom.schedule.store import measure_schedule
 from postroom.settings import Settings
 
-SKEW_WARNS = timedelta(seconds=2)
-SKEW_FAILS = timedelta(seconds=30)
-TRANSACTION_WARNS = timedelta(minutes=1)
-TRANSACTION_FAILS = timedelta(minutes=15)
+SKEW_WARNS = timedelta(seconds=2)  # more than NTP leaves between two hosts
+SKEW_FAILS = timedelta(seconds=30)  # due times and leases become visibly wrong
+TRANSACTION_WARNS = timedelta(minutes=1)  # cursors cannot pass an open transaction: account mail and events wait for it
+TRANSACTION_FAILS = timedelta(minutes=15)  # one-time codes that wait this long have mostly expired
+# Recovery runs every few seconds; a claim that expired earlier shows that it does not
 CLAIM_STALLS = timedelta(minutes=1)
 WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
 LEADER_SILENT = timedelta(minutes=1)  # a living one speaks every second
-LANE_LATE = timedelta(minutes=5)
-LOOP_FAILURE_SHOWN = timedelta(hours=1)
-CONNECTIONS_WARN = 0.9
-OUTSIDE_LOOKED_AT = 10_000
+LANE_LATE = timedelta(minutes=5)  # a worker that keeps up is late by seconds
+LOOP_FAILURE_SHOWN = timedelta(hours=1)  # loops retry within minutes; older failures are history
+CONNECTIONS_WARN = 0.9  # of max_connections: leaves room for a deployment that starts a second set of workers
+OUTSIDE_LOOKED_AT = 10_000  # bounds the scan of the default partition
 SCHEDULE_LATE = timedelta(minutes=1)  # a living scheduler looks twice a second
-TOKENS_COUNTED = 10_000
+TOKENS_COUNTED = 10_000  # bounds the count, so that doctor stays quick in a crisis
 TOKENS_LATE = timedelta(minutes=1)  # a living collector looks every second
 
 _QUERIES = load("postroom.cli", "doctor.sql")

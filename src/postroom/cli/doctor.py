@@ -12,7 +12,7 @@ from postroom.settings import Settings, read_settings
 if TYPE_CHECKING:
     from postroom.runtime.finding import Finding
 
-_PATIENCE_S = 10.0
+_PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding itself
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 

@@ -16,10 +16,11 @@ from postroom.runtime.finding import Finding, fail, ok, warn
 from postroom.settings import Settings
 from postroom.transports.smtp import SmtpRelay
 
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0  # a relay that needs longer delays every delivery
 GIGABYTE = 1024**3
+# Time to react: a larger value warns on small disks, a smaller one when it is nearly too late
 DISK_WARNS = 2 * GIGABYTE
-DISK_FAILS = GIGABYTE // 4
+DISK_FAILS = GIGABYTE // 4  # PostgreSQL stops when WAL cannot be written (a segment has 16 MB)
 
 
 async def examine(settings: Settings) -> list[Finding]:

@@ -10,7 +10,7 @@ LEAST_WASTE = 64 * 1024 * 1024
 LEAST_SHARE = 0.5
 """Share of an index that must be waste. Random insertion alone leaves a B-tree about a third empty."""
 
-_SHOWN = 3
+_SHOWN = 3  # fits one line of doctor
 _QUERIES = load("postroom.cli", "doctor.sql")
 
 

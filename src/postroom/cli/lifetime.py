@@ -20,7 +20,7 @@ from datetime import timedelta
 import structlog
 
 MARGIN = timedelta(seconds=3)  # to write results and close connections; 25 s + 3 s is below the 30 s of Docker
-_FORCED_EXIT = 1
+_FORCED_EXIT = 1  # a second signal: ended without waiting for work in flight
 
 _log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from postroom.db.queries import load
 from postroom.runtime.finding import Finding, fail, ok
 from postroom.settings import Settings
 
-PATIENCE_S = 5.0
+PATIENCE_S = 5.0  # a pooler that needs longer delays every statement
 
 _QUERIES = load("postroom.cli", "doctor.sql")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.exceptions import TyperException
 
-WRONG_USAGE = 2
+WRONG_USAGE = 2  # exit code of usage errors, as in most Unix programs
 HELP_OPTIONS = ["-h", "--help"]
 
 _PLAIN = (

@@ -12,7 +12,7 @@ from postroom.settings import Settings
 if TYPE_CHECKING:
     from postroom.cli.lifetime import Lifetime
 
-KILL_MARGIN = timedelta(seconds=4)
+KILL_MARGIN = timedelta(seconds=4)  # a worker ends within its grace; the margin lets it report before it is killed
 SUPERVISED_MARGIN = timedelta(seconds=4.9)  # a supervisor outlives its workers; 25 s + 4.9 s is below 30 s
 
 

@@ -23,8 +23,8 @@ Url: TypeAlias = str | Callable[[], str]
 """A URL, or a function that returns the current one: the embedded server may restart on another port."""
 
 CONNECT_S = 10.0  # to one host, with TLS and login; a host that drops packets must not delay the next one for long
-END_S = 5.0
-DEAD_AFTER_S = 30
+END_S = 5.0  # long enough to cancel over a slow network; longer delays the end of a process
+DEAD_AFTER_S = 30  # longer than a failover of a network, shorter than a person waits
 
 _TCP_OPTIONS = {
     "TCP_KEEPIDLE": 15,

@@ -19,9 +19,9 @@ from postroom.db.pool import Session, connect
 from postroom.db.queries import load
 from postroom.runtime.loop import Loop
 
-PING_S = 10.0
-PING_TIMEOUT_S = 5.0
-RECONNECT = timedelta(milliseconds=100)
+PING_S = 10.0  # a broken connection is found within PING_S and PING_TIMEOUT_S; until then workers poll
+PING_TIMEOUT_S = 5.0  # a server that needs longer is as good as lost for notifications
+RECONNECT = timedelta(milliseconds=100)  # first pause; polling finds the work meanwhile
 
 _QUERIES = load("postroom.db")
 _log = structlog.get_logger()

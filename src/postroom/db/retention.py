@@ -15,7 +15,7 @@ from postroom.runtime.loop import Loop, run_all
 from postroom.runtime.pace import Pace
 from postroom.settings import Settings
 
-STEP = 1000
+STEP = 1000  # rows per statement: locks stay short; larger steps delay concurrent writers
 SHARE = 0.05
 """The share of the time that retention works; it pauses for the rest, to leave the database to mail."""
 

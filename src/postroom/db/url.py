@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_plus, urlsplit
 
-DEFAULT_PORT = 5432
+DEFAULT_PORT = 5432  # PostgreSQL's
 VERIFY_FULL = "verify-full"
 READ_WRITE = "read-write"
 

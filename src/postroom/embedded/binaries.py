@@ -34,11 +34,11 @@ from postroom.db.errors import DatabaseError
 from postroom.db.url import needs_tls
 from postroom.embedded.errors import EmbeddedServerError
 
-OLDEST_MAJOR = 15
+OLDEST_MAJOR = 15  # the oldest version that Postroom is tested with
 NAMESPACE = ("unshare", "-U", "--map-user=65534", "--map-group=65534", "--")
 CACHE_DIR = Path("/var/cache/postroom")
-VERSION_TIMEOUT_S = 10
-BUILTIN_LOCALE_MAJOR = 17
+VERSION_TIMEOUT_S = 10  # `postgres --version` needs milliseconds; a cold disk seconds
+BUILTIN_LOCALE_MAJOR = 17  # the first version with the locale provider `builtin`
 PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR")
 
 

@@ -30,14 +30,14 @@ import msgspec
 
 from postroom.embedded.errors import EmbeddedServerError
 
-POLL_S = 0.01
+POLL_S = 0.01  # a start takes about 0.3 s; polling costs nothing noticeable
 LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop together
-LOG_LIMIT_BYTES = 10_000_000
-LOG_TAIL_LINES = 12
+LOG_LIMIT_BYTES = 10_000_000  # some days of an ordinary log
+LOG_TAIL_LINES = 12  # enough for the reason why a server did not start
 LONGEST_SOCKET_DIR = 84  # PostgreSQL appends `/.s.PGSQL.65535`, and the path must stay under 100 bytes
-LONGEST_TEMPORARY_DIR = 60
-PASSWORD_BYTES = 32
-POSTMASTER_LINES = 8
+LONGEST_TEMPORARY_DIR = 60  # leaves room for the folder's own name within LONGEST_SOCKET_DIR
+PASSWORD_BYTES = 32  # 256 bits
+POSTMASTER_LINES = 8  # lines of a complete postmaster.pid
 TEMPORARY_PREFIX = "postroom-"
 
 

@@ -39,11 +39,11 @@ from postroom.embedded.binaries import Programs, find_binaries, programs_for
 from postroom.embedded.data_directory import PASSWORD_BYTES, POLL_S, DataDirectory, ServerState, lock, locked, try_lock
 from postroom.embedded.errors import EmbeddedServerError
 
-CONNECT_TIMEOUT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0  # on loopback; longer means that the server does not work
 START_TIMEOUT_S = 60.0  # crash recovery replays the write-ahead log
-STOP_TIMEOUT_S = 30.0
-RETRY_S = 5.0
-WATCH_S = 1.0
+STOP_TIMEOUT_S = 30.0  # a checkpoint on a slow disk; then SIGQUIT, which loses nothing but needs recovery
+RETRY_S = 5.0  # another process may be starting or stopping the same server
+WATCH_S = 1.0  # a server that ended is started again within this time
 SCRAM_ITERATIONS = 4096  # PostgreSQL's default; the password is random, so more iterations add nothing
 # Outside the ephemeral range (32768–60999 on Linux): no outgoing connection of another program takes the port while the
 # server is down.

@@ -50,7 +50,7 @@ Domain = Annotated[
 _LISTED = ("id", "email", "reason", "scope", "origin", "until", "bounce_count", "code", "created_at")
 _CHANGES = ("at", "change", "reason", "scope", "until", "origin", "actor", "note")
 _REPORTS = ("id", "reported_at", "kind", "classification", "email", "delivery_id", "enhanced", "origin", "verified")
-_AT_ONCE = 50
+_AT_ONCE = 50  # reports per transaction
 
 
 @suppressions.command("list")

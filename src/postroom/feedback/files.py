@@ -7,7 +7,7 @@ from pathlib import Path
 
 from postroom.errors import BadInput
 
-LARGEST = 64 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024  # mailbox files of bounces are smaller; bounds memory
 _MBOX = b"From "
 
 

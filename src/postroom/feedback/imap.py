@@ -23,8 +23,8 @@ from postroom.runtime.backoff import Backoff
 from postroom.runtime.loop import Loop
 
 ORIGIN = "imap"
-TIMEOUT_S = 60
-AT_ONCE = 20
+TIMEOUT_S = 60  # a slow mailbox is not an error, a silent one is
+AT_ONCE = 20  # messages per fetch: bounds memory, and an interruption repeats at most these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

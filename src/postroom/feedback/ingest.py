@@ -20,8 +20,8 @@ from postroom.feedback.metrics import NOT_KEPT, REPORTS
 from postroom.feedback.model import Feedback, report_identity
 from postroom.post.report import Failure, Report, ReportKind, read_report
 
-READ_ASIDE_BYTES = 16 * 1024
-KEPT_BYTES = 64 * 1024
+READ_ASIDE_BYTES = 16 * 1024  # smaller messages are parsed in less time than a child process needs
+KEPT_BYTES = 64 * 1024  # of an unread report: headers and the first part, for a person
 MOST_KEPT, MOST_KEPT_PER_PEER = 500, 20
 """Messages per hour that are not reports: at most 32 MB. Messages in an operator's files are all stored."""
 

@@ -36,8 +36,8 @@ from postroom.runtime.smtp_server import DATABASE_AWAY, MEGABYTE, OUR_FAULT, Smt
 
 ORIGIN = "smtp"
 MAILBOXES = ("postmaster", "abuse", "fbl")
-MOST_RECIPIENTS = 100
-TIMEOUT_S = 120
+MOST_RECIPIENTS = 100  # RFC 5321 requires at least 100
+TIMEOUT_S = 120  # seconds of silence; RFC 5321 recommends five minutes, but bounces come from servers that retry
 TOO_LARGE = "552 5.3.4 Larger than a report may be"
 
 _log = structlog.get_logger()

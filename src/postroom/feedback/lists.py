@@ -19,14 +19,14 @@ from postroom.runtime.spreadsheet import read_lines, unescape_cell, write_rows
 
 Member = TypeVar("Member", SuppressionReason, Scope)
 
-BATCH = 5000
-LONGEST_LINE = 10_000
-MOST_REFUSED = 1000
+BATCH = 5000  # rows per transaction: fewer round trips, while locks stay short
+LONGEST_LINE = 10_000  # an address and its columns need a few hundred characters; bounds memory
+MOST_REFUSED = 1000  # of a file; the count covers all lines
 COLUMNS = ("email", "reason", "scope", "origin", "campaign_id", "until", "created_at", "bounce_count", "code", "detail")
 _NAMES = {"email": "email", "address": "email", "e-mail": "email", "recipient": "email"}
 _KNOWN = ("reason", "scope", "origin", "campaign_id", "detail")
-_LONGEST_DETAIL = 500
-_LONGEST_ORIGIN = 100
+_LONGEST_DETAIL = 500  # of a note; longer text is cut
+_LONGEST_ORIGIN = 100  # of a name; longer text is cut
 
 
 @dataclass(slots=True)

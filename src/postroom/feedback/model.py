@@ -29,7 +29,7 @@ from postroom.runtime.record import Shape
 SESSION = "session"
 """The origin of replies in the SMTP session."""
 
-LONGEST_TEXT = 2000
+LONGEST_TEXT = 2000  # of a stored reply; a longer one explains nothing more
 
 
 class BounceClass(StrEnum):

@@ -7,7 +7,7 @@ from postroom.db.retention import Retention
 from postroom.feedback import store
 from postroom.feedback.store import Unreported
 
-MOST_NAMED = 20
+MOST_NAMED = 20  # addresses in a notice, so that it stays readable
 
 RETENTION = (
     Retention(store.delete_old_bounces, "bounce_retention"),

@@ -12,7 +12,7 @@ import structlog
 from postroom.post.report import LARGEST, Report, ReportKind, read_report
 from postroom.runtime.bounded import Children, Exceeded
 
-PROCESSES = 2
+PROCESSES = 2  # parsing needs CPU; more would take it from the workers of a small host
 
 _log = structlog.get_logger()
 

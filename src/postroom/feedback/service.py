@@ -27,8 +27,8 @@ from postroom.feedback.model import (
 from postroom.post.address import parse_bare
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 
-EXPORT_PAGE = 10_000
-MOST_CHANGES = 200
+EXPORT_PAGE = 10_000  # rows per statement; more needs memory, fewer more round trips
+MOST_CHANGES = 200  # of one address in one response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

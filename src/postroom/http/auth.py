@@ -17,10 +17,10 @@ from postroom.http import store
 from postroom.http.model import ApiKey, hash_key, looks_like_key
 from postroom.runtime.peers import WrongKeyCounter
 
-CACHE_S = 5.0
-CACHE_SIZE = 1000
-WRONG_KEYS = 100
-TOUCH_AFTER = timedelta(minutes=1)
+CACHE_S = 5.0  # a revoked key works at most this long in another process
+CACHE_SIZE = 1000  # keys; bounds memory
+WRONG_KEYS = 100  # per address and minute: allows a misconfigured fleet behind one NAT, stops guessing
+TOUCH_AFTER = timedelta(minutes=1)  # one write per key and minute instead of one per request
 
 
 class Authenticator:

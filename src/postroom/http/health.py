@@ -28,7 +28,7 @@ from postroom.schedule.service import measure_schedule
 COUNTED = 10_000
 """Waiting deliveries are counted up to this many per lane, so that a scrape stays cheap in a crisis."""
 
-PATIENCE_S = 5.0
+PATIENCE_S = 5.0  # probes usually give up after 10 s; a late response is a failed one
 
 
 class Alive(msgspec.Struct, frozen=True):

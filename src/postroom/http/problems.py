@@ -33,8 +33,8 @@ MEDIA_TYPE = "application/problem+json"
 
 # A refusal quotes what it refuses, but not megabytes of it.
 LONGEST_DETAIL = 1000
-LONGEST_FIELD = 200
-MOST_ERRORS = 100
+LONGEST_FIELD = 200  # a client may send names of any length
+MOST_ERRORS = 100  # bounds the response to a batch in which every item is invalid
 
 STATUS: dict[type[PostroomError], HTTPStatus] = {
     InputError: HTTPStatus.BAD_REQUEST,

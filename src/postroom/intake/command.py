@@ -40,13 +40,13 @@ FIELDS = (
     "payload_json",
 )
 MODES = ("rendered", "template")
-LONGEST_LABEL = 255
+LONGEST_LABEL = 255  # bounds a label; larger ones are usually another field
 LATEST_MS = 253_402_300_800_000  # the end of the year 9999
 
 _TRACE_ID = re.compile(r"(?!0{32})[0-9a-f]{32}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _MILLISECONDS = re.compile(r"\d{1,15}")
-_SHOWN = 200
+_SHOWN = 200  # of a value in an error
 
 _fields = msgspec.json.Decoder(dict[str, Any])
 _body = msgspec.json.Decoder(DeliveryBody)

@@ -26,13 +26,13 @@ from postroom.intake.model import Malformed, MalformedCommand, MalformedFilter, 
 from postroom.post.text import storable
 from postroom.runtime.page import Found, read_page
 
-COUNT_LIMIT = 10_000
+COUNT_LIMIT = 10_000  # bounds the count, so that a scrape of metrics stays cheap
 HEAVIEST = 8 * 1024 * 1024
 """Limit of command bytes per statement, unless one command is larger: PostgreSQL rejects messages of 1 GB."""
 
 _log = structlog.get_logger()
 _CONFLICT = (FieldError("idempotency_key", "was already used with other content"),)
-_LONGEST_DETAIL = 2000
+_LONGEST_DETAIL = 2000  # of an error that is stored with a command
 
 # Errors that the values of one command can cause. Other errors (missing function, disk full, deadlock) must not turn
 # valid commands into malformed ones: they are raised, and the batch is retried.

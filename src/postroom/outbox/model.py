@@ -20,7 +20,7 @@ RESERVED = ("topics", "rules")
 VIEW = "view:"
 """Prefix of the publishers that maintain views."""
 
-MOST_CONDITIONS = 100
+MOST_CONDITIONS = 100  # each is compared with every event
 LAG_BOUND = 10_000
 """Most events that a listing scans to count a publisher's lag; more are shown as `10000+`."""
 

@@ -12,8 +12,8 @@ import idna.uts46data  # noqa: F401 - imported at start: the lazy import blocks 
 import msgspec
 from email_validator import EmailNotValidError, validate_email
 
-LOCAL_LIMIT = 64
-EMAIL_LIMIT = 254
+LOCAL_LIMIT = 64  # octets (RFC 5321, 4.5.3.1.1)
+EMAIL_LIMIT = 254  # octets: a path of 256 without its angle brackets (RFC 5321, 4.5.3.1.3)
 WRITTEN_LIMIT = 1000  # with its name; longer input is a mistake or an attack
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"

@@ -54,10 +54,10 @@ OVERSIGNED_HEADERS = frozenset(
     }
 )
 
-SMALLEST_RSA_KEY_BITS = 1024
+SMALLEST_RSA_KEY_BITS = 1024  # RFC 8301: verifiers reject shorter keys
 
 _SIGNED = frozenset(SIGNED_HEADERS)
-_SIGNATURE_COLUMNS = 72
+_SIGNATURE_COLUMNS = 72  # folded below the 78 columns that RFC 5322 recommends
 _H_NAMES_PER_LINE = 3  # three of our names stay within 78 columns, the longest ones included
 _DOMAIN_NAME = re.compile(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9])?", re.ASCII)
 

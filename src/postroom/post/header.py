@@ -61,10 +61,10 @@ _TOKEN = r"[A-Za-z0-9!#$&^_.+-]{1,127}"  # noqa: S105 - a token of RFC 2045, not
 MEDIA_TYPE = re.compile(rf'{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}=(?:{_TOKEN}|"[ !#-:<-\[\]-~]{{0,200}}")){{0,10}}')
 """Content types allowed for an attachment: a type, and parameters such as `method=REQUEST` or `charset="utf-8"`."""
 
-LINE_LIMIT = 998
-NAME_LIMIT = 76
+LINE_LIMIT = 998  # RFC 5322, 2.1.1
+NAME_LIMIT = 76  # a longer name leaves no room for a value in the 78 columns that RFC 5322 recommends
 _LONGEST_WORD = LINE_LIMIT - NAME_LIMIT - 2
-_LONGEST_ID = 250
+_LONGEST_ID = 250  # some servers cut longer ids, which breaks threads and bounces
 _PRINTABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
 _MESSAGE_ID = re.compile(r"<[!-;=?A-~]+@[!-;=?A-~]+>")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from postroom.post import phrases
 from postroom.post.reply import Stage
 
-LONGEST_TEXT = 2000
+LONGEST_TEXT = 2000  # rules match the beginning of a reply; bounds the time of their expressions
 _ENHANCED = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
 _CODE = re.compile(r"(?<![\d.\w-])([45]\d\d)(?![\d.]*\d)(?=[\s:;,#-]|$)")
 _HTTP = "HTTP "  # the enhanced code of webhooks: their text is the body of an endpoint, not the words of a mail server

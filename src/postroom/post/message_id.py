@@ -17,8 +17,8 @@ from functools import lru_cache
 
 _ROOM_LABEL = b"postroom:feedback:v2\0"
 _LABEL = b"message id\0"
-_DIGEST_LETTERS = 16
-LARGEST_ID = 2**63 - 1
+_DIGEST_LETTERS = 16  # 64 bits of a hash: the id of another mail cannot be guessed
+LARGEST_ID = 2**63 - 1  # bigint
 PATTERN = re.compile(r"<?\bpr\.(\d{1,19})\.([0-9a-f]{16})@([A-Za-z0-9.-]{1,253})>?", re.IGNORECASE)
 
 

@@ -35,7 +35,7 @@ _TEXT_TYPES: dict[str, Field] = {
 }
 
 _BASE64_ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/="
-_BASE64_COLUMNS = 76
+_BASE64_COLUMNS = 76  # RFC 2045, 6.8
 _BLANKS = b" \t\r\n"
 _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from postroom.post.address import find_address
 from postroom.post.meaning import find_code, find_enhanced, is_reason
 
-LONGEST_TEXT = 32 * 1024
-LONGEST_SEGMENT = 1500
-LONGEST_BEGINNING = 4000
+LONGEST_TEXT = 32 * 1024  # a bounce says its reason in the first kilobytes
+LONGEST_SEGMENT = 1500  # the sentence about one address; more would mix the reasons of two
+LONGEST_BEGINNING = 4000  # words that mark a bounce stand at the beginning
 LONGEST_FRAME = 4
 """Brackets, a colon or a bullet around an address that is alone on its line."""
-MOST_ADDRESSES = 200
+MOST_ADDRESSES = 200  # a list of addresses in a bounce; bounds the time
 
 _ADDRESS = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z0-9-]{2,63}")
 _LABEL = re.compile(r"(?:smtp|rfc-?822|mailto|to|for|user|e?mail|addr(?:ess)?|recipient)=", re.IGNORECASE)

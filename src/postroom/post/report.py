@@ -27,14 +27,14 @@ from postroom.post.mime_guard import find_boundaries
 
 LARGEST = 256 * 1024
 """Size limit: only the beginning of a larger message is read, where every server puts its reasons."""
-MOST_PARTS = 200
+MOST_PARTS = 200  # a report has three; bounds hostile ones
 MOST_BOUNDARIES = 10
 """Limit of boundaries: the standard parser matches every open boundary against every line."""
-MOST_DEPTH = 5
-MOST_TRACES = 200
-MOST_FAILURES = 1000
-MOST_TEXTS = 5
-LONGEST_EVIDENCE = 256 * 1024
+MOST_DEPTH = 5  # reports within reports; the parser is recursive
+MOST_TRACES = 200  # ids of one report; bounds the query that looks them up
+MOST_FAILURES = 1000  # recipients of one report; a server sends one report per message
+MOST_TEXTS = 5  # parts that are searched for prose
+LONGEST_EVIDENCE = 256 * 1024  # bounds the search for traces of the original mail
 
 _MARK = re.compile(f"{return_path.PATTERN.pattern}|{message_id.PATTERN.pattern}", re.IGNORECASE)
 _UNITEXT = re.compile(r"\\x\{([0-9A-Fa-f]{2,6})\}")
@@ -42,7 +42,7 @@ _DELAYED, _FAILED = "delayed", "failed"
 _FINE = ("delivered", "relayed", "expanded")
 _COMPLAINTS = ("abuse", "fraud", "complaint")
 _ADDRESSED = ("delivered-to", "x-original-to", "envelope-to", "x-envelope-to", "to", "in-reply-to", "references")
-_LARGEST_POINT = 0x10FFFF
+_LARGEST_POINT = 0x10FFFF  # Unicode's last code point
 
 
 class ReportKind(StrEnum):

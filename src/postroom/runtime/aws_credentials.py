@@ -30,15 +30,15 @@ import structlog
 from postroom.errors import ConfigurationError
 from postroom.runtime.aws import AwsCredentials
 
-REFRESH_BEFORE = timedelta(minutes=5)
-TIMEOUT_S = 5.0
+REFRESH_BEFORE = timedelta(minutes=5)  # AWS recommends to renew credentials some minutes before they expire
+TIMEOUT_S = 5.0  # metadata services are local
 
 _log = structlog.get_logger()
 
 _ECS = "http://169.254.170.2"
 _IMDS = "http://169.254.169.254"
 _IMDS_ROLES = "/latest/meta-data/iam/security-credentials/"
-_OK = 200
+_OK = 200  # HTTP status
 _UNSUPPORTED = ("credential_process", "source_profile", "credential_source", "sso_session", "sso_start_url")
 _CONTAINER_HOSTS = tuple(ip_network(each) for each in ("127.0.0.0/8", "::1/128", "169.254.170.0/23", "fd00:ec2::/112"))
 _FAULTS = (aiohttp.ClientError, OSError, TimeoutError, msgspec.MsgspecError, ValueError)

@@ -33,7 +33,7 @@ import msgspec
 
 from postroom.errors import BadInput, FieldError
 
-_LENGTH = 4
+_LENGTH = 4  # bytes of the length before each message
 _NOTE, _RESULT, _REFUSED = b"n", b"r", b"b"
 _INHERITED = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "TZ")
 _NICENESS = 5

@@ -13,7 +13,7 @@ from prometheus_client import start_http_server
 from postroom.errors import SettingInvalid
 from postroom.runtime.metrics import REGISTRY
 
-PORTS = 64
+PORTS = 64  # one per process of a supervisor on this host
 
 _log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ import nats.errors
 import structlog
 from nats.aio.client import Client
 
-FIRST_CONNECT_S = 5.0
+FIRST_CONNECT_S = 5.0  # longer than a connect over a slow network; later connects are retried in the background
 ONE_SERVER_S = 2  # shorter than the whole timeout, so that an unresponsive server does not prevent trying the others
 
 _log = structlog.get_logger()

@@ -13,12 +13,12 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LOOPBACK: tuple[Network, ...] = (ipaddress.IPv4Network("127.0.0.0/8"), ipaddress.IPv6Network("::1/128"))
 
-GUESSES = 10
-GUESS_WINDOW_S = 60.0
+GUESSES = 10  # per address and window: allows typing errors
+GUESS_WINDOW_S = 60.0  # short enough that a person who mistyped can go on
 
-_MOST_REMEMBERED = 10_000
-_CACHED_CLIENTS = 8192
-_IPV6 = 6
+_MOST_REMEMBERED = 10_000  # addresses; bounds memory under attack
+_CACHED_CLIENTS = 8192  # parsing an address takes longer than the look-up
+_IPV6 = 6  # version number of ipaddress
 
 
 def network_of(address: str) -> str:

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from postroom.errors import ConfigurationError, SecretKeyMissing
 
-_NONCE = 12
+_NONCE = 12  # bytes (AES-GCM, NIST SP 800-38D)
 _LABEL = b"postroom:seal:v1"
 
 

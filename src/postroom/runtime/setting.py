@@ -12,7 +12,7 @@ from typing import Any
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-_LONGEST_DAYS = 36_525
+_LONGEST_DAYS = 36_525  # a longer duration cannot be subtracted from every date
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _PORTS = range(65536)
 

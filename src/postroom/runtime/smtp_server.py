@@ -23,7 +23,7 @@ from aiosmtpd.smtp import SMTP
 from postroom.errors import SettingInvalid
 from postroom.runtime.peers import LOOPBACK, Network, is_within, network_of
 
-COMMAND_LIMIT = 2048
+COMMAND_LIMIT = 2048  # more than the 512 of RFC 5321, because extensions such as XOAUTH2 have longer lines
 CRLF, END_OF_DATA = b"\r\n", b"\r\n.\r\n"
 LONGEST_ANSWER = 510  # RFC 5321 allows 512 octets with the end of the line
 DATABASE_AWAY = "451 4.3.0 The database does not answer, please try again later"

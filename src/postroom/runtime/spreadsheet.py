@@ -20,7 +20,7 @@ from postroom.errors import BadInput
 Row = tuple[int, list[str], str]
 """The number of the (last) line, the cells, and the problem, which is empty for a valid record."""
 
-LONGEST_LINE = 512 * 1024
+LONGEST_LINE = 512 * 1024  # bounds memory; a recipient with its merge fields is far shorter
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _OPEN_QUOTE = "unexpected end of data"  # text of the module csv

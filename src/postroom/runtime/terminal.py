@@ -27,9 +27,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 Cursor = Annotated[str | None, typer.Option(help="Next cursor of the previous page.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of items.")]
 
-CLI_POOL_SIZE = 2
+CLI_POOL_SIZE = 2  # a command runs one statement at a time, and a listing a second
 CLI_TIMEOUT = timedelta(minutes=10)  # a report over months, or an erasure, may take minutes; Ctrl-C ends it earlier
-LARGEST_ID = 2**63 - 1
+LARGEST_ID = 2**63 - 1  # bigint
 _PIPE_WIDTH = 200  # width of a table without a terminal: wide enough for grep
 _WHOLE = len("2026-01-01 00:00:00")  # numbers, states and times are never wrapped
 

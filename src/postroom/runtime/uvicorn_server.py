@@ -18,7 +18,7 @@ import uvicorn
 from postroom.errors import SettingInvalid
 from postroom.runtime.http_connection import HttpLimits, LimitedConfig, LimitedConnection
 
-KEEP_ALIVE_S = 75
+KEEP_ALIVE_S = 75  # longer than the idle timeout of common load balancers (60 s), which must close first
 _TICKS_PER_S = 10  # as uvicorn itself
 
 

@@ -11,7 +11,7 @@ from postroom.post.address import parse_address
 from postroom.runtime.zones import is_zone
 from postroom.schedule.model import Person
 
-LONGEST_NAME = 100
+LONGEST_NAME = 100  # fits a greeting
 BAD_TEMPLATE = "is not a valid template name such as birthday"
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _UNWANTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

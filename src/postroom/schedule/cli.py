@@ -34,7 +34,7 @@ from postroom.schedule.model import Person, user_fields
 from postroom.schedule.occasion_cli import occasions
 from postroom.schedule.people_csv import PersonLine, read_people
 
-BATCH = 500
+BATCH = 500  # people per transaction; an interruption repeats at most these
 
 users = typer.Typer()
 users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and recurring messages.")

@@ -24,7 +24,7 @@ GREETING = "greeting"
 
 NO_DESTINATION = "no_destination: neither webhook_url, email nor POSTROOM_SCHEDULE_WEBHOOK_URL is set"
 TOO_LATE = "too_late: due longer ago than POSTROOM_SCHEDULE_MAX_LATENESS allows"
-_SUBJECT = 200
+_SUBJECT = 200  # characters; clients show fewer
 
 _encode = msgspec.json.Encoder().encode
 

@@ -20,7 +20,7 @@ from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventS
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
 
-_LAST_YEAR = MAXYEAR - 1
+_LAST_YEAR = MAXYEAR - 1  # a local time of the last year may be in the next year in UTC
 
 
 async def list_events(

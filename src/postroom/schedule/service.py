@@ -25,7 +25,7 @@ from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
 _encode = msgspec.json.Encoder().encode
-LONGEST_MESSAGE = 2000
+LONGEST_MESSAGE = 2000  # characters of a greeting
 
 
 def policy_of(settings: Settings) -> SchedulePolicy:

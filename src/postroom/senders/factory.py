@@ -16,7 +16,7 @@ from postroom.transports.smtp.relay import TlsMode, is_loopback
 
 TransportFactory = Callable[[SenderAccount, Credentials], Transport]
 
-IMPLICIT_TLS_PORT = 465
+IMPLICIT_TLS_PORT = 465  # RFC 8314
 
 
 class UnusableTransport:

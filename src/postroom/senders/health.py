@@ -19,8 +19,8 @@ from postroom.post.meaning import Hardness, Hint, ReplyScope, meaning_of
 from postroom.post.reply import Reply, Stage
 from postroom.senders.model import StartSlot
 
-DEFAULT_REST_S = 60.0
-LONGEST_REST_S = 86_400.0
+DEFAULT_REST_S = 60.0  # servers that throttle without a time usually count per minute
+LONGEST_REST_S = 86_400.0  # daily limits end within a day; a longer hint is an error of the server
 
 _PERMANENT = frozenset({Hardness.REFUSED, Hardness.GONE})
 _BOUNCED = frozenset({ReplyScope.RECIPIENT, ReplyScope.DESTINATION, ReplyScope.UNKNOWN})

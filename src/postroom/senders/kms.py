@@ -20,9 +20,9 @@ from postroom.runtime.aws import CredentialSource, sign
 from postroom.runtime.secrets import does_not_open
 from postroom.senders.seal import decoded, split
 
-_NONCE = 12
-_TIMEOUT_S = 10.0
-_OK = 200
+_NONCE = 12  # bytes (AES-GCM, NIST SP 800-38D)
+_TIMEOUT_S = 10.0  # KMS responds within milliseconds; a claim waits for it
+_OK = 200  # HTTP status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import NewType
 SenderId = NewType("SenderId", int)
 
 WARMUP_LIMITS = (50, 100, 250, 500, 1000, 2000)
-WARMUP_DAYS = 7
-DAILY_LIMIT = 2000
-BATCH_SIZE = 50
+WARMUP_DAYS = 7  # of a stage; fewer raise the limit faster than receivers get used to the sender
+DAILY_LIMIT = 2000  # Google Workspace allows 2,000 mails per day and mailbox
+BATCH_SIZE = 50  # mails of one account per claim, so that accounts share a claim
 LANES = ("auth", "transactional", "bulk")
 
 

@@ -11,7 +11,7 @@ from postroom.post.reply import Envelope, Reply, Stage
 from postroom.senders.model import AuthType, SenderAccount
 from postroom.transports.base import Transport
 
-_SUCCESS = 300
+_SUCCESS = 300  # SMTP replies below 300 are positive
 _STEPS = {
     Stage.CONNECT: "connect",
     Stage.TLS: "secure",

@@ -18,7 +18,7 @@ clicks = typer.Typer()
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print all rows as CSV; ignores the limit.")]
 CampaignId = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="Campaign id.")]
 
-_CSV_PAGE = 1000
+_CSV_PAGE = 1000  # rows per statement
 
 
 @clicks.command("list")

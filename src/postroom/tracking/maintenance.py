@@ -9,6 +9,7 @@ from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
 from postroom.tracking import store
 
+# Partitions are made months ahead; a failed run is repeated long before one is missing
 PARTITION_INTERVAL = timedelta(minutes=5)
 RETENTION = (Retention(store.delete_old_engagements, timedelta(days=365)),)
 

@@ -37,8 +37,8 @@ PIXEL = bytes.fromhex("47494638396101000100800000000000ffffff21f90401000001002c0
 
 _log = structlog.get_logger()
 
-_RETRY_AFTER_S = 30
-_LARGEST_FORM = 16 * 1024
+_RETRY_AFTER_S = 30  # seconds; a failover takes about that long
+_LARGEST_FORM = 16 * 1024  # RFC 8058 bodies have 26 bytes; mail clients add little
 _PLAIN = re.compile(r"[!-~]+")
 _NOT_PLAIN = re.compile(r"[^!-~]+")
 _PREFETCH_HEADERS = ("sec-purpose", "purpose", "x-purpose", "x-moz")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from postroom.tracking.model import LinkSubject
 
-MAC_BYTES = 16
+MAC_BYTES = 16  # 128 bits cannot be guessed, and links stay short
 LONGEST = 8192
 """Maximum characters of a token; servers and mail clients reject longer URLs anyway."""
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-_REMEMBERED = 8192
+_REMEMBERED = 8192  # addresses; one page view asks several times
 
 
 class GeoDatabase:

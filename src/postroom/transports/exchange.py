@@ -25,8 +25,8 @@ from postroom.transports.base import SendProgress
 from postroom.transports.response import KnownResponse
 from postroom.transports.smtp.answer import clean_text
 
-ANSWER_LIMIT = 64 * 1024
-_BLOCK = 64 * 1024
+ANSWER_LIMIT = 64 * 1024  # bytes of a response body; an error text is far shorter
+_BLOCK = 64 * 1024  # bytes per read
 _SUCCESS, _REDIRECT = 200, 300
 
 

@@ -44,7 +44,7 @@ from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _KEY = re.compile(r"[!-~]{1,255}")
-_LONGEST_BATCH_KEY = 250
+_LONGEST_BATCH_KEY = 250  # leaves room for the number of the mail in the 255 characters of a key
 _ID = re.compile(r"\d{1,18}")
 OTHER_CALLS = frozenset(
     {

@@ -14,7 +14,7 @@ from postroom.errors import BadInput
 from postroom.intake.media_type import plain_media_type
 from postroom.runtime.record import Shape
 
-MOST_EMAILS = 100
+MOST_EMAILS = 100  # as in Resend's API
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
 
 _IN = re.compile(

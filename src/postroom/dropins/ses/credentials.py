@@ -15,7 +15,7 @@ from typing import Protocol
 
 from postroom.runtime.aws import AwsCredentials
 
-LARGEST_ID = 2**63 - 1
+LARGEST_ID = 2**63 - 1  # bigint
 
 _ACCESS_KEY = re.compile(r"PR([0-9A-F]{18})")
 

@@ -22,7 +22,7 @@ from postroom.post.address import find_address
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.text import storable
 
-_LARGEST_CODE = 999
+_LARGEST_CODE = 999  # SMTP replies have three digits
 
 
 async def receive(

@@ -28,8 +28,8 @@ Fetch = Callable[[str], Awaitable[bytes]]
 
 NOTIFICATION, CONFIRMATION = "Notification", "SubscriptionConfirmation"
 TIMEOUT_S = 10  # below the 15 s that SNS waits for our response
-LARGEST_DOCUMENT = 64 * 1024
-MOST_CERTIFICATES = 16
+LARGEST_DOCUMENT = 64 * 1024  # a certificate of SNS has about 2 kB
+MOST_CERTIFICATES = 16  # SNS rotates them rarely; bounds memory against forged URLs
 
 _HOST = re.compile(r"sns\.[a-z0-9-]{3,40}\.amazonaws\.com(?:\.cn)?")
 _SIGNED = {

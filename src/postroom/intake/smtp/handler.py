@@ -38,8 +38,8 @@ Authenticate = Callable[[str, str], Awaitable[str]]
 Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many invalid keys.
 """
 
-ACCEPT_TIMEOUT_S = 60
-LONGEST_TEXT = 400
+ACCEPT_TIMEOUT_S = 60  # clients wait ten minutes after the final dot (RFC 5321); an earlier 451 lets them retry
+LONGEST_TEXT = 400  # a reply line has at most 512 characters (RFC 5321)
 NO_SENDER = "<>"
 
 UNKNOWN_SENDER = "530 5.7.0 Authentication required"

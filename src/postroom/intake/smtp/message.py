@@ -23,8 +23,8 @@ from postroom.intake.media_type import media_type_of
 from postroom.post.mime import Attachment
 from postroom.post.mime_guard import find_excess
 
-MOST_PARTS = 1000
-DEEPEST = 50
+MOST_PARTS = 1000  # real mail has less than a hundred; parsing time grows with them
+DEEPEST = 50  # levels of parts; the parser is recursive
 BROKEN_BY_COMPOSING = frozenset({"multipart/signed", "multipart/encrypted", "application/pkcs7-mime"})
 """Types of messages signed or encrypted as a whole: composing them again would break the signature."""
 

@@ -11,8 +11,8 @@ from postroom.intake.smtp.handler import SubmissionHandler
 from postroom.runtime.peers import LOOPBACK, is_within
 from postroom.runtime.smtp_server import SmtpConnection, SmtpServer
 
-MOST_AUTHS = 3
-UNLIMITED = 10**9
+MOST_AUTHS = 3  # per connection: slows guessing, allows a typing error
+UNLIMITED = 10**9  # aiosmtpd requires a number; long sessions of a submitting program are normal
 STRANGER_TIMEOUT_S = 60
 """Total time to authenticate; NOOP does not extend it."""
 TIMEOUT_S = 300

@@ -15,7 +15,7 @@ from postroom.outbox.publisher import Batch, Encode, encode_json
 from postroom.runtime.redis import open_redis
 
 PREFIX = "postroom:events"
-LENGTH = 100_000
+LENGTH = 100_000  # entries of a stream, trimmed approximately; about 100 MB at 1 kB each
 PATIENCE = timedelta(seconds=10)
 """Timeout of one request; well below the publish timeout of a relay, one minute, so that its error names Redis."""
 

@@ -15,7 +15,7 @@ from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed
 
 LADDER = "webhook"
-_SECRET_BYTES = 32
+_SECRET_BYTES = 32  # 24 to 64 (Standard Webhooks)
 
 
 class EndpointFormat(StrEnum):

@@ -27,7 +27,7 @@ from postroom.runtime.secrets import SecretBox
 
 _log = structlog.get_logger()
 
-OVERLAP = timedelta(hours=24)
+OVERLAP = timedelta(hours=24)  # a working day to install the new secret
 LONGEST_OVERLAP = timedelta(days=30)
 """An old secret must expire: after a leak it can forge signatures as long as it is valid."""
 

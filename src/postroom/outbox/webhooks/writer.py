@@ -25,7 +25,7 @@ from postroom.transports.webhook.transport import WebhookContent
 
 USER_AGENT = "Postroom-Webhook/1"
 JSON = "application/json"
-REFUSED = 550
+REFUSED = 550  # a permanent refusal, as from SMTP
 _SET_HERE = frozenset({"accept-encoding", "connection", "content-length", "expect", "host", "transfer-encoding"})
 """Headers of the connection; a delivery cannot set them."""
 

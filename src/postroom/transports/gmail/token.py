@@ -22,7 +22,7 @@ from postroom.transports.http_reply import LOGIN_DEFERRED, LOGIN_REJECTED
 SEND = "https://www.googleapis.com/auth/gmail.send"
 READ = "https://www.googleapis.com/auth/gmail.readonly"
 
-CLAIM_S = 3600
+CLAIM_S = 3600  # the longest lifetime that Google accepts
 MARGIN_S = 300.0
 """Seconds before its expiry at which a token is renewed; at most a tenth of its lifetime."""
 

@@ -13,10 +13,10 @@ from postroom.transports.gmail.replies import reply_to
 from postroom.transports.gmail.token import READ, SEND, TokenSource
 
 BASE_URL = "https://gmail.googleapis.com"
-TIMEOUT = timedelta(seconds=60)
-QUESTION = timedelta(seconds=10)
+TIMEOUT = timedelta(seconds=60)  # a large mail over a slow network; longer holds a place at the transport
+QUESTION = timedelta(seconds=10)  # for a token; Google responds within a second
 
-_UNAUTHORIZED = 401
+_UNAUTHORIZED = 401  # HTTP status: the token expired or was revoked
 
 
 class GmailTransport:

@@ -12,7 +12,7 @@ from postroom.transports.exchange import Exchange, is_http
 from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
 from postroom.transports.ses.replies import reply_to
 
-TIMEOUT = timedelta(seconds=60)
+TIMEOUT = timedelta(seconds=60)  # a large mail over a slow network; longer holds a place at the transport
 
 _PATH = "/v2/email/outbound-emails"
 _JSON = {"Content-Type": "application/json"}

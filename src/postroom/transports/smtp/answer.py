@@ -8,11 +8,11 @@ import re
 from dataclasses import dataclass
 
 MAX_LINE = 8_192  # RFC 5321 allows 512; servers with long policy texts exceed it
-MAX_LINES = 256
-CODE_LENGTH = 3
-MAX_TEXT = 1_000
+MAX_LINES = 256  # of one reply; a server that sends more is not an SMTP server
+CODE_LENGTH = 3  # digits (RFC 5321, 4.2)
+MAX_TEXT = 1_000  # characters that are stored; a reply line has at most 512
 
-SERVICE_CLOSING = 421
+SERVICE_CLOSING = 421  # RFC 5321, 3.8
 
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
 # C0 and C1 controls, line separators and bidirectional marks.

@@ -7,7 +7,7 @@ from postroom.post.meaning import Hardness, meaning_of
 from postroom.post.reply import RecipientReply, Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, SmtpReply
 
-GO_AHEAD = 354
+GO_AHEAD = 354  # reply to DATA (RFC 5321)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ not taken for a hint. The retry policy bounds the hint.
 
 import re
 
-MAX_HINT_S = 7 * 86_400.0
+MAX_HINT_S = 7 * 86_400.0  # a longer hint is an error of the server or hostile
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _UNIT = r"(?:seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d)"

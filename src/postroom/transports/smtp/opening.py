@@ -20,8 +20,8 @@ from postroom.transports.smtp.hint import parse_retry_hint
 from postroom.transports.smtp.protocol import SmtpClientConnection, describe
 from postroom.transports.smtp.relay import SmtpRelay
 
-CONTINUE = 334
-PERMANENT = 500
+CONTINUE = 334  # challenge of AUTH (RFC 4954)
+PERMANENT = 500  # the first code of permanent replies
 MAX_COMMAND = 512  # RFC 5321 4.5.3.1.4, with its CRLF
 
 

@@ -18,7 +18,7 @@ from postroom.post.reply import Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, AnswerReader, SmtpReply, clean_text
 
 BLOCK = 262_144  # content is written in blocks, each with its own timeout
-FAREWELL_S = 5.0
+FAREWELL_S = 5.0  # QUIT is a courtesy; the mail is accepted already
 
 CLOSED_BY_PEER = "the other side closed the connection"
 

@@ -18,7 +18,7 @@ from postroom.transports.smtp.opening import Timeouts, answer_reply
 from postroom.transports.smtp.protocol import SmtpClientConnection
 
 DATA = b"DATA\r\n"
-SIZE_DIGITS = 20
+SIZE_DIGITS = 20  # of the announced SIZE (RFC 1870)
 EMPTY_MESSAGE = b".\r\n"
 UNSPEAKABLE_RECIPIENT = (553, "5.1.3", "the address cannot be written in a command")
 

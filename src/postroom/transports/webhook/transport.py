@@ -18,6 +18,7 @@ from postroom.transports.response import KnownResponse
 from postroom.transports.webhook.inbox import CAPTURE_URL
 from postroom.transports.webhook.replies import GONE, REFUSED, reply_to
 
+# A slow endpoint holds a place at the transport; endpoints should accept at once and work later
 TIMEOUT = timedelta(seconds=10)
 BODY_LIMIT = 2048
 """Limit of bytes read from a response: enough for a reason, too few for an attack."""
