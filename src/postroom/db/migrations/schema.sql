@@ -2040,8 +2040,8 @@ DECLARE
 BEGIN
     SELECT bool_or(type = 'bytea'),
         string_agg(format('%I = %s', name, changed), ', '),
-        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and the
-        -- address too: in that form non-ASCII letters are octal numbers.
+        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and
+        -- the address too: in that form non-ASCII letters are octal numbers.
         string_agg(format(
             CASE type
                 WHEN 'bytea' THEN
