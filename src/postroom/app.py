@@ -190,6 +190,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
     if settings.tracing:
         enable_tracing()
     waker, versions = LaneWakeups(), TemplateVersions(room.pool)
+    failed = partial(record_loop_failure, room.pool)
     async with AsyncExitStack() as stack:
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
@@ -200,6 +201,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
             senders=accounts,
             options=_worker_options(settings, until_empty=until_empty),
             waker=waker,
+            failed=failed,
         )
         renderer = RenderWorker(room.pool, versions)
         await stack.enter_async_context(listener(room, f"{room.name}_deliveries", waker.notified))
@@ -211,7 +213,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
             await run_loops([], main=worker, stop=stop)
         else:
             others = [renderer.loop(), *await open_loops(room, catalog, stack, stop)]
-            await run_loops(others, main=worker, stop=stop, failed=partial(record_loop_failure, room.pool))
+            await run_loops(others, main=worker, stop=stop, failed=failed)
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

@@ -4,11 +4,12 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
-from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, NOON, REFUSED
+from tests.support.builders import BUSY, DELIVERED, NO_ANSWER, REFUSED, a_recipient, an_outgoing
 
 from postroom.delivery.decision import (
     AttemptPolicy,
     AttemptResult,
+    accepted,
     complete_columns,
     decide,
     expired,
@@ -17,46 +18,12 @@ from postroom.delivery.decision import (
     unwritable,
 )
 from postroom.delivery.model import (
-    Channel,
-    ClaimId,
-    DeliveryId,
     Lane,
     Outgoing,
-    Recipient,
-    RecipientKind,
     RecipientOutcome,
 )
 from postroom.delivery.outcome import classify
 from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
-
-
-def a_recipient(
-    address: str = "a@example.org", outcome: str = "pending", kind: str = "to", position: int = 0
-) -> Recipient:
-    return Recipient(RecipientKind(kind), position, address, None, RecipientOutcome(outcome))
-
-
-def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt_no: int = 1) -> Outgoing:
-    return Outgoing(
-        id=DeliveryId(7),
-        claim_id=ClaimId(3),
-        channel=Channel.EMAIL,
-        lane=lane,
-        ladder="generic",
-        attempt_no=attempt_no,
-        attempt_base=0,
-        created_at=NOON,
-        dated_at=NOON,
-        expires_at=None,
-        traceparent=None,
-        recipients=recipients or (a_recipient(),),
-        sender=None,
-        subject="Hello",
-        text="Hello",
-        html=None,
-        headers={},
-        attachments=(),
-    )
 
 
 def test_the_reason_is_in_the_words_that_decided() -> None:
@@ -164,15 +131,53 @@ def test_what_cannot_be_written_fails() -> None:
     assert (result.state, result.reason, result.detail) == ("failed", "compose_failed", "half a character")
 
 
-def test_columns_are_equally_long() -> None:
-    """Columns have one value per result, and one row per changed recipient, in the same order."""
-    results = [decided(an_outgoing(), reply) for reply in (DELIVERED, REFUSED, BUSY)]
+def test_columns_are_in_the_same_order() -> None:
+    """Accepted mail comes last, columns end with their last value, and only other results name recipients."""
+    results = [taken(an_outgoing()), decided(an_outgoing(), REFUSED), decided(an_outgoing(), BUSY)]
     columns = complete_columns(results)
-    lengths = {name: len(values) for name, values in columns.items()}
-    assert {length for name, length in lengths.items() if not name.startswith("recipient_")} == {3}
-    assert {length for name, length in lengths.items() if name.startswith("recipient_")} == {2}
-    assert columns["state"] == ["sent", "failed", "waiting"]
-    assert columns["is_plain"] == [True, False, False]
+    assert columns["state"] == ["failed", "waiting", "sent"]
+    assert columns["is_plain"] == [False, False, True]
+    assert columns["recipient"] == ["a@example.org"] * 3
+    assert [len(columns[name]) for name in ("reason", "retry_in", "dead_letter_reason", "is_forgiven")] == [2, 2, 0, 0]
+    assert {len(values) for name, values in columns.items() if name.startswith("recipient_")} == {2}
+
+
+def taken(outgoing: Outgoing, reply: Reply = DELIVERED) -> AttemptResult:
+    result = accepted(outgoing, reply, elapsed=timedelta(), transport="smtp", message_id="<1@example.org>")
+    assert result is not None
+    return result
+
+
+def test_an_accepted_mail_has_the_same_result_as_by_the_rules() -> None:
+    """The short way for accepted mail and the rules for every reply agree, recipients apart."""
+    outgoing = an_outgoing(a_recipient(), a_recipient("b@example.org", position=1))
+    short, ruled = taken(outgoing), decided(outgoing, DELIVERED)
+    named = replace(ruled, elapsed=short.elapsed, transport=short.transport, message_id=short.message_id)
+    assert replace(named, recipients=(), is_plain=True) == short
+    assert {(each.address, each.outcome, each.code) for each in ruled.recipients} == {
+        (address, RecipientOutcome.DELIVERED, 250) for address in outgoing.open_addresses
+    }
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        BUSY,
+        REFUSED,
+        Reply(Stage.FINAL),
+        Reply(Stage.FINAL, 250, suppress=True),
+        Reply(Stage.FINAL, 250, recipients=(RecipientReply("a@example.org", 550),)),
+    ],
+)
+def test_other_replies_need_the_rules(reply: Reply) -> None:
+    """Refusals, silence, the stub's reply and replies to single recipients are never taken for an acceptance."""
+    assert accepted(an_outgoing(), reply, elapsed=timedelta(), transport="smtp", message_id="<1@example.org>") is None
+
+
+def test_a_suppressed_recipient_needs_the_rules() -> None:
+    """Its outcome has to be written beside that of the others."""
+    outgoing = an_outgoing(a_recipient(), a_recipient("b@example.org", outcome="suppressed", position=1))
+    assert accepted(outgoing, DELIVERED, elapsed=timedelta(), transport="smtp", message_id="<1@example.org>") is None
 
 
 def test_columns_hold_nothing_that_text_cannot_hold() -> None:

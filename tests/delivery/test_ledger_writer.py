@@ -34,7 +34,7 @@ from postroom.runtime.signals import Signal, unheard
 @asynccontextmanager
 async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Ledger]:
     ledger = Ledger(pool, clock=database_time, signal=signal)
-    running = asyncio.create_task(ledger.run())
+    running = asyncio.create_task(ledger.loop().run(asyncio.Event()))
     try:
         yield ledger
     finally:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import pytest
 from tests.support.builders import (
     LEASE,
     NOON,
@@ -13,6 +12,7 @@ from tests.support.builders import (
     a_mail,
     a_worker,
     accepted,
+    an_outgoing,
     attempts_of,
     state_of,
     until,
@@ -23,11 +23,12 @@ from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, t
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryState, Lane
-from postroom.delivery.slots import LOOK_S, SILENCE_S, STALL_S, TransportSlots
+from postroom.delivery.slots import LOOK_S, SILENCE_S, STALL_S, InFlight, TransportSlots
 from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import ProviderAddresses
 from postroom.senders.model import HealthPolicy, SenderStatus
+from postroom.transports.base import SendProgress
 from postroom.transports.noop import NoopTransport
 
 OPTIONS = WorkerOptions(batch=8, chunk=4, lease=timedelta(hours=1), grace=timedelta(milliseconds=20))
@@ -99,17 +100,36 @@ async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
         await until(pool, "(SELECT count(*) > 2 FROM deliveries WHERE sender_account_id = 1 AND state = 'sent')")
 
 
-async def test_a_place_that_arrives_with_a_cancellation_is_passed_on() -> None:
-    """A slot granted to a cancelled waiter goes to the next one."""
-    gate = TransportSlots(1, may_stall=False)
-    assert await gate.enter()
-    first, second = asyncio.create_task(gate.enter()), asyncio.create_task(gate.enter())
-    await asyncio.sleep(0)
-    gate._pass_on()
-    first.cancel()
-    assert await asyncio.wait_for(second, 60)
-    with pytest.raises(asyncio.CancelledError):
-        await first
+async def test_mails_of_a_connection_leave_in_their_order(pool: Pool) -> None:
+    """One task per connection sends the queued mails, first come, first served."""
+    ids = await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(10)))
+    async with smtp_server() as server, transport_to(server, max_connections=1) as transport:
+        await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+        assert [message.recipients for message in server.messages] == [(f"p{n}@example.org",) for n in range(10)]
+        assert len(server.visits) == 1
+    assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.SENT}
+
+
+def test_a_lowered_limit_ends_surplus_tasks() -> None:
+    """A task with a slot beyond the new limit gets no mail; the others go on."""
+    gate = TransportSlots(2, may_stall=False)
+    assert (gate.enter(), gate.enter(), gate.enter()) == (True, True, False)
+    mail = an_outgoing()
+    assert gate.offer(mail)
+    gate.limit = 1
+    assert gate.next() is None
+    gate.leave()
+    assert gate.next() is mail
+
+
+def test_a_stalled_transport_takes_no_mail_until_an_attempt_ends() -> None:
+    """While all slots hang, a mail is not queued; the next end of an attempt makes the transport usable."""
+    gate, hanging = TransportSlots(1, may_stall=True), an_outgoing()
+    gate.enter()
+    gate.flights[hanging.id] = InFlight(hanging, SendProgress())
+    assert gate.offer(an_outgoing())
+    gate.look(STALL_S)
+    assert (gate.is_stalled, len(gate.take_waiting()), gate.offer(an_outgoing())) == (True, 1, False)
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────

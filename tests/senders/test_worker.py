@@ -266,7 +266,7 @@ async def test_an_account_deleted_meanwhile_gives_its_mail_back(pool: Pool) -> N
     async with pool.acquire() as connection:
         await senders.delete_sender(connection, id=account)
     desk._entries.clear()
-    completing = asyncio.create_task(worker._ledger.run())
+    completing = asyncio.create_task(worker._ledger.loop().run(asyncio.Event()))
     await worker._work_through(Lane.TRANSACTIONAL, batch)
     await worker._finish_in_flight()
     await worker._ledger.drain()

@@ -12,7 +12,19 @@ from postroom.delivery import service, store
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.check import CheckedRequest, check_batch, check_request
 from postroom.delivery.decision import AttemptResult
-from postroom.delivery.model import Attempt, Channel, DeliveryId, DeliveryRequest, DeliveryState, Lane, Outgoing
+from postroom.delivery.model import (
+    Attempt,
+    Channel,
+    ClaimId,
+    DeliveryId,
+    DeliveryRequest,
+    DeliveryState,
+    Lane,
+    Outgoing,
+    Recipient,
+    RecipientKind,
+    RecipientOutcome,
+)
 from postroom.delivery.rows import read_content
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
@@ -55,6 +67,37 @@ def a_checked_mail(*to: str, **fields: Any) -> CheckedRequest:
     return check_request(a_mail(*to, **fields))
 
 
+def a_recipient(
+    address: str = "a@example.org", outcome: str = "pending", kind: str = "to", position: int = 0
+) -> Recipient:
+    """A recipient of a claimed delivery."""
+    return Recipient(RecipientKind(kind), position, address, None, RecipientOutcome(outcome))
+
+
+def an_outgoing(*recipients: Recipient, lane: Lane = Lane.TRANSACTIONAL, attempt_no: int = 1) -> Outgoing:
+    """A claimed delivery that no database knows."""
+    return Outgoing(
+        id=DeliveryId(7),
+        claim_id=ClaimId(3),
+        channel=Channel.EMAIL,
+        lane=lane,
+        ladder="generic",
+        attempt_no=attempt_no,
+        attempt_base=0,
+        created_at=NOON,
+        dated_at=NOON,
+        expires_at=None,
+        traceparent=None,
+        recipients=recipients or (a_recipient(),),
+        sender=None,
+        subject="Hello",
+        text="Hello",
+        html=None,
+        headers={},
+        attachments=(),
+    )
+
+
 class Hands:
     """A clock that only the test moves."""
 
@@ -80,6 +123,9 @@ class Recording:
         self.contents: list[bytes] = []
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
+        return self.reply_to(envelope, content)
+
+    def reply_to(self, envelope: Envelope, content: Content) -> Reply:
         self.envelopes.append(envelope)
         self.contents.append(content.encode(eight_bit=True))
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
@@ -93,6 +139,18 @@ class Recording:
     @property
     def delivery_ids(self) -> list[int]:
         return [envelope.delivery_id for envelope in self.envelopes]
+
+
+class Immediate(Recording):
+    """A recording transport that never waits; `tasks` has the task of each call."""
+
+    def __init__(self, *answers: Reply | Exception | Callable[[Envelope], Reply]) -> None:
+        super().__init__(*answers)
+        self.tasks: list[asyncio.Task[Any] | None] = []
+
+    def answer(self, envelope: Envelope, content: Content) -> Reply:
+        self.tasks.append(asyncio.current_task())
+        return self.reply_to(envelope, content)
 
 
 class Hanging(Recording):

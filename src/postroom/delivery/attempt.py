@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from time import perf_counter
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from postroom.delivery.decision import (
     RENDER_FAILED,
     AttemptPolicy,
     AttemptResult,
+    accepted,
     decide,
     expired,
     forgiven,
@@ -32,13 +33,13 @@ from postroom.delivery.decision import (
 )
 from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import classify
-from postroom.delivery.slots import WorkerSlots
+from postroom.delivery.slots import TransportSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports.base import SendProgress, Transport
+from postroom.transports.base import SendProgress, Transport, as_immediate
 
 _log = structlog.get_logger()
 
@@ -74,40 +75,50 @@ Routes = Mapping[Channel, Mapping[Lane, Transport]]
 class AttemptRunner:
     """Makes attempts for one worker."""
 
-    def __init__(  # noqa: PLR0913 - the dependencies of a worker
+    def __init__(
         self,
         writers: Writers,
         routes: Routes,
         *,
         senders: AccountsInUse | None,
-        places: WorkerSlots,
         now: Callable[[], datetime],
         signal: Signal,
         held_lanes: Sequence[str],
     ) -> None:
         self._writers, self._routes, self._senders = writers, routes, senders
-        self._places, self._now, self._signal, self._held_lanes = places, now, signal, held_lanes
+        self._now, self._signal, self._held_lanes = now, signal, held_lanes
 
-    async def attempt(self, outgoing: Outgoing) -> AttemptResult | None:
-        """One attempt, with its place at the transport and its turn. None: nothing was sent, release the delivery."""
-        result = self.unsendable(outgoing)
+    def attempt_now(self, outgoing: Outgoing) -> AttemptResult | None:
+        """The result of a delivery that is not sent, or whose transport never waits; None for all others."""
+        result = self._unsendable(outgoing)
         if result is not None:
             self.skip_turn(outgoing)
             return result
-        gate = self._places.gate(outgoing, self.way_out(outgoing))
+        transport = as_immediate(self.way_out(outgoing)) if outgoing.slot is None else None
+        if transport is None:
+            return None
+        written = self._write(outgoing)
+        if isinstance(written, AttemptResult):
+            return written
+        started = perf_counter()
+        try:
+            reply = transport.answer(*written)
+        except Exception as error:  # noqa: BLE001 - as in `_say`
+            reply = _reply_to_error(error, transport, outgoing.id)
+        return self._result(outgoing, written[0], transport, reply, perf_counter() - started)
+
+    async def attempt(self, outgoing: Outgoing, gate: TransportSlots | None) -> AttemptResult | None:
+        """One attempt, with a slot of the gate if there is one. None: nothing was sent, release the delivery."""
         if gate is None:
             return await self._in_turn(outgoing, lambda _passage: None)
         try:
-            has_place = await gate.enter()
-        except asyncio.CancelledError:  # stopped while waiting
-            has_place = False
-        if not has_place:
-            self.skip_turn(outgoing)
-            return None
-        try:
             return await self._in_turn(outgoing, partial(gate.begin, outgoing))
         finally:
-            gate.leave(outgoing)
+            gate.end(outgoing)
+
+    def crashed(self, outgoing: Outgoing) -> AttemptResult:
+        """The result of an attempt that ended with a bug; the message may have been handed over."""
+        return self._not_sent(outgoing, Reply(Stage.FINAL, text="the attempt crashed; it may have been handed over"))
 
     async def _in_turn(self, outgoing: Outgoing, begin: Callable[[SendProgress], None]) -> AttemptResult | None:
         """Wait for the turn of a mail with a paced account or destination, and try. None: it must not start."""
@@ -131,7 +142,7 @@ class AttemptRunner:
         if outgoing.slot is not None and self._senders is not None:
             self._senders.turns.skip(outgoing.slot)
 
-    def unsendable(self, outgoing: Outgoing) -> AttemptResult | None:
+    def _unsendable(self, outgoing: Outgoing) -> AttemptResult | None:
         """The result of a delivery that must not be attempted; None if it may."""
         if self.has_expired(outgoing):
             return expired(outgoing)
@@ -156,17 +167,11 @@ class AttemptRunner:
 
         None: the attempt was cancelled before the other side can have had the message.
         """
-        try:
-            envelope, content = self._writers[outgoing.channel].write(outgoing)
-            transport = self.way_out(outgoing)
-        except ValueError as error:
-            reason = RENDER_FAILED if isinstance(error, RenderFailed) else COMPOSE_FAILED
-            return unwritable(outgoing, str(error), reason=reason)
-        except Undeliverable as error:
-            return self._not_sent(outgoing, error.reply)
-        except Exception:  # noqa: BLE001 - a bug must not leave a delivery without a result; nothing was sent
-            _log.exception("compose_crashed", delivery_id=outgoing.id)
-            return self._not_sent(outgoing, Reply(Stage.CONNECT, text="it could not be composed; nothing was sent"))
+        written = self._write(outgoing)
+        if isinstance(written, AttemptResult):
+            return written
+        envelope, content = written
+        transport = self.way_out(outgoing)
         passage = SendProgress(partial(self.has_expired, outgoing))
         if not passage.may_leave():
             return expired(outgoing)
@@ -177,6 +182,19 @@ class AttemptRunner:
             return expired(outgoing) if passage.is_late else None
         return self._result(outgoing, envelope, transport, said, perf_counter() - started)
 
+    def _write(self, outgoing: Outgoing) -> tuple[Envelope, Content] | AttemptResult:
+        """Envelope and content, or the result of a delivery that cannot be composed; nothing was sent."""
+        try:
+            return self._writers[outgoing.channel].write(outgoing)
+        except ValueError as error:
+            reason = RENDER_FAILED if isinstance(error, RenderFailed) else COMPOSE_FAILED
+            return unwritable(outgoing, str(error), reason=reason)
+        except Undeliverable as error:
+            return self._not_sent(outgoing, error.reply)
+        except Exception:  # noqa: BLE001 - a bug must not leave a delivery without a result
+            _log.exception("compose_crashed", delivery_id=outgoing.id)
+            return self._not_sent(outgoing, Reply(Stage.CONNECT, text="it could not be composed; nothing was sent"))
+
     def _not_sent(self, outgoing: Outgoing, reply: Reply) -> AttemptResult:
         envelope = Envelope(outgoing.id, "", "", outgoing.open_addresses)
         outcome = classify(reply, envelope)
@@ -186,15 +204,13 @@ class AttemptRunner:
         self, outgoing: Outgoing, envelope: Envelope, transport: Transport, reply: Reply, elapsed: float
     ) -> AttemptResult:
         self._signal("sent")
-        ATTEMPT_SECONDS.labels(transport.name).observe(elapsed)
-        result = decide(
-            outgoing,
-            reply,
-            classify(reply, envelope),
-            self._policy(),
-            elapsed=timedelta(seconds=elapsed),
-            transport=transport.name,
-        )
+        name, duration = transport.name, timedelta(seconds=elapsed)
+        _durations(name).observe(elapsed)
+        result = accepted(outgoing, reply, elapsed=duration, transport=name, message_id=envelope.message_id)
+        if result is not None:
+            return result
+        outcome = classify(reply, envelope)
+        result = decide(outgoing, reply, outcome, self._policy(), elapsed=duration, transport=name)
         return replace(self._for_the_account(outgoing, reply, result), message_id=envelope.message_id)
 
     def _for_the_account(self, outgoing: Outgoing, reply: Reply, result: AttemptResult) -> AttemptResult:
@@ -229,12 +245,20 @@ class AttemptRunner:
     ) -> Reply | None:
         try:
             return await transport.send(envelope, content)
-        except ValueError as error:  # the content cannot be encoded; nothing was sent
-            return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
         except asyncio.CancelledError:
             if not passage.may_have_arrived:
                 return None
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
-        except Exception:  # noqa: BLE001 - a bug in a transport must not stop the worker, nor count as a reply
-            _log.exception("transport_crashed", transport=transport.name, delivery_id=envelope.delivery_id)
-            return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")
+        except Exception as error:  # noqa: BLE001 - a bug in a transport must not stop the worker
+            return _reply_to_error(error, transport, envelope.delivery_id)
+
+
+_durations = lru_cache(maxsize=64)(ATTEMPT_SECONDS.labels)  # the label's lookup costs more than the count
+
+
+def _reply_to_error(error: Exception, transport: Transport, delivery_id: int) -> Reply:
+    """A ValueError: the content cannot be encoded, and nothing was sent. Any other error is a bug, not a reply."""
+    if isinstance(error, ValueError):
+        return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")
+    _log.error("transport_crashed", transport=transport.name, delivery_id=delivery_id, exc_info=error)
+    return Reply(Stage.FINAL, text="the transport crashed; the message may have been handed over")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from postroom.delivery.model import Channel, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import Channel, DeliveryId, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.delivery.outcome import Disposition, Outcome, RecipientVerdict
 from postroom.delivery.retry import GiveUp, RetrySchedule, find_ladder, next_step
 from postroom.post.reply import Reply
@@ -59,6 +59,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     is_throttled: bool = False  # the account was throttled, or could not log in
     is_forgiven: bool = False  # in the ledger, but not counted
     blames_mail: bool = False  # the mail is at fault: another account got the same reply for it
+    is_plain: bool = False  # accepted for every open recipient: no recipient needs its own entry
 
 
 class AttemptPolicy(msgspec.Struct, frozen=True):
@@ -66,6 +67,27 @@ class AttemptPolicy(msgspec.Struct, frozen=True):
 
     jitter: float
     held_lanes: Sequence[str]
+
+
+def accepted(
+    outgoing: Outgoing, reply: Reply, *, elapsed: timedelta, transport: str, message_id: str
+) -> AttemptResult | None:
+    """The result of nearly every attempt: accepted for all open recipients. None: `decide` is needed."""
+    if reply.recipients or reply.suppress or reply.code is None or not 200 <= reply.code < 300:  # noqa: PLR2004 - RFC 5321 4.2.1
+        return None
+    for recipient in outgoing.recipients:
+        if recipient.outcome is RecipientOutcome.SUPPRESSED:
+            return None
+    return AttemptResult(
+        outgoing=outgoing,
+        outcome="sent",
+        state="sent",
+        reply=reply,
+        elapsed=elapsed,
+        transport=transport,
+        message_id=message_id,
+        is_plain=True,
+    )
 
 
 def decide(
@@ -173,44 +195,80 @@ def _reached_somebody(outgoing: Outgoing) -> bool:
 
 
 def complete_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
-    """Results as columns, for one statement."""
-    addressed = [_addressed(r.outgoing) for r in results]
-    columns: dict[str, list[Any]] = {
+    """Results as columns for one statement, those of `accepted` last.
+
+    A column may be shorter than the others: PostgreSQL pads it with NULL. Every value costs time to encode, and most
+    are absent.
+    """
+    ordered = sorted(results, key=_is_plain)
+    return {
+        **_result_columns(ordered),
+        **_reply_columns([r.reply for r in ordered]),
+        **_address_columns([r.outgoing for r in ordered]),
+        **_recipient_columns([(r.outgoing.id, each) for r in ordered for each in r.recipients]),
+    }
+
+
+def _is_plain(result: AttemptResult) -> bool:
+    return result.is_plain
+
+
+def _result_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
+    return {
         "delivery_id": [r.outgoing.id for r in results],
         "claim_id": [r.outgoing.claim_id for r in results],
         "outcome": [r.outcome for r in results],
         "state": [r.state for r in results],
-        "retry_in": [r.retry_in for r in results],
-        "reason": [r.reason for r in results],
-        "detail": [_storable(r.detail) for r in results],
-        "dead_letter_reason": [r.dead_letter_reason for r in results],
+        "retry_in": _trim([r.retry_in for r in results]),
+        "reason": _trim([r.reason for r in results]),
+        "detail": _trim([_storable(r.detail) for r in results]),
+        "dead_letter_reason": _trim([r.dead_letter_reason for r in results]),
         "elapsed": [r.elapsed for r in results],
         "transport": [r.transport for r in results],
-        "stage": [r.reply.stage.value if r.reply else None for r in results],
-        "code": [r.reply.code if r.reply else None for r in results],
-        "enhanced_code": [r.reply.enhanced if r.reply else None for r in results],
-        "remote_host": [r.reply.remote_host if r.reply else None for r in results],
-        "tls": [r.reply.tls if r.reply else None for r in results],
-        "reply_text": [_storable(r.reply.text) if r.reply else None for r in results],
-        "is_plain": [is_plain(r) for r in results],
-        "is_forgiven": [r.is_forgiven for r in results],
-        "is_throttled": [r.is_throttled for r in results],
-        "domain": [r.outgoing.domain for r in results],
-        "recipient": [addresses[0] if addresses else None for addresses in addressed],
-        "other_recipients": ["\n".join(addresses[1:]) or None for addresses in addressed],
-        "message_id": [r.message_id for r in results],
+        "is_plain": [r.is_plain for r in results],
+        "is_forgiven": _trim([r.is_forgiven or None for r in results]),
+        "is_throttled": _trim([r.is_throttled or None for r in results]),
+        "message_id": _trim([r.message_id for r in results]),
     }
-    told = [(r.outgoing.id, recipient) for r in results if not is_plain(r) for recipient in r.recipients]
-    columns |= {
+
+
+def _reply_columns(replies: Sequence[Reply | None]) -> dict[str, list[Any]]:
+    return {
+        "stage": _trim([r.stage if r else None for r in replies]),
+        "code": _trim([r.code if r else None for r in replies]),
+        "enhanced_code": _trim([r.enhanced if r else None for r in replies]),
+        "remote_host": _trim([r.remote_host if r else None for r in replies]),
+        "tls": _trim([r.tls if r else None for r in replies]),
+        "reply_text": _trim([_storable(r.text) if r else None for r in replies]),
+    }
+
+
+def _address_columns(deliveries: Sequence[Outgoing]) -> dict[str, list[Any]]:
+    addressed = [_addressed(outgoing) for outgoing in deliveries]
+    return {
+        "domain": _trim([outgoing.domain for outgoing in deliveries]),
+        "recipient": _trim([addresses[0] if addresses else None for addresses in addressed]),
+        "other_recipients": _trim(["\n".join(addresses[1:]) or None for addresses in addressed]),
+    }
+
+
+def _recipient_columns(told: Sequence[tuple[DeliveryId, Recipient]]) -> dict[str, list[Any]]:
+    return {
         "recipient_delivery_id": [delivery_id for delivery_id, _ in told],
-        "recipient_kind": [recipient.kind.value for _, recipient in told],
+        "recipient_kind": [recipient.kind for _, recipient in told],
         "recipient_position": [recipient.position for _, recipient in told],
-        "recipient_outcome": [recipient.outcome.value for _, recipient in told],
+        "recipient_outcome": [recipient.outcome for _, recipient in told],
         "recipient_code": [recipient.code for _, recipient in told],
         "recipient_enhanced_code": [recipient.enhanced for _, recipient in told],
         "recipient_detail": [_storable(recipient.detail) for _, recipient in told],
     }
-    return columns
+
+
+def _trim(values: list[Any]) -> list[Any]:
+    """The column without the absent values at its end."""
+    while values and values[-1] is None:
+        values.pop()
+    return values
 
 
 def _addressed(outgoing: Outgoing) -> list[str]:
@@ -218,21 +276,6 @@ def _addressed(outgoing: Outgoing) -> list[str]:
     receiving = [r for r in outgoing.recipients if r.kind is not RecipientKind.REPLY_TO]
     chosen = [r.address for r in receiving if r.is_open] or [r.address for r in receiving]
     return [address.lower() for address in chosen] if outgoing.channel is Channel.EMAIL else chosen
-
-
-def is_plain(result: AttemptResult) -> bool:
-    """True if every recipient was delivered with the reply of the whole: no recipient needs its own entry."""
-    reply = result.reply
-    return (
-        result.state == "sent"
-        and reply is not None
-        and all(
-            recipient.outcome is RecipientOutcome.DELIVERED
-            and recipient.code == reply.code
-            and recipient.enhanced == reply.enhanced
-            for recipient in result.recipients
-        )
-    )
 
 
 def _excerpt(reply: str) -> str:

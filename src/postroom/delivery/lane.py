@@ -5,9 +5,10 @@ lane is full, which limits the number of ambiguous deliveries after a crash.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from postroom.delivery.model import Channel, Lane, Outgoing
 
@@ -28,16 +29,21 @@ class LaneLoad:
     def is_busy(self) -> bool:
         return self.mails + self.webhooks > 0
 
-    def opened(self, outgoing: Outgoing, task: asyncio.Task[None]) -> None:
-        """Count an attempt that starts."""
-        self._count(outgoing, 1)
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def opened(self, started: Iterable[Outgoing]) -> None:
+        """Count deliveries that start."""
+        for outgoing in started:
+            self._count(outgoing, 1)
 
     def closed(self, outgoing: Outgoing) -> None:
         """Count a delivery whose result is written or that was released."""
         self._count(outgoing, -1)
         self.changed.set()
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task of this lane; a stopping worker waits for it."""
+        task = asyncio.create_task(work)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     def _count(self, outgoing: Outgoing, by: int) -> None:
         self.bytes += by * outgoing.size

@@ -15,9 +15,9 @@ from postroom.db.pool import Pool
 from postroom.db.retention import STEP
 from postroom.delivery import store
 from postroom.delivery.model import ClaimId
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
-
-RETRY_S = 0.5
+from postroom.runtime.loop import FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S, Loop, wait_for_any
 
 WORKER_SILENCE = timedelta(minutes=5)
 """A worker not seen for this long is considered dead."""
@@ -44,13 +44,15 @@ class Leases:
 
     async def register(self, stopping: asyncio.Event) -> None:
         """Get an id for this worker; retries until the database answers or the worker stops."""
+        backoff = Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
         while not self.worker_id and not stopping.is_set():
             try:
                 async with self._pool.acquire() as connection:
                     self.worker_id = await store.register_worker(connection, pid=os.getpid(), host=socket.gethostname())
             except INTERRUPTIONS as error:
-                _log.warning("registration_postponed", error=type(error).__name__)
-                await asyncio.sleep(RETRY_S)
+                pause_s = backoff.fail()
+                _log.warning("registration_postponed", error=type(error).__name__, retry_in_s=round(pause_s, 2))
+                await wait_for_any(stopping, timeout_s=pause_s)
 
     def has_lapsed(self, claim_id: ClaimId) -> bool:
         """True if the lease expired once: results are still written, but nothing more is started."""
@@ -60,14 +62,9 @@ class Leases:
         """Record renewed claims; they are valid for at least one lease from the time of the request."""
         self._on_renewed(claim_ids, asked_at + self.lease.total_seconds())
 
-    async def keep(self) -> None:
-        """Renew until cancelled."""
-        while True:
-            await asyncio.sleep(self.lease.total_seconds() / 3)
-            try:
-                await self._renew()
-            except INTERRUPTIONS as error:
-                _log.warning("renewal_postponed", error=type(error).__name__)
+    def loop(self) -> Loop:
+        """Renew the leases three times in their duration."""
+        return Loop("leases", self._renew, rest=self.lease / 3)
 
     async def say_goodbye(self) -> None:
         with suppress(*INTERRUPTIONS):

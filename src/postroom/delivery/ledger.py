@@ -2,10 +2,10 @@
 
 Results are collected while the previous batch is written, and for a short delay, so the batch grows with the load.
 The ledger retries after every database error, however long the outage lasts: a known result is never dropped. If the
-database rejects the data itself, the ledger halves the batch until it has found the invalid result, writes that one
-without its texts, and all others unchanged. A result that cannot be written even then keeps its claim: its delivery
-is recovered as ambiguous after this process has ended, not before. A result whose claim was lost changes nothing,
-and is counted.
+database rejects the data itself, or our own code fails repeatedly, the ledger halves the batch until it has found the
+invalid result, writes that one without its texts, and all others unchanged. A result that cannot be written even then
+keeps its claim: its delivery is recovered as ambiguous after this process has ended, not before. A result whose claim
+was lost changes nothing, and is counted.
 """
 
 import asyncio
@@ -24,12 +24,13 @@ from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.decision import NO_TIME, NOWHERE, AttemptResult, complete_columns
-from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, Recipient, RecipientOutcome
+from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, RecipientOutcome
 from postroom.feedback import record as feedback
 from postroom.feedback.model import RefusedRecipient
 from postroom.post.reply import Reply, Stage
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
+from postroom.runtime.loop import Loop
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
 from postroom.senders.health import HealthResult
@@ -43,9 +44,16 @@ T = TypeVar("T")
 LINGER_S = 0.005
 """Delay to collect more results: no caller waits for one, and one statement for many costs less."""
 
+PATIENCE = 3
+"""Failures of our own code in a row before the ledger looks for the result that causes them."""
+
+
+class ResultsUnwrittenError(ConnectionError):
+    """A stopping worker could not write its results in time; their deliveries are recovered as ambiguous."""
+
 
 class Ledger:
-    """Accepts results from any task. `run` writes them until cancelled; `drain` waits until all are written."""
+    """Accepts results from any task. `loop` writes them; `drain` waits until all are written."""
 
     def __init__(
         self,
@@ -66,6 +74,7 @@ class Ledger:
         self._all_written = asyncio.Event()
         self._all_written.set()
         self._give_up_at = math.inf
+        self._failures = 0
 
     def expect(self, claim_id: ClaimId, count: int) -> None:
         """Open a claim of this many deliveries; it is closed when each has its result or was released."""
@@ -106,20 +115,24 @@ class Ledger:
     async def drain(self) -> None:
         await self._all_written.wait()
 
-    async def run(self) -> None:
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            if len(self._results) < self._batch_limit:
-                await asyncio.sleep(LINGER_S)
-            while self._results:
-                batch, self._results = self._results[: self._batch_limit], self._results[self._batch_limit :]
-                await self._write(batch)
+    def loop(self) -> Loop:
+        """Write results until cancelled. A bug leaves them in the list for the next try."""
+        return Loop("ledger", self._write_all, more=lambda _: True, fatal=(ResultsUnwrittenError,))
+
+    async def _write_all(self) -> None:
+        if not self._results:
             self._all_written.set()
+            self._arrived.clear()
+            await self._arrived.wait()
+            await asyncio.sleep(LINGER_S)
+        await self._write(self._results[: self._batch_limit])
 
     async def _write(self, batch: list[AttemptResult]) -> None:
         newest = _newest(batch)
         written, rejected = await self._record(list(newest.values()))
+        del self._results[: len(batch)]
+        over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
+        self.on_written(over)
         self._signal("completed")
         counted: Counter[tuple[str, str, str]] = Counter()
         for result in batch:
@@ -130,22 +143,22 @@ class Ledger:
                 _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
         for labels, count in counted.items():
             ATTEMPTS.labels(*labels).inc(count)
-        over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
-        self.on_written(over)
         await self._close(Counter(outgoing.claim_id for outgoing in over))
 
     async def _record(
         self, results: list[AttemptResult], *, is_last_try: bool = False
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
-        """Write results; returns the written ids, and those that the database rejects in any form."""
+        """Write results; returns the written ids, and those that cannot be written in any form."""
         try:
             written = await self._insist(
                 lambda connection: _record_results(connection, results, policy=self._policy, now=self._clock())
             )
         except Exception as error:
-            if not is_about_data(error):
+            self._failures += 1
+            if not is_about_data(error) and (self._failures < PATIENCE or isinstance(error, ResultsUnwrittenError)):
                 raise
             return await self._isolate(results, error, is_last_try=is_last_try)
+        self._failures = 0
         return written, set()
 
     async def _isolate(
@@ -179,15 +192,20 @@ class Ledger:
             self.on_closed(finished)
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
-        """Run a step; retry after every database error that is not about the data."""
+        """Run a step; retry after every database error that is not about the data.
+
+        `ResultsUnwrittenError`: the worker is stopping and its time is over.
+        """
         backoff = Backoff(0.05, 2)
         while True:
             try:
                 async with self._pool.acquire() as connection:
                     return await step(connection)
             except DATABASE_ERRORS as error:
-                if is_about_data(error) or monotonic() > self._give_up_at:
+                if is_about_data(error):
                     raise
+                if monotonic() > self._give_up_at:
+                    raise ResultsUnwrittenError(f"results could not be written: {type(error).__name__}") from error
                 pause_s = backoff.fail()
                 _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=round(pause_s, 2))
                 await asyncio.sleep(pause_s)
@@ -195,6 +213,9 @@ class Ledger:
 
 def _newest(batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:
     """One result per delivery: a claim that was lost and repeated yields two, and only the last can be valid."""
+    by_id = {result.outgoing.id: result for result in batch}
+    if len(by_id) == len(batch):
+        return by_id
     return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}
 
 
@@ -233,7 +254,7 @@ async def _update_accounts(
 async def _record_feedback(connection: Session, results: Sequence[AttemptResult], *, now: datetime | None) -> None:
     """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces."""
     mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
-    delivered = [recipient.address for result in mails for recipient in result.recipients if _is_delivered(recipient)]
+    delivered = [address for result in mails for address in _delivered(result)]
     refusals = [refusal for result in mails for refusal in _refusals(result)]
     if delivered or refusals:
         await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
@@ -246,8 +267,10 @@ def _without_texts(result: AttemptResult) -> AttemptResult:
     return replace(result, reply=reply, detail=None, transport="unknown", recipients=recipients)
 
 
-def _is_delivered(recipient: Recipient) -> bool:
-    return recipient.outcome is RecipientOutcome.DELIVERED
+def _delivered(result: AttemptResult) -> Sequence[str]:
+    if result.is_plain:
+        return result.outgoing.open_addresses
+    return [each.address for each in result.recipients if each.outcome is RecipientOutcome.DELIVERED]
 
 
 def _refusals(result: AttemptResult) -> list[RefusedRecipient]:

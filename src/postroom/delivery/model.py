@@ -220,7 +220,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_addresses(self) -> tuple[str, ...]:
         """The recipients of the next attempt, each address once even if it is in To and Cc."""
-        return tuple(dict.fromkeys(each.address for each in self.recipients if each.is_open))
+        return tuple(dict.fromkeys([each.address for each in self.recipients if each.is_open]))
 
     @property
     def url(self) -> str:
@@ -232,9 +232,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         """The domain of the first recipient, in lower case."""
         if self.channel is not Channel.EMAIL:
             return None
-        receiving = (r.address for r in self.recipients if r.kind is not RecipientKind.REPLY_TO)
-        first = next(receiving, None)
-        return None if first is None else first.rpartition("@")[2].lower()
+        for recipient in self.recipients:
+            if recipient.kind is not RecipientKind.REPLY_TO:
+                return recipient.address.rpartition("@")[2].lower()
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,12 @@ T = TypeVar("T")
 
 _NO_ATTACHMENTS: tuple[Attachment, ...] = ()
 
+# Looking a member up by its value in a dict takes a quarter of the time of calling the class.
+_CHANNELS = {member.value: member for member in Channel}
+_LANES = {member.value: member for member in Lane}
+_KINDS = {member.value: member for member in RecipientKind}
+_OUTCOMES = {member.value: member for member in RecipientOutcome}
+
 _decode = msgspec.json.Decoder().decode
 _decode_headers = msgspec.json.Decoder(dict[str, str]).decode
 _decode_variables = msgspec.json.Decoder(dict[str, Any]).decode
@@ -76,8 +82,8 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
-        channel=Channel(row["channel"]),
-        lane=Lane(row["lane"]),
+        channel=_CHANNELS[row["channel"]],
+        lane=_LANES[row["lane"]],
         ladder=row["ladder"],
         attempt_no=row["attempt_count"],
         attempt_base=row["attempt_base"],
@@ -149,10 +155,8 @@ def read_recipient(row: asyncpg.Record) -> Recipient:
 
 def read_claim_recipient(row: asyncpg.Record) -> Recipient:
     """A recipient for an attempt, with its suppression or hold."""
-    outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else RecipientOutcome(row["outcome"])
-    return Recipient(
-        RecipientKind(row["kind"]), row["position"], row["email"], row["name"], outcome, held_for=row["held_for"]
-    )
+    outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else _OUTCOMES[row["outcome"]]
+    return Recipient(_KINDS[row["kind"]], row["position"], row["email"], row["name"], outcome, held_for=row["held_for"])
 
 
 def read_summary(row: asyncpg.Record) -> DeliverySummary:

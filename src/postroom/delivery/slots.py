@@ -1,21 +1,24 @@
 """Slots of a transport: as many mails at a time as it has connections.
 
-A mail takes its slot before its turn and its connection, so a waiting mail has not started: it can still expire, and
-a stopping worker releases it. The slots of a mailbox limit the mails that an unresponsive server can hold. When all
-slots of a mailbox have been in flight for `STALL_S` without one ending, the mailbox is stalled: waiting mails are
-released, claims leave it out, and its mails no longer count against its lane. Any end of an attempt makes it usable
-again. A server that has had a whole message for `SILENCE_S` without answering is reported as an error of the
-account: its health need not wait ten minutes for the transport's own timeout.
+A task with a slot sends one mail after another (`postroom.delivery.dispatch`). A mail gets its slot before its turn
+and its connection, so a waiting mail has not started: it can still expire, and a stopping worker releases it. The slots
+of a mailbox limit the mails that an unresponsive server can hold. When all slots of a mailbox have been in flight for
+`STALL_S` without one ending, the mailbox is stalled: waiting mails are released, claims leave it out, and its mails no
+longer count against its lane. Any end of an attempt makes it usable again. A server that has had a whole message for
+`SILENCE_S` without answering is reported as an error of the account: its health need not wait ten minutes for the
+transport's own timeout.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
+from postroom.runtime.loop import Loop
 from postroom.transports.base import SendProgress, Transport
 
 STALL_S = 10.0
@@ -46,7 +49,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class TransportSlots:
-    """The slots of one transport. Belongs to one event loop."""
+    """The slots of one transport, and the mails that wait for one. Belongs to one event loop."""
 
     limit: int
     may_stall: bool
@@ -54,57 +57,52 @@ class TransportSlots:
     is_stalled: bool = False
     _taken: int = 0
     _moved_at: float = 0.0
-    _waiting: deque[asyncio.Future[bool]] = field(default_factory=deque)
+    _waiting: deque[Outgoing] = field(default_factory=deque)
 
-    async def enter(self) -> bool:
-        """Wait for a slot, first come, first served. False: the transport is stalled and has no slot."""
-        if self._taken < self.limit:
-            self._taken += 1
-            return True
-        if self.is_stalled:
+    def offer(self, outgoing: Outgoing) -> bool:
+        """Queue a mail, first come, first served. False: the transport is stalled and has no slot."""
+        if self.is_stalled and self._taken >= self.limit:
             return False
-        place: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and place.result():
-                self._pass_on()  # the slot arrived together with the cancellation
-            raise
+        self._waiting.append(outgoing)
+        return True
+
+    def enter(self) -> bool:
+        """Take a slot for a task that sends waiting mails one after another; False if all slots are taken."""
+        if self._taken >= self.limit:
+            return False
+        self._taken += 1
+        return True
+
+    def leave(self) -> None:
+        self._taken -= 1
+
+    def next(self) -> Outgoing | None:
+        """The next mail for a task with a slot. None: no mail waits, or the limit was lowered; the task must leave."""
+        return self._waiting.popleft() if self._waiting and self._taken <= self.limit else None
 
     def begin(self, outgoing: Outgoing, passage: SendProgress) -> None:
-        """Record that a mail with a slot is handed to the transport."""
+        """Record that a mail is handed to the transport."""
         self.flights[outgoing.id] = InFlight(outgoing, passage)
         self._moved_at = asyncio.get_running_loop().time()
 
-    def leave(self, outgoing: Outgoing) -> None:
-        """Return a slot, whether the mail was handed to the transport or not."""
+    def end(self, outgoing: Outgoing) -> None:
+        """Record that an attempt has ended, whether the mail was handed to the transport or not."""
         if self.flights.pop(outgoing.id, None) is not None:
             self._moved_at = asyncio.get_running_loop().time()
             self.is_stalled = False
-        self._pass_on()
+
+    def take_waiting(self) -> list[Outgoing]:
+        """Remove all mails that wait for a slot."""
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        return waiting
 
     def look(self, now: float) -> list[InFlight]:
         """Check whether the transport is stalled, and return mails that have just become silent."""
         is_full = len(self.flights) >= self.limit
-        if self.may_stall and is_full and not self.is_stalled and now - self._moved_at >= STALL_S:
+        if self.may_stall and is_full and now - self._moved_at >= STALL_S:
             self.is_stalled = True
-            while self._waiting:
-                _answer(self._waiting.popleft(), is_place=False)
         return [flight for flight in self.flights.values() if flight.is_silent(now)]
-
-    def _pass_on(self) -> None:
-        while self._waiting:
-            if _answer(self._waiting.popleft(), is_place=True):
-                return
-        self._taken -= 1
-
-
-def _answer(waiting: asyncio.Future[bool], *, is_place: bool) -> bool:
-    if waiting.done():
-        return False
-    waiting.set_result(is_place)
-    return True
 
 
 class WorkerSlots:
@@ -114,7 +112,7 @@ class WorkerSlots:
         self,
         *,
         on_silence: Callable[[list[Outgoing]], Awaitable[None]],
-        on_stall: Callable[[Lane], None],
+        on_stall: Callable[[Lane, list[Outgoing]], None],
     ) -> None:
         self._gates: dict[tuple[int | None, Lane], TransportSlots] = {}
         self._on_silence, self._on_stall = on_silence, on_stall
@@ -137,17 +135,26 @@ class WorkerSlots:
             if gate.is_stalled and of_lane is lane and account_id is not None:
                 yield account_id, gate
 
-    async def watch(self) -> None:
-        """Check for stalled and silent transports until cancelled."""
-        while True:
-            await asyncio.sleep(LOOK_S)
-            now = asyncio.get_running_loop().time()
-            silent: list[Outgoing] = []
-            for (account_id, lane), gate in self._gates.items():
-                was_stalled = gate.is_stalled
-                silent += [flight.outgoing for flight in gate.look(now) if account_id is not None]
-                if gate.is_stalled and not was_stalled:
-                    _log.warning("sender_stalled", sender=account_id, lane=lane, mails=len(gate.flights))
-                    self._on_stall(lane)
-            if silent:
-                await self._on_silence(silent)
+    def take_waiting(self) -> list[Outgoing]:
+        """Remove all mails that wait for a slot, at every transport."""
+        return [outgoing for gate in self._gates.values() for outgoing in gate.take_waiting()]
+
+    def loop(self) -> Loop:
+        """Look for stalled and silent transports once a second."""
+        return Loop("slots", self.look, rest=timedelta(seconds=LOOK_S))
+
+    async def look(self) -> None:
+        """Report transports that have stalled and mails that have become silent."""
+        if silent := self.take_silent(asyncio.get_running_loop().time()):
+            await self._on_silence(silent)
+
+    def take_silent(self, now: float) -> list[Outgoing]:
+        """The mails that have just become silent. Mails that wait for a newly stalled transport are released."""
+        silent: list[Outgoing] = []
+        for (account_id, lane), gate in self._gates.items():
+            was_stalled = gate.is_stalled
+            silent += [flight.outgoing for flight in gate.look(now) if account_id is not None]
+            if gate.is_stalled and not was_stalled:
+                _log.warning("sender_stalled", sender=account_id, lane=lane, mails=len(gate.flights))
+                self._on_stall(lane, gate.take_waiting())
+        return silent

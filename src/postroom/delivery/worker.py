@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 
 import structlog
@@ -24,7 +25,8 @@ from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
-from postroom.delivery.decision import NO_TIME, NOWHERE
+from postroom.delivery.decision import NO_TIME
+from postroom.delivery.dispatch import Dispatcher
 from postroom.delivery.lane import LaneLoad, LaneWakeups, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
@@ -32,8 +34,8 @@ from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.rows import read_content
 from postroom.delivery.slots import WorkerSlots
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
+from postroom.runtime.loop import Failed, Loop
 from postroom.runtime.signals import Signal, unheard
-from postroom.runtime.tracing import span
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.transports.webhook.host_backoff import HostBackoff
 
@@ -73,7 +75,9 @@ class Worker:
         waker: LaneWakeups | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
+        failed: Failed | None = None,
     ) -> None:
+        self._failed = failed
         self._pool, self._writers, self._senders = pool, writers, senders
         self._options = options or WorkerOptions()
         self._waker = waker or LaneWakeups()
@@ -93,17 +97,17 @@ class Worker:
         )
         self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
         self._hosts = HostBackoff()
-        self._places = WorkerSlots(
-            on_silence=self._ledger.report_silence, on_stall=lambda lane: self._lanes[lane].changed.set()
-        )
+        self._places = WorkerSlots(on_silence=self._ledger.report_silence, on_stall=self._on_stall)
         self._attempter = AttemptRunner(
             writers,
             routes,
             senders=senders,
-            places=self._places,
             now=self._now,
             signal=signal,
             held_lanes=self._options.held_lanes,
+        )
+        self._dispatcher = Dispatcher(
+            self._attempter, self._ledger, lanes=self._lanes, places=self._places, hosts=self._hosts
         )
         self._stopping = asyncio.Event()
 
@@ -121,17 +125,14 @@ class Worker:
         """Work until stopped; with `until_empty`, until nothing is due."""
         await self._leases.register(self._stopping)
         try:
-            async with asyncio.TaskGroup() as group:  # a loop that fails ends them all: none is missing silently
-                writing = group.create_task(self._ledger.run(), name="ledger")
-                watching = [
-                    group.create_task(self._leases.keep(), name="leases"),
-                    group.create_task(self._places.watch(), name="places"),
-                ]
-                lanes = [group.create_task(self._run_lane(lane), name=f"lane-{lane}") for lane in self._options.lanes]
+            async with asyncio.TaskGroup() as group:
+                served = self._run_services(group, self._ledger.loop(), self._leases.loop(), self._places.loop())
+                loops = [self._lane_loop(lane) for lane in self._options.lanes]
+                lanes = [group.create_task(loop.run(self._stopping, self._failed), name=loop.name) for loop in loops]
                 await asyncio.wait(lanes)
                 await self._finish_in_flight()
                 await self._ledger.drain()
-                for task in (writing, *watching):
+                for task in served:
                     task.cancel()
         finally:
             await self._leases.say_goodbye()
@@ -140,7 +141,7 @@ class Worker:
         """Claim one batch, attempt it and write the results; returns the number of deliveries."""
         await self._leases.register(self._stopping)
         async with asyncio.TaskGroup() as group:
-            writing = group.create_task(self._ledger.run())
+            [writing] = self._run_services(group, self._ledger.loop())
             claimed = await self._claim(lane)
             await self._work_through(lane, claimed)
             await self._finish_in_flight()
@@ -148,22 +149,27 @@ class Worker:
             writing.cancel()
         return len(claimed)
 
+    def _run_services(self, group: asyncio.TaskGroup, *loops: Loop) -> list[asyncio.Task[None]]:
+        """Run loops that the lanes depend on. They go on while the lanes finish, and are cancelled after them."""
+        never = asyncio.Event()
+        return [group.create_task(loop.run(never, self._failed), name=loop.name) for loop in loops]
+
     # ── the loop of a lane ────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _run_lane(self, lane: Lane) -> None:
-        while not self._stopping.is_set():
-            was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
-            try:
-                claimed = await self._claim(lane)
-                if claimed:
-                    await self._work_through(lane, claimed)
-                elif self._options.until_empty and not was_at_work and await self._is_empty(lane):
-                    return
-                else:
-                    await self._rest(lane)
-            except INTERRUPTIONS as error:
-                _log.warning("lane_interrupted", lane=lane, error=type(error).__name__)
-                await self._waker.wait(lane, self._options.poll_interval)
+    def _lane_loop(self, lane: Lane) -> Loop:
+        return Loop(f"lane-{lane}", partial(self._run_lane, lane), more=lambda _: True, ends=bool)
+
+    async def _run_lane(self, lane: Lane) -> bool:
+        """Claim and work through one batch, or rest. True: nothing is due, and the worker should end then."""
+        was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
+        claimed = await self._claim(lane)
+        if claimed:
+            await self._work_through(lane, claimed)
+        elif self._options.until_empty and not was_at_work and await self._is_empty(lane):
+            return True
+        else:
+            await self._rest(lane)
+        return False
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
         """Claim a batch. If preparing it fails, the batch is released at once."""
@@ -204,23 +210,25 @@ class Worker:
         await self._wake_up(lane)
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
-        """Start a claim chunk by chunk, as fast as earlier attempts make room."""
-        through, not_started = 0, claimed
-        for chunk in chunks(claimed, self._options.chunk, self._options.byte_limit):
-            await self._make_room(lane, sum(outgoing.size for outgoing in chunk))
-            if self._stopping.is_set() or (known := await self._with_recipients(lane, chunk)) is None:
-                break
-            through += len(chunk)
-            ready = await self._let_some_wait(known)
-            not_started = [*ready, *claimed[through:]]
-            started = await self._start(ready, through) if ready else []
-            if started is None:
-                break
-            not_started = claimed[through:]
-            for outgoing in started:
-                self._lanes[lane].opened(outgoing, asyncio.create_task(self._attempt(outgoing)))
-        if not_started:
-            await self._release(not_started)
+        """Start a claim chunk by chunk, as fast as earlier attempts make room; release the rest after any error."""
+        not_started = claimed
+        try:
+            through = 0
+            for chunk in chunks(claimed, self._options.chunk, self._options.byte_limit):
+                await self._make_room(lane, sum(outgoing.size for outgoing in chunk))
+                if self._stopping.is_set() or (known := await self._with_recipients(lane, chunk)) is None:
+                    break
+                through += len(chunk)
+                ready = await self._let_some_wait(known)
+                not_started = [*ready, *claimed[through:]]
+                started = await self._start(ready, through) if ready else []
+                if started is None:
+                    break
+                not_started = claimed[through:]
+                self._dispatcher.start(lane, started)
+        finally:
+            if not_started:
+                await self._release(not_started)
 
     async def _make_room(self, lane: Lane, size: int) -> None:
         """Wait until few enough mails and bytes are open, or the worker stops. The claim limited the webhooks."""
@@ -324,20 +332,6 @@ class Worker:
                 await store.wake_up(connection, worker_id=self._leases.worker_id, lane=lane)
             state.asleep = False
 
-    # ── an attempt ────────────────────────────────────────────────────────────────────────────────────────────────
-
-    async def _attempt(self, outgoing: Outgoing) -> None:
-        """Attempt one started delivery; without a result it is released, as if it had never been claimed."""
-        with span("attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no):
-            result = await self._attempter.attempt(outgoing)
-        if result is not None:
-            if outgoing.channel is Channel.WEBHOOK and result.reply is not None and result.transport != NOWHERE:
-                self._hosts.ended(outgoing.url, result.reply)
-            self._ledger.add(result)
-            return
-        await self._ledger.give_back(outgoing.claim_id, [outgoing.id])
-        self._written([outgoing])
-
     # ── releasing and ending ──────────────────────────────────────────────────────────────────────────────────────
 
     async def _release(self, outgoing: list[Outgoing], *, wait: timedelta = NO_TIME) -> None:
@@ -363,13 +357,9 @@ class Worker:
         for lane in self._lanes:
             self._waker.ring(lane)
 
+    def _on_stall(self, lane: Lane, waiting: list[Outgoing]) -> None:
+        self._dispatcher.release(lane, waiting)
+        self._lanes[lane].changed.set()
+
     async def _finish_in_flight(self) -> None:
-        tasks = {task for state in self._lanes.values() for task in state.tasks}
-        if not tasks:
-            return
-        timeout = self._options.grace.total_seconds() if self._stopping.is_set() else None
-        _done, hanging = await asyncio.wait(tasks, timeout=timeout)
-        for task in hanging:
-            task.cancel()
-        if hanging:
-            await asyncio.wait(hanging)
+        await self._dispatcher.finish(self._options.grace.total_seconds() if self._stopping.is_set() else None)

@@ -47,7 +47,8 @@ class Loop:
 
     `wake` ends a sleep early. A stop lets `run_once` finish, or cancels it if the loop is `interruptible`: then the
     next call of `run_once` must finish any half-done work. `expected` are interruptions besides those of the database:
-    errors of another server that the loop depends on. `fatal` errors end the loop and the process.
+    errors of another server that the loop depends on. `fatal` errors end the loop and the process. A loop with `ends`
+    also returns when that is true of a result.
     """
 
     def __init__(  # noqa: PLR0913 - the options in which loops differ
@@ -57,19 +58,20 @@ class Loop:
         *,
         rest: Rest = timedelta(),
         more: Callable[[Any], bool] | None = None,
+        ends: Callable[[Any], bool] | None = None,
         wake: asyncio.Event | None = None,
         interruptible: bool = False,
         expected: tuple[type[Exception], ...] = (),
         fatal: tuple[type[Exception], ...] = (),
         interruption: Backoff | None = None,
     ) -> None:
-        self.name, self._run_once, self._rest, self._more = name, run_once, rest, more
+        self.name, self._run_once, self._rest, self._more, self._ends = name, run_once, rest, more, ends
         self._wake, self._interruptible, self._expected, self._fatal = wake, interruptible, expected, fatal
         self._interruption = interruption or Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
         self._failure = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
 
     async def run(self, stop: asyncio.Event, failed: Failed | None = None) -> None:
-        """Run until `stop` is set."""
+        """Run until `stop` is set, or `ends` is true of a result."""
         while not stop.is_set():
             try:
                 result = await self._run(stop)
@@ -80,6 +82,8 @@ class Loop:
             else:
                 self._interruption.reset()
                 self._failure.reset()
+                if self._ends is not None and self._ends(result):
+                    return
                 if self._more is None or not self._more(result):
                     await self._take_rest(stop)
 

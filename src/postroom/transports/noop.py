@@ -10,8 +10,11 @@ class NoopTransport:
 
     name = "noop"
 
-    async def send(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - signature of the protocol
+    def answer(self, envelope: Envelope, content: Content) -> Reply:  # noqa: ARG002 - signature of the protocol
         return DISCARDED
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        return self.answer(envelope, content)
 
     async def close(self) -> None:
         """Do nothing; no resource is held."""

@@ -1,0 +1,134 @@
+"""Hands started deliveries to their transports, and their results to the ledger.
+
+A transport that never waits (no-op, stub) replies to a whole chunk in one go. A transport with a connection limit is
+served by at most that many tasks for each account and lane; each task sends the next waiting mail when its last one has
+ended. Every other delivery (a webhook) has a task of its own.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from postroom.delivery.attempt import AttemptRunner
+from postroom.delivery.decision import NOWHERE, AttemptResult
+from postroom.delivery.lane import LaneLoad
+from postroom.delivery.ledger import Ledger
+from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
+from postroom.delivery.slots import TransportSlots, WorkerSlots
+from postroom.runtime.metrics import LOOP_FAILURES
+from postroom.runtime.tracing import span
+from postroom.transports.webhook.host_backoff import HostBackoff
+
+_log = structlog.get_logger()
+
+
+class Dispatcher:
+    """The attempts of one worker."""
+
+    def __init__(
+        self,
+        attempter: AttemptRunner,
+        ledger: Ledger,
+        *,
+        lanes: Mapping[Lane, LaneLoad],
+        places: WorkerSlots,
+        hosts: HostBackoff,
+    ) -> None:
+        self._attempter, self._ledger, self._lanes, self._places, self._hosts = attempter, ledger, lanes, places, hosts
+
+    def start(self, lane: Lane, started: Sequence[Outgoing]) -> None:
+        """Begin the attempts of deliveries that are marked as started."""
+        self._lanes[lane].opened(started)
+        stalled: list[Outgoing] = []
+        for outgoing in started:
+            try:
+                result = self._attempter.attempt_now(outgoing)
+                if result is not None:
+                    self._ended(outgoing, result)
+                elif not self._queue(lane, outgoing):
+                    stalled.append(outgoing)
+            except Exception as error:  # noqa: BLE001 - a bug must not take the other deliveries of the chunk with it
+                self._crashed(outgoing, error)
+        if stalled:
+            self.release(lane, stalled)
+
+    def release(self, lane: Lane, waiting: Sequence[Outgoing]) -> None:
+        """Release started deliveries that did not reach a transport."""
+        self._lanes[lane].begin(self._release(waiting))
+
+    async def finish(self, timeout_s: float | None) -> None:
+        """Wait for all attempts; after the timeout release those that wait and cancel those in flight."""
+        if hanging := await self._wait(timeout_s):
+            await self._release(self._places.take_waiting())
+            for task in hanging:
+                task.cancel()
+            await asyncio.wait(hanging)
+
+    async def _wait(self, timeout_s: float | None) -> set[asyncio.Task[None]]:
+        tasks = {task for load in self._lanes.values() for task in load.tasks}
+        if not tasks:
+            return set()
+        _done, hanging = await asyncio.wait(tasks, timeout=timeout_s)
+        return hanging
+
+    def _queue(self, lane: Lane, outgoing: Outgoing) -> bool:
+        """Give a delivery to a task. False: its transport is stalled."""
+        gate = self._places.gate(outgoing, self._attempter.way_out(outgoing))
+        if gate is None:
+            self._lanes[lane].begin(self._attempt(outgoing, None))
+            return True
+        if not gate.offer(outgoing):
+            return False
+        if gate.enter():
+            self._lanes[lane].begin(self._serve(gate))
+        return True
+
+    async def _serve(self, gate: TransportSlots) -> None:
+        """Send waiting mails, one after another, until none is left."""
+        try:
+            while (outgoing := gate.next()) is not None:
+                await self._attempt(outgoing, gate)
+        finally:
+            gate.leave()
+
+    async def _attempt(self, outgoing: Outgoing, gate: TransportSlots | None) -> None:
+        """Attempt one delivery; without a result it is released, as if it had never been claimed."""
+        try:
+            with span(
+                "attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no
+            ):
+                result = await self._attempter.attempt(outgoing, gate)
+        except Exception as error:  # noqa: BLE001 - a bug must not leave a delivery without a result
+            self._crashed(outgoing, error)
+            return
+        if result is None:
+            await self._give_back(outgoing.claim_id, [outgoing])
+        else:
+            self._ended(outgoing, result)
+
+    def _ended(self, outgoing: Outgoing, result: AttemptResult) -> None:
+        if outgoing.channel is Channel.WEBHOOK and result.reply is not None and result.transport != NOWHERE:
+            self._hosts.ended(outgoing.url, result.reply)
+        self._ledger.add(result)
+
+    def _crashed(self, outgoing: Outgoing, error: Exception) -> None:
+        """Record a bug around an attempt as an ambiguous result: the message may have left."""
+        _log.error("attempt_crashed", delivery_id=outgoing.id, error=type(error).__name__, exc_info=error)
+        LOOP_FAILURES.labels(loop="attempt").inc()
+        self._ledger.add(self._attempter.crashed(outgoing))
+
+    async def _release(self, waiting: Sequence[Outgoing]) -> None:
+        """Release deliveries that have not taken their turn."""
+        by_claim: defaultdict[ClaimId, list[Outgoing]] = defaultdict(list)
+        for outgoing in waiting:
+            self._attempter.skip_turn(outgoing)
+            by_claim[outgoing.claim_id].append(outgoing)
+        for claim_id, released in by_claim.items():
+            await self._give_back(claim_id, released)
+
+    async def _give_back(self, claim_id: ClaimId, released: Sequence[Outgoing]) -> None:
+        await self._ledger.give_back(claim_id, [outgoing.id for outgoing in released])
+        for outgoing in released:
+            self._lanes[outgoing.lane].closed(outgoing)
