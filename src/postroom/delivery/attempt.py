@@ -39,7 +39,7 @@ from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports.base import SendProgress, Transport, as_immediate
+from postroom.transports.base import SendProgress, Transport
 
 _log = structlog.get_logger()
 
@@ -94,15 +94,16 @@ class AttemptRunner:
         if result is not None:
             self.skip_turn(outgoing)
             return result
-        transport = as_immediate(self.way_out(outgoing)) if outgoing.slot is None else None
-        if transport is None:
+        transport = self.way_out(outgoing)
+        answer: Callable[[Envelope, Content], Reply] | None = getattr(transport, "answer", None)
+        if answer is None or outgoing.slot is not None:
             return None
         written = self._write(outgoing)
         if isinstance(written, AttemptResult):
             return written
         started = perf_counter()
         try:
-            reply = transport.answer(*written)
+            reply = answer(*written)
         except Exception as error:  # noqa: BLE001 - as in `_say`
             reply = _reply_to_error(error, transport, outgoing.id)
         return self._result(outgoing, written[0], transport, reply, perf_counter() - started)

@@ -48,10 +48,6 @@ PATIENCE = 3
 """Failures of our own code in a row before the ledger looks for the result that causes them."""
 
 
-class ResultsUnwrittenError(ConnectionError):
-    """A stopping worker could not write its results in time; their deliveries are recovered as ambiguous."""
-
-
 class Ledger:
     """Accepts results from any task. `loop` writes them; `drain` waits until all are written."""
 
@@ -75,6 +71,7 @@ class Ledger:
         self._all_written.set()
         self._give_up_at = math.inf
         self._failures = 0
+        self._given_up: Exception | None = None
 
     def expect(self, claim_id: ClaimId, count: int) -> None:
         """Open a claim of this many deliveries; it is closed when each has its result or was released."""
@@ -113,23 +110,35 @@ class Ledger:
         self._give_up_at = monotonic() + patience.total_seconds()
 
     async def drain(self) -> None:
+        """Wait until all results are written; raises the database's error if `hurry` left no time to do so."""
         await self._all_written.wait()
+        if self._given_up is not None:
+            raise self._given_up
 
     def loop(self) -> Loop:
         """Write results until cancelled. A bug leaves them in the list for the next try."""
-        return Loop("ledger", self._write_all, more=lambda _: True, fatal=(ResultsUnwrittenError,))
+        return Loop("ledger", self._write_some, more=lambda _: True, ends=bool)
 
-    async def _write_all(self) -> None:
+    async def _write_some(self) -> bool:
+        """Write the next batch; true if the time to do so is over."""
         if not self._results:
             self._all_written.set()
             self._arrived.clear()
             await self._arrived.wait()
             await asyncio.sleep(LINGER_S)
-        await self._write(self._results[: self._batch_limit])
+        try:
+            await self._write(self._results[: self._batch_limit])
+        except DATABASE_ERRORS as error:
+            if is_about_data(error) or monotonic() <= self._give_up_at:
+                raise
+            self._given_up = error
+            self._all_written.set()
+        return self._given_up is not None
 
     async def _write(self, batch: list[AttemptResult]) -> None:
         newest = _newest(batch)
         written, rejected = await self._record(list(newest.values()))
+        self._failures = 0
         del self._results[: len(batch)]
         over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
         self.on_written(over)
@@ -155,10 +164,9 @@ class Ledger:
             )
         except Exception as error:
             self._failures += 1
-            if not is_about_data(error) and (self._failures < PATIENCE or isinstance(error, ResultsUnwrittenError)):
+            if not is_about_data(error) and (self._failures < PATIENCE or isinstance(error, DATABASE_ERRORS)):
                 raise
             return await self._isolate(results, error, is_last_try=is_last_try)
-        self._failures = 0
         return written, set()
 
     async def _isolate(
@@ -192,20 +200,15 @@ class Ledger:
             self.on_closed(finished)
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
-        """Run a step; retry after every database error that is not about the data.
-
-        `ResultsUnwrittenError`: the worker is stopping and its time is over.
-        """
+        """Run a step; retry after every database error that is not about the data."""
         backoff = Backoff(0.05, 2)
         while True:
             try:
                 async with self._pool.acquire() as connection:
                     return await step(connection)
             except DATABASE_ERRORS as error:
-                if is_about_data(error):
+                if is_about_data(error) or monotonic() > self._give_up_at:
                     raise
-                if monotonic() > self._give_up_at:
-                    raise ResultsUnwrittenError(f"results could not be written: {type(error).__name__}") from error
                 pause_s = backoff.fail()
                 _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=round(pause_s, 2))
                 await asyncio.sleep(pause_s)
@@ -255,7 +258,7 @@ async def _record_feedback(connection: Session, results: Sequence[AttemptResult]
     """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces."""
     mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
     delivered = [address for result in mails for address in _delivered(result)]
-    refusals = [refusal for result in mails for refusal in _refusals(result)]
+    refusals = [refusal for result in mails if not result.is_plain for refusal in _refusals(result)]
     if delivered or refusals:
         await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
 

@@ -180,7 +180,7 @@ class Composer:
 
 
 def _has(outgoing: Outgoing, header: str) -> bool:
-    return any(name.lower() == header for name in outgoing.headers)
+    return bool(outgoing.headers) and any(name.lower() == header for name in outgoing.headers)
 
 
 def message_domain_of(setting: str) -> str:

@@ -34,8 +34,7 @@ class Envelope(msgspec.Struct, frozen=True):
     @property
     def needs_smtputf8(self) -> bool:
         """True if only servers with internationalised mail (RFC 6531) can accept it."""
-        addresses = (self.sender, *self.recipients)
-        return self.has_utf8_headers or not all(address.isascii() for address in addresses)
+        return self.has_utf8_headers or not (self.sender.isascii() and "".join(self.recipients).isascii())
 
 
 class Content(Protocol):

@@ -6,7 +6,7 @@ of the network or the other side; an exception out of `send` is a bug.
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from postroom.post.reply import Content, Envelope, Reply, Stage
 
@@ -56,7 +56,8 @@ _current: ContextVar[SendProgress | None] = ContextVar("passage", default=None)
 class Transport(Protocol):
     """One transport. Safe to call from many tasks at once; it manages its own connections.
 
-    A transport with a connection limit has `max_connections`: delivery offers it no more messages at once.
+    A transport with a connection limit has `max_connections`: delivery offers it no more messages at once. A transport
+    that never waits also has `answer(envelope, content)`, which returns the reply at once: delivery needs no task then.
     """
 
     name: str
@@ -66,19 +67,6 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close connections. Messages already passed to `send` are still sent; later ones are not."""
-
-
-class ImmediateTransport(Transport, Protocol):
-    """A transport that never waits. Delivery calls `answer` for mail after mail, without a task for each."""
-
-    def answer(self, envelope: Envelope, content: Content) -> Reply:
-        """The reply that `send` returns."""
-
-
-def as_immediate(transport: Transport) -> ImmediateTransport | None:
-    """The transport itself if it never waits, otherwise None."""
-    # A runtime check of the protocol would compare every method, for every mail.
-    return cast("ImmediateTransport", transport) if hasattr(transport, "answer") else None
 
 
 @runtime_checkable

@@ -5,22 +5,23 @@ are removed, text is truncated, and input that is not an SMTP reply becomes an a
 """
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 MAX_LINE = 8_192  # RFC 5321 allows 512; servers with long policy texts exceed it
 MAX_LINES = 256  # of one reply; a server that sends more is not an SMTP server
-CODE_LENGTH = 3  # digits (RFC 5321, 4.2)
 MAX_TEXT = 1_000  # characters that are stored; a reply line has at most 512
 
 SERVICE_CLOSING = 421  # RFC 5321, 3.8
+
+_CODES = {b"%d" % code: code for code in range(200, 600)}
 
 _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?:\s+|$)")
 # C0 and C1 controls, line separators and bidirectional marks.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]+")
 
 
-@dataclass(frozen=True, slots=True)
-class SmtpReply:
+class SmtpReply(msgspec.Struct, frozen=True, gc=False):
     """One whole reply; its lines are decoded on demand. `code` is absent if it was not an SMTP reply."""
 
     code: int | None
@@ -45,13 +46,18 @@ class SmtpReply:
     @property
     def text(self) -> str:
         """The text of the reply on one line, without codes."""
+        return self.parts[1]
+
+    @property
+    def parts(self) -> tuple[str | None, str]:
+        """The enhanced code and the text."""
         if self.code is None:
-            return clean_text(b" ".join(self.lines))
+            return None, clean_text(b" ".join(self.lines))
         enhanced = self.enhanced
-        texts = [_decode(line[4:]).strip() for line in self.lines]
+        texts = self.body
         if enhanced is not None:
             texts = [text.removeprefix(enhanced).strip() for text in texts]
-        return clean_text(" ".join(texts))
+        return enhanced, clean_text(" ".join(texts))
 
     @property
     def body(self) -> list[str]:
@@ -62,7 +68,8 @@ class SmtpReply:
 def clean_text(said: bytes | str) -> str:
     """Make foreign text safe to store and show: no control characters, at most 1,000 characters."""
     text = _decode(said) if isinstance(said, bytes) else said
-    return _UNPRINTABLE.sub(" ", text).strip()[:MAX_TEXT]
+    is_clean = text.isascii() and text.isprintable()  # nearly always, and quicker to find out
+    return (text if is_clean else _UNPRINTABLE.sub(" ", text)).strip()[:MAX_TEXT]
 
 
 def _decode(raw: bytes) -> str:
@@ -99,18 +106,16 @@ class AnswerReader:
         return answers
 
     def _line(self, line: bytes) -> SmtpReply | None:
-        code = line[:3]
+        code = _CODES.get(line[:3])
         separator = line[3:4]
-        if not (
-            code.isdigit() and b"200" <= code < b"600" and separator in b" -" and CODE_LENGTH <= len(line) <= MAX_LINE
-        ):
+        if code is None or separator not in b" -" or len(line) > MAX_LINE:
             return self._reject(line)
         if separator == b"-":
             self._lines.append(line)
             return None if len(self._lines) < MAX_LINES else self._reject(line)
         if not self._lines:
-            return SmtpReply(int(code), (line,))
-        whole = SmtpReply(int(code), (*self._lines, line))
+            return SmtpReply(code, (line,))
+        whole = SmtpReply(code, (*self._lines, line))
         self._lines.clear()
         return whole
 

@@ -24,6 +24,8 @@ def judge(recipients: Sequence[str], answers: Sequence[SmtpReply]) -> RefusedSta
 
     `answers` are the received answers to MAIL, each RCPT and DATA.
     """
+    if _accepts_all(answers, len(recipients)):
+        return None
     if not (answers and answers[0].positive):
         return RefusedStage(Stage.SENDER, answers[0] if answers else None)
     about = answers[1 : len(recipients) + 1]
@@ -35,14 +37,23 @@ def judge(recipients: Sequence[str], answers: Sequence[SmtpReply]) -> RefusedSta
     return None
 
 
+def _accepts_all(answers: Sequence[SmtpReply], recipients: int) -> bool:
+    """True for the usual answers: yes to MAIL and every RCPT, go ahead to DATA."""
+    if len(answers) != recipients + 2 or answers[-1].code != GO_AHEAD:
+        return False
+    return all(answer.positive for answer in answers[:-1])
+
+
 def refusals(
     recipients: Sequence[str], about: Sequence[SmtpReply], *, but: SmtpReply | None = None
 ) -> tuple[RecipientReply, ...]:
     """The rejected recipients, without those that share the answer `but`."""
     return tuple(
-        RecipientReply(address, answer.code, answer.enhanced, answer.text)
-        for address, answer in zip(recipients, about, strict=False)
-        if answer.code is not None and answer.negative and answer != but
+        [
+            RecipientReply(address, answer.code, answer.enhanced, answer.text)
+            for address, answer in zip(recipients, about, strict=False)
+            if answer.code is not None and answer.negative and answer != but
+        ]
     )
 
 

@@ -25,9 +25,13 @@ UNSPEAKABLE_RECIPIENT = (553, "5.1.3", "the address cannot be written in a comma
 # No character that could end the command or leave its brackets, and none that cannot be encoded.
 _UNSPEAKABLE = re.compile("[\x00-\x1f\x7f<>\ud800-\udfff]")
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
+_NOT_LINE_END = bytes(octet for octet in range(256) if octet not in b"\r\n")
+# For these two a search takes half the time of `in` or `count`.
+_BARE_CR = re.compile(rb"\r(?!\n)")
+_LEADING_DOT = re.compile(rb"\n\.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SmtpSession:
     """The connection in use and the facts that every reply about it carries."""
 
@@ -120,11 +124,12 @@ class SmtpSession:
             return self._report(Stage.FINAL, said[0] if said else None, refused)
         final = said[0]
         connection.needs_reset = False
+        enhanced, text = final.parts
         return Reply(
             stage=Stage.FINAL,
             code=final.code,
-            enhanced=final.enhanced,
-            text=final.text,
+            enhanced=enhanced,
+            text=text,
             remote_host=self.remote_host,
             tls=connection.tls,
             recipients=refused,
@@ -175,9 +180,10 @@ def stuffed(content: bytes) -> bytes:
     A bare CR or LF, which composed content does not have, becomes CRLF: a server that is lenient about line ends
     could otherwise see the end of one message and the commands of another inside the text (SMTP smuggling).
     """
-    if not (content.count(b"\r\n") == content.count(b"\n") == content.count(b"\r")):
+    line_ends = content.translate(None, _NOT_LINE_END)
+    if line_ends != b"\r\n" * (len(line_ends) // 2) or _BARE_CR.search(content) is not None:
         content = _ANY_LINE_END.sub(b"\r\n", content)
-    if b"\r\n." in content:
+    if _LEADING_DOT.search(content) is not None:
         content = content.replace(b"\r\n.", b"\r\n..")
     if content.startswith(b"."):
         content = b"." + content
