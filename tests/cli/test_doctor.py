@@ -86,7 +86,7 @@ async def test_loops_that_failed_lately_are_shown(database_url: str, room: Room)
     assert (await _examine(database_url))["loops"].verdict is Severity.OK
 
 
-async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
+async def test_sender_accounts_are_reported(database_url: str, room: Room) -> None:
     """None, one that is not used because the inbox captures, and one that waits for a person."""
     assert (await _examine(database_url))["senders"].verdict is Severity.OK
     await room.pool.execute(
@@ -98,7 +98,7 @@ async def test_sender_accounts_are_told(database_url: str, room: Room) -> None:
     assert "a@example.org is suspended (login refused)" in (await _examine(database_url))["senders"].found
 
 
-async def test_secrets_that_cannot_be_opened_are_told(room: Room) -> None:
+async def test_secrets_of_another_key_are_reported(room: Room) -> None:
     """After a restore without the secret key a new one is there, and opens nothing of what the old one sealed."""
     await room.pool.execute(
         "INSERT INTO webhook_endpoints (url, topics, secret_key_id, secret) VALUES ('https://x', '{t}', $1, 'x')",
@@ -113,9 +113,7 @@ async def test_secrets_that_cannot_be_opened_are_told(room: Room) -> None:
         assert checks["sealed secrets"].verdict is Severity.OK
 
 
-async def test_publishers_that_do_not_publish_are_told(
-    database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_stalled_publishers_are_reported(database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     """A publisher without a leader, failing, failed, or blocked by an open transaction is reported."""
     assert (await _examine(database_url))["outbox"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO outbox_topics (name) VALUES ('money')")
@@ -141,7 +139,7 @@ async def test_publishers_that_do_not_publish_are_told(
         assert "events wait for the open transaction of" in (await _examine(database_url))["outbox"].found
 
 
-async def test_malformed_commands_that_wait_are_told(database_url: str, room: Room) -> None:
+async def test_waiting_malformed_commands_are_reported(database_url: str, room: Room) -> None:
     """Malformed commands are a warning until they are resubmitted or dismissed."""
     assert (await _examine(database_url))["malformed commands"].verdict is Severity.OK
     await room.pool.execute("INSERT INTO malformed_commands (source, reason, raw) VALUES ('shop', 'bad_field', 'x')")
@@ -150,7 +148,9 @@ async def test_malformed_commands_that_wait_are_told(database_url: str, room: Ro
     assert "postroom malformed list" in found.advice
 
 
-async def test_a_long_transaction_is_told_with_who_holds_it(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_transaction_is_reported_with_its_session(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its process, age and application are named: it keeps dead rows of the queue alive."""
     monkeypatch.setattr(database_checks, "TRANSACTION_WARNS", timedelta())
     holder = await asyncpg.connect(database_url, server_settings={"application_name": "nightly report"})
@@ -214,7 +214,7 @@ async def test_the_relay_is_asked_for_a_connection(settings: Settings) -> None:
     assert wrong.verdict is Severity.FAIL
 
 
-async def test_a_port_taken_by_a_stranger_is_told_from_ours(settings: Settings, database_url: str) -> None:
+async def test_port_of_another_program_is_reported(settings: Settings, database_url: str) -> None:
     """An address that answers like Postroom is fine; anything else in its place is worth a word."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
@@ -278,7 +278,7 @@ def test_little_room_on_the_disk_matters_to_the_embedded_server(
         (timedelta(days=9), "9 d"),
     ],
 )
-def test_ages_are_told_as_people_say_them(age: timedelta, shown: str) -> None:
+def test_ages_have_one_number_and_one_unit(age: timedelta, shown: str) -> None:
     """One number and one unit."""
     assert rough(age) == shown
 
@@ -295,7 +295,7 @@ COMMIT;
 """
 
 
-async def test_a_row_that_keeps_its_month_from_having_a_partition_is_told(database_url: str, room: Room) -> None:
+async def test_row_that_blocks_a_partition_is_reported(database_url: str, room: Room) -> None:
     """One of next month in the default partition is enough; one of the past is on its way into the archive."""
     assert (await _examine(database_url))["partitions"].verdict is Severity.OK
     add = (

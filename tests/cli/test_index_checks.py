@@ -15,7 +15,7 @@ FILL = """
 """
 
 
-async def test_an_index_that_shrank_is_named_with_the_statement_that_rebuilds_it(pool: Pool) -> None:
+async def test_bloated_index_is_named_with_its_reindex_statement(pool: Pool) -> None:
     """An index that keeps every tenth of 40,000 entries is reported; after the REINDEX it is not."""
     async with pool.acquire() as connection:
         await connection.execute(FILL)

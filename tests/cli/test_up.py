@@ -278,14 +278,14 @@ def _is_alive(pid: int) -> bool:
     return not state.startswith("Z")
 
 
-def test_the_address_people_are_told_can_be_used() -> None:
+def test_printed_address_can_be_used() -> None:
     """A wildcard address is shown as loopback, and IPv6 addresses get brackets."""
     with bind(("0.0.0.0", 0)) as everywhere:
         assert url_of(everywhere).startswith("http://127.0.0.1:")
     assert curl_line("http://127.0.0.1:1", Path("/a b/api-key")).count("'/a b/api-key'") == 1
 
 
-async def test_what_is_in_flight_is_finished_at_sigterm(settings: dict[str, str], database_url: str) -> None:
+async def test_sigterm_waits_for_the_attempt_in_flight(settings: dict[str, str], database_url: str) -> None:
     """SIGTERM in the middle of an attempt: the attempt ends, its result is committed, and the exit is 0."""
     postroom("send", "--to", "slow@example.org", "--subject", "x", "--text", "y", settings=settings)
     hold = Hold("250 2.0.0 queued")
@@ -314,7 +314,7 @@ async def test_what_is_in_flight_is_finished_at_sigterm(settings: dict[str, str]
     ],
 )
 @pytest.mark.parametrize("command", [("up",), ("work", "--processes", "2")])
-def test_what_a_worker_would_refuse_stops_the_start(
+def test_invalid_worker_setting_stops_the_start(
     command: tuple[str, ...], variable: str, value: str, settings: dict[str, str]
 ) -> None:
     """No port is opened and no child is started again and again for a setting that cannot work."""

@@ -31,7 +31,7 @@ READERS = [
 
 
 @pytest.mark.parametrize("arguments, sentence", WRONG)
-def test_a_wrong_argument_is_told_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
+def test_wrong_argument_is_reported_in_one_sentence(arguments: tuple[str, ...], sentence: str) -> None:
     """The sentence names the argument and the rule, and says where the help is."""
     done = postroom(*arguments)
     assert done.returncode == 2

@@ -186,7 +186,7 @@ async def test_closing_after_use_is_clean(opening: Opening, pool: Pool) -> None:
 
 
 @every_trouble
-async def test_what_the_other_side_does_is_a_reply(
+async def test_every_behaviour_of_the_server_is_a_reply(
     opening: Opening, stage: Stage, code: int | None, pool: Pool
 ) -> None:
     """Nothing is raised; the reply says how far it got, and a code only if there was one."""

@@ -126,7 +126,7 @@ async def test_a_delivery_cancelled_before_its_first_attempt_is_not_pending(room
     assert "pending" not in text
 
 
-async def test_what_is_not_there_is_not_found(guest: Guest) -> None:
+async def test_unknown_ids_are_not_found(guest: Guest) -> None:
     """Unknown ids, also those beyond any the database can hold, answer 404 as a page."""
     for path in ["/deliveries/999", f"/deliveries/{2**63}", "/deliveries/" + "9" * 300, "/deliveries/x", "/inbox/9"]:
         assert (path, (await guest.get(path)).status) == (path, 404)

@@ -286,7 +286,7 @@ async def test_ids_follow_the_order_of_the_batch(pool: Pool) -> None:
 # ── the caller's transaction ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_rolled_back_was_never_accepted(pool: Pool) -> None:
+async def test_rollback_removes_the_delivery(pool: Pool) -> None:
     """A rollback of the caller's transaction removes the delivery."""
     async with pool.acquire() as connection:
         transaction = connection.transaction()

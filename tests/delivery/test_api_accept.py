@@ -237,7 +237,7 @@ async def test_attachments_are_limited_together(browser: Browser, room: Room) ->
         b'{"to":"a@example.org","template":"t","custom_data":{"n":' + b"9" * 30 + b"}}",
     ],
 )
-async def test_what_is_not_json_or_cannot_be_stored_is_refused(browser: Browser, room: Room, raw: bytes) -> None:
+async def test_invalid_documents_are_refused(browser: Browser, room: Room, raw: bytes) -> None:
     """Invalid, endless and unstorable documents return 400, never 500."""
     response = await browser.post("/v1/deliveries", content=raw, headers={"content-type": "application/json"})
     assert response.status == 400

@@ -111,13 +111,13 @@ def test_a_silence_is_described() -> None:
     assert decided(an_outgoing(), Reply(Stage.CONNECT)).detail == "no answer at connect"
 
 
-def test_what_expired_is_cancelled() -> None:
+def test_expired_delivery_is_cancelled() -> None:
     """An expired delivery is cancelled with a reason, without an attempt."""
     result = expired(an_outgoing())
     assert (result.outcome, result.state, result.reason) == ("cancelled", "cancelled", "expired")
 
 
-def test_what_is_suppressed_was_not_sent() -> None:
+def test_suppressed_recipients_decide_the_state() -> None:
     """With all suppressed the delivery is suppressed; with one delivered earlier it is sent."""
     nobody = suppressed(an_outgoing(a_recipient(outcome="suppressed")))
     somebody = suppressed(an_outgoing(a_recipient(outcome="delivered"), a_recipient("b@example.org", "suppressed")))
@@ -125,7 +125,7 @@ def test_what_is_suppressed_was_not_sent() -> None:
     assert (somebody.outcome, somebody.state) == ("suppressed", "sent")
 
 
-def test_what_cannot_be_written_fails() -> None:
+def test_mail_that_cannot_be_composed_fails() -> None:
     """The detail contains the problem."""
     result = unwritable(an_outgoing(), "half a character")
     assert (result.state, result.reason, result.detail) == ("failed", "compose_failed", "half a character")

@@ -64,7 +64,7 @@ async def test_acceptance_is_a_fact(pool: Pool) -> None:
         ([BUSY] * 6, [*["DeliveryDeferred"] * 5, "DeliveryDeadLettered"]),
     ],
 )
-async def test_what_becomes_of_a_delivery_is_a_fact(pool: Pool, answers: list[Reply], expected: list[str]) -> None:
+async def test_each_attempt_appends_a_fact(pool: Pool, answers: list[Reply], expected: list[str]) -> None:
     """Each attempt appends one fact with its number and reason: sent, deferred, failed or given up."""
     hands = Hands()
     delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)

@@ -185,7 +185,7 @@ async def test_a_known_result_survives_every_error_that_is_not_about_it(pool: Po
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["sent"]
 
 
-async def test_a_result_with_text_that_cannot_be_written_is_written_without_it(pool: Pool) -> None:
+async def test_result_with_unstorable_text_is_written_without_it(pool: Pool) -> None:
     """The database cannot store a transport's name: outcome and code are kept, and the worker goes on."""
 
     class Wrong(Recording):
@@ -197,7 +197,7 @@ async def test_a_result_with_text_that_cannot_be_written_is_written_without_it(p
     assert (attempt.outcome, attempt.code, attempt.transport) == ("deferred", 451, "unknown")
 
 
-async def test_a_result_that_the_database_rejects_does_not_take_the_others_with_it(pool: Pool) -> None:
+async def test_rejected_result_does_not_fail_the_others(pool: Pool) -> None:
     """Nine of ten are written. The tenth keeps its claim, so that recovery does not send it again meanwhile."""
     ids = await accepted(pool, *(a_mail() for _ in range(10)))
     batch = await claimed(pool)

@@ -56,7 +56,7 @@ async def abandoned(pool: Pool, lane: Lane, hands: Hands, *, count: int, started
 
 
 @pytest.mark.parametrize("lane", [Lane.AUTH, Lane.TRANSACTIONAL])
-async def test_what_a_dead_worker_left_is_due_again(pool: Pool, lane: Lane) -> None:
+async def test_claim_of_a_dead_worker_is_due_again(pool: Pool, lane: Lane) -> None:
     """Started deliveries are retried with an ambiguous attempt in the ledger; the others are unchanged."""
     hands = Hands()
     started, untouched = await abandoned(pool, lane, hands, count=2, started=1)
@@ -139,7 +139,7 @@ async def test_after_an_outage_a_worker_writes_the_results_it_knows(pool: Pool) 
     assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
 
 
-async def test_a_worker_that_does_not_return_is_recovered_one_lease_after_the_outage(pool: Pool) -> None:
+async def test_lost_worker_is_recovered_one_lease_after_the_outage(pool: Pool) -> None:
     maintenance, outgoing = await cut_off(pool, Hands())
     let_pass(LEASE.total_seconds())
     assert await maintenance.recover() == 1

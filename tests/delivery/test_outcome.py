@@ -45,7 +45,7 @@ def test_a_reply_to_the_whole_means(stage: Stage, code: int | None, enhanced: st
     assert (recipient.address, recipient.verdict, recipient.code, recipient.text) == (A, verdict, code, "words")
 
 
-def test_what_is_said_about_a_recipient_decides_for_it_alone() -> None:
+def test_reply_about_a_recipient_decides_for_it_alone() -> None:
     """A reply about one recipient does not change the others."""
     reply = Reply(
         Stage.FINAL,

@@ -49,7 +49,7 @@ async def given_up(pool: Pool, count: int = 1, **fields: Any) -> list[DeliveryId
 # ── cancel, retry, resend ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
+async def test_waiting_delivery_can_be_cancelled(pool: Pool) -> None:
     """A cancelled delivery names its actor and is never sent."""
     [delivery] = await accepted(pool)
     await service.cancel(pool, delivery, actor=ADA)
@@ -59,7 +59,7 @@ async def test_what_waits_can_be_cancelled(pool: Pool) -> None:
     assert await audited(pool) == [(ADA, "delivery.cancel", f"delivery:{delivery}")]
 
 
-async def test_what_is_under_way_cannot_be_cancelled(pool: Pool) -> None:
+async def test_delivery_being_sent_cannot_be_cancelled(pool: Pool) -> None:
     """A delivery being sent is rejected with its state; no audit entry is written."""
     [delivery] = await accepted(pool)
     await claimed(pool)
@@ -79,7 +79,7 @@ async def test_a_retry_brings_the_next_attempt_forward(pool: Pool) -> None:
     assert await audited(pool) == [(ADA, "delivery.retry", f"delivery:{delivery}")]
 
 
-async def test_what_was_sent_cannot_be_retried(pool: Pool) -> None:
+async def test_sent_delivery_cannot_be_retried(pool: Pool) -> None:
     """A sent delivery can be resent but not retried."""
     [delivery] = await accepted(pool)
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
@@ -109,7 +109,7 @@ async def test_a_resend_is_never_taken_for_a_replay(pool: Pool) -> None:
     assert await accepted(pool, a_mail(idempotency_key="k")) == [original]
 
 
-async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
+async def test_waiting_delivery_cannot_be_resent(pool: Pool) -> None:
     """A waiting delivery cannot be resent, because both would be sent."""
     [delivery] = await accepted(pool)
     with pytest.raises(WrongState, match="queued cannot be resent"):
@@ -117,7 +117,7 @@ async def test_what_waits_cannot_be_resent(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("action", [service.cancel, service.retry, service.resend])
-async def test_what_does_not_exist_is_not_found(pool: Pool, action: Any) -> None:
+async def test_unknown_delivery_is_not_found(pool: Pool, action: Any) -> None:
     """An unknown id raises an error that names it."""
     with pytest.raises(DeliveryNotFound, match="no delivery with the id 404"):
         await action(pool, 404, actor=ADA)
@@ -261,7 +261,7 @@ async def test_deliveries_are_paged_newest_first(pool: Pool) -> None:
     assert end is None
 
 
-async def test_a_cursor_that_is_none_is_refused(pool: Pool) -> None:
+async def test_invalid_cursor_is_refused(pool: Pool) -> None:
     """An invalid cursor is bad input."""
     with pytest.raises(BadInput):
         await service.list_deliveries(pool, DeliveryFilter(), cursor="nonsense")

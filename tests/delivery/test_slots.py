@@ -161,7 +161,7 @@ async def test_stopping_releases_what_the_server_cannot_have(pool: Pool) -> None
 # ── expiry ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_code_that_expires_while_it_waits_for_a_connection_does_not_leave(pool: Pool) -> None:
+async def test_code_that_expires_while_waiting_is_not_sent(pool: Pool) -> None:
     """One connection, three codes: the first takes longer than the others are valid."""
     hands, hold = Hands(), Hold("250 2.0.0 queued")
     soon = NOON + timedelta(seconds=5)
@@ -181,7 +181,7 @@ async def test_a_code_that_expires_while_it_waits_for_a_connection_does_not_leav
     assert [attempt.outcome for attempt in await attempts_of(pool, ids[2])] == ["cancelled"]
 
 
-async def test_a_code_that_expires_while_a_connection_opens_does_not_leave(pool: Pool) -> None:
+async def test_code_that_expires_while_connecting_is_not_sent(pool: Pool) -> None:
     """The server's greeting takes longer than the code is valid: nothing is offered."""
     hands, hold = Hands(), Hold("220 at last")
     [delivery] = await accepted(pool, a_mail(lane=Lane.AUTH, expires_at=NOON + timedelta(seconds=5)), now=hands())

@@ -236,7 +236,7 @@ async def test_stopping_gives_back_what_was_not_started(pool: Pool) -> None:
     assert {tuple(row) for row in rows} == {("queued", True)}
 
 
-async def test_what_hangs_beyond_the_grace_time_is_recorded_as_unknown(pool: Pool) -> None:
+async def test_attempt_beyond_the_grace_time_is_ambiguous(pool: Pool) -> None:
     """An attempt in flight at the end of the grace time is recorded as ambiguous."""
     [delivery] = await accepted(pool)
     transport = Hanging()

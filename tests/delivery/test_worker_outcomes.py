@@ -298,7 +298,7 @@ async def test_an_unknown_end_of_bulk_is_held(pool: Pool) -> None:
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous"]
 
 
-async def test_a_recipient_without_an_answer_is_ambiguous_until_a_later_attempt_proves_more(pool: Pool) -> None:
+async def test_recipient_without_a_reply_is_ambiguous(pool: Pool) -> None:
     """A later deferral keeps the recipient ambiguous; a delivery does not."""
     hands = Hands()
     [delivery] = await accepted(pool, a_mail(), now=hands())
@@ -311,7 +311,7 @@ async def test_a_recipient_without_an_answer_is_ambiguous_until_a_later_attempt_
     assert seen == ["ambiguous", "ambiguous", "delivered"]
 
 
-async def test_a_redriven_ambiguous_delivery_is_sent_and_a_settled_one_counts_as_delivered(pool: Pool) -> None:
+async def test_ambiguous_delivery_is_redriven_or_settled(pool: Pool) -> None:
     """Redriving addresses ambiguous recipients again; settling marks them as delivered without an attempt."""
     redriven, settled = await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.BULK))
     transport = Recording(NO_ANSWER, NO_ANSWER, DELIVERED)
@@ -334,7 +334,7 @@ async def test_a_transport_that_crashes_leaves_an_unknown_end(pool: Pool) -> Non
 # ── what cannot be sent ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_cannot_be_written_fails(pool: Pool) -> None:
+async def test_message_that_cannot_be_composed_fails(pool: Pool) -> None:
     """A message that cannot be composed fails with a reason and is not sent."""
 
     def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:

@@ -167,7 +167,7 @@ with transaction.atomic():
     assert [each.subject for each in await found(room.pool)] == ["Good"]
 
 
-async def test_a_room_that_is_not_there_is_told(room: Room, database_url: str) -> None:
+async def test_missing_schema_is_reported(room: Room, database_url: str) -> None:
     """A missing schema is the database's error, or nothing with fail_silently; the transaction goes on."""
     program = """
 with transaction.atomic():
@@ -362,7 +362,7 @@ UNSENDABLE = {
 
 
 @pytest.mark.parametrize("program, problem", UNSENDABLE.values(), ids=UNSENDABLE.keys())
-async def test_what_cannot_be_sent_is_refused(room: Room, database_url: str, program: str, problem: str) -> None:
+async def test_unsupported_message_is_refused(room: Room, database_url: str, program: str, problem: str) -> None:
     """Nothing is left out in silence."""
     result = await run(program, database_url)
     assert result.startswith(f"BadInput: {problem}")

@@ -306,7 +306,7 @@ async def test_a_mail_that_ended_or_was_tried_is_not_rescheduled(shop: Shop, cha
 
 
 @pytest.mark.parametrize("moment", ["soon", "9999-01-01T00:00:00Z", "0001-01-01T00:00:00+14:00"])
-async def test_a_moment_that_is_none_is_refused_by_name(shop: Shop, moment: str) -> None:
+async def test_invalid_time_is_refused_by_name(shop: Shop, moment: str) -> None:
     """Neither sending nor rescheduling takes it."""
     sent = await shop.send()
     with pytest.raises(ValidationError, match="scheduled_at"):
@@ -409,7 +409,7 @@ async def test_a_permissive_batch_takes_what_is_right(shop: Shop) -> None:
     assert [error["index"] for error in answer["errors"]] == [0]
 
 
-async def test_what_is_missing_is_named(shop: Shop) -> None:
+async def test_missing_field_is_named(shop: Shop) -> None:
     """A mail without recipients raises the library's own exception."""
     with pytest.raises(MissingRequiredFieldsError, match="to: is required"):
         await shop.call(resend.Emails.send, {"from": "a@example.org", "subject": "x", "text": "y"})
@@ -418,7 +418,7 @@ async def test_what_is_missing_is_named(shop: Shop) -> None:
 @pytest.mark.parametrize(
     "changes", [{"to": "nonsense"}, {"topic_id": "x"}, {"subject": "a\r\nBcc: b@example.org"}, {"text": None}]
 )
-async def test_what_is_wrong_is_refused(shop: Shop, changes: dict[str, Any]) -> None:
+async def test_invalid_mail_is_refused(shop: Shop, changes: dict[str, Any]) -> None:
     """Bad addresses, unknown fields, broken headers and no content store nothing."""
     with pytest.raises(ValidationError):
         await shop.send(**changes)

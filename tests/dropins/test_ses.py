@@ -172,7 +172,7 @@ async def test_reply_addresses_rule_over_a_raw_mail(shop: Shop) -> None:
         await shop.send(Content=raw, ReplyToAddresses=["nonsense"])
 
 
-async def test_a_client_of_version_1_is_told_which_to_use(shop: Shop) -> None:
+async def test_version_1_gets_an_error_that_names_version_2(shop: Shop) -> None:
     """Its own error, with a sentence that names the newer client, instead of a status it cannot explain."""
     pair = pair_of(shop.row)
     client = boto3.client(
@@ -381,7 +381,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("request_, named", WRONG.values(), ids=WRONG.keys())
-async def test_what_is_wrong_is_refused(shop: Shop, request_: dict[str, Any], named: str) -> None:
+async def test_invalid_request_is_refused(shop: Shop, request_: dict[str, Any], named: str) -> None:
     """A bad request stores nothing, and its field is named."""
     with pytest.raises(ClientError, match=named) as error:
         await shop.send(**request_)

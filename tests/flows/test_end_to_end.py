@@ -49,7 +49,7 @@ async def test_content_and_templates_arrive(room: Room) -> None:
         assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["sent"]
 
 
-async def test_what_is_committed_is_delivered_and_what_is_rolled_back_is_not(room: Room) -> None:
+async def test_only_committed_mail_is_delivered(room: Room) -> None:
     """From an application's own transaction, by Python and by SQL."""
     application = await connect(room.url, "public")
     for subject, keeps in (("kept", True), ("dropped", False)):

@@ -113,7 +113,7 @@ async def close_database(witness: asyncpg.Connection) -> None:
     await witness.execute(CUT, 60_000)
 
 
-async def test_a_worker_without_a_database_ends_when_told_to(room: Room) -> None:
+async def test_worker_without_a_database_stops_after_its_grace(room: Room) -> None:
     """The worker retries the write for the grace time, then ends with the reason; the claim stays in the database."""
     [delivery] = await accepted(room.pool)
     own, witness = await open_pool(room.url, room.name, size=1), await asyncpg.connect(room.url)

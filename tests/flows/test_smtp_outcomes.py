@@ -120,7 +120,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-async def test_what_a_server_does_is_what_is_written(pool: Pool, case: Case) -> None:
+async def test_server_behaviour_decides_state_and_outcomes(pool: Pool, case: Case) -> None:
     """State, attempt and each recipient's outcome follow from the server's behaviour."""
     [delivery] = await accepted(pool, a_mail(A, B))
     script = Script(says=case.says) if case.extensions is None else Script(says=case.says, extensions=case.extensions)
@@ -144,7 +144,7 @@ async def test_bulk_mail_without_a_last_word_is_held(pool: Pool, act: object) ->
     assert letter.reason == "ambiguous"
 
 
-async def test_nobody_listening_is_a_deferral(pool: Pool) -> None:
+async def test_unreachable_relay_is_a_deferral(pool: Pool) -> None:
     """A relay that is down refuses nothing: everything waits for it."""
     [delivery] = await accepted(pool)
     async with smtp_server() as server:
@@ -168,7 +168,7 @@ async def test_a_hint_in_the_reply_moves_the_next_attempt(pool: Pool) -> None:
     assert 600 <= (attempt.next_attempt_at - attempt.finished_at).total_seconds() <= 750
 
 
-async def test_a_batch_of_mixed_fates_is_told_apart(pool: Pool) -> None:
+async def test_results_of_one_claim_are_separate(pool: Pool) -> None:
     """Refused, deferred and taken mail in one claim: each gets its own end."""
     good, bad, busy = await accepted(
         pool, a_mail("good@example.org"), a_mail("bad@example.org"), a_mail("busy@example.org")

@@ -85,7 +85,7 @@ async def test_a_sleeper_is_notified_only_in_the_lanes_it_sleeps_in(room: Room) 
         assert [await heard.get(), await heard.get()] == ["bulk", "end"]
 
 
-async def test_nobody_is_notified_while_all_are_awake(room: Room) -> None:
+async def test_no_notification_while_all_workers_are_awake(room: Room) -> None:
     """A worker that is at work looks by itself: accepting sends no NOTIFY."""
     async with eavesdropper(room) as heard:
         async with room.pool.acquire() as connection:
@@ -95,7 +95,7 @@ async def test_nobody_is_notified_while_all_are_awake(room: Room) -> None:
         assert await heard.get() == "end"
 
 
-async def test_a_rolled_back_acceptance_wakes_nobody(room: Room) -> None:
+async def test_rolled_back_acceptance_sends_no_notification(room: Room) -> None:
     """The bell rings at the commit, not before."""
     async with eavesdropper(room) as heard:
         async with room.pool.acquire() as connection:

@@ -43,7 +43,7 @@ async def _made(pool: Pool, *scopes: str, name: str = "ci") -> tuple[str, int]:
         "pr_" + "a" * 43,
     ],
 )
-async def test_without_a_valid_key_nobody_gets_in(browser: Browser, authorization: str | None) -> None:
+async def test_request_without_a_valid_key_is_rejected(browser: Browser, authorization: str | None) -> None:
     """A missing, malformed or unknown key answers 401 as a problem, and says how to come in."""
     browser.key = None
     headers = {} if authorization is None else {"authorization": authorization}

@@ -70,7 +70,7 @@ async def test_every_reference_leads_somewhere(browser: Browser) -> None:
     assert len(ids) == len(set(ids))
 
 
-async def test_what_needs_a_key_says_so(browser: Browser) -> None:
+async def test_document_names_endpoints_that_need_a_key(browser: Browser) -> None:
     """Everything under /v1 needs the bearer key, but for providers, who sign; it documents 401 and 403."""
     document = await _document(browser)
     assert document["openapi"] == "3.1.0"

@@ -87,7 +87,7 @@ async def test_json_by_any_of_its_names_is_read(browser: Browser, kind: str) -> 
         ("", 200),
     ],
 )
-async def test_an_answer_nobody_wants_is_not_made(browser: Browser, accept: str, status: int) -> None:
+async def test_unacceptable_media_type_is_406(browser: Browser, accept: str, status: int) -> None:
     """An Accept that leaves no room for the answer is 406."""
     response = await browser.get("/v1/deliveries", headers={"accept": accept})
     assert response.status == status

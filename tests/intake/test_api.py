@@ -32,7 +32,7 @@ async def test_malformed_commands_are_listed_without_their_bytes(room: Room) -> 
     assert [answer["waiting"] for answer in (page, rest, chosen)] == [2, 2, 2]  # all of them, whatever is chosen
 
 
-async def test_what_waits_is_measured(room: Room) -> None:
+async def test_waiting_commands_are_measured(room: Room) -> None:
     """Prometheus sees how many malformed commands wait for a person."""
     await service.accept_commands(room.pool, entries(b"junk", raw(payload_mode="x"), raw()))
     browser = await browse(room)
@@ -51,7 +51,7 @@ async def test_the_bytes_are_for_operators(room: Room) -> None:
     assert base64.b64decode(shown["raw"]) == b"\xff junk"
 
 
-async def test_a_command_is_mended_and_resubmitted(room: Room) -> None:
+async def test_command_is_corrected_and_resubmitted(room: Room) -> None:
     """202 with the delivery; the second time 409 names it."""
     await service.accept_commands(room.pool, entries(raw({**PAYLOAD, "to": "ada"}, bogus="x")))
     browser = await browse(room)
@@ -65,7 +65,7 @@ async def test_a_command_is_mended_and_resubmitted(room: Room) -> None:
     assert [item["delivery_id"] for item in listed] == [answer.json["delivery_id"]]
 
 
-async def test_what_is_still_wrong_is_named(room: Room) -> None:
+async def test_fields_that_are_still_invalid_are_named(room: Room) -> None:
     """400 names the fields; the command stays."""
     await service.accept_commands(room.pool, entries(raw(payload_mode="x")))
     answer = await (await browse(room)).post("/v1/malformed-commands/1/resubmit", json={})

@@ -59,7 +59,7 @@ def test_malformed_commands_are_listed_shown_and_resubmitted(run: Run, database_
     assert (len(everything["items"]), everything["waiting"]) == (1, 0)
 
 
-def test_a_payload_that_cannot_be_read_is_told(run: Run, tmp_path: Path) -> None:
+def test_unreadable_payload_file_is_reported(run: Run, tmp_path: Path) -> None:
     """A file that is missing, a directory or no text is a mistake in the command's use, and named."""
     (tmp_path / "latin").write_bytes(b"\xff")
     results = {name: run("resubmit", "1", "--payload", str(tmp_path / name)) for name in ("absent", ".", "latin")}
@@ -88,7 +88,7 @@ def test_junk_is_dismissed(run: Run, database_url: str) -> None:
     assert [item["dismissed_at"] is not None for item in everything] == [False, True, True]
 
 
-def test_what_is_still_wrong_ends_the_command(run: Run, database_url: str) -> None:
+def test_field_that_is_still_invalid_ends_the_command(run: Run, database_url: str) -> None:
     """The error names the field; `postroom` prints it and exits with 1."""
     asyncio.run(_in_pool(database_url, raw(payload_mode="x")))
     result = run("resubmit", "1")

@@ -116,7 +116,7 @@ def test_a_malformed_command_says_why(data: bytes, reason: str, fields: list[str
     assert [error.field for error in malformed.errors] == fields
 
 
-def test_what_is_wrong_with_a_text_is_said() -> None:
+def test_invalid_text_is_described() -> None:
     """Bytes that are no text, and a character that no name may hold, are what the operator reads about."""
     assert refused(pack_fields({b"payload_json": b"\xff"})).detail == "payload_json: is not UTF-8"
     assert "without control characters" in refused(raw(source="a\tb")).detail

@@ -29,7 +29,7 @@ async def mails(pool: Pool) -> list[Delivery]:
     return [await delivery_service.get_delivery(pool, one.id) for one in found]
 
 
-async def test_an_administrator_is_told_once(pool: Pool) -> None:
+async def test_administrator_is_notified_once(pool: Pool) -> None:
     """One mail reports the number of new malformed commands and the command to list them; each is reported once."""
     await service.accept_commands(pool, entries(b"junk", raw(payload_mode="x"), raw()))
     assert await notice(pool).run_once() == 1
@@ -39,7 +39,7 @@ async def test_an_administrator_is_told_once(pool: Pool) -> None:
     assert "postroom malformed list" in (mail.text or "")
 
 
-async def test_what_was_mended_before_is_not_told(pool: Pool) -> None:
+async def test_resubmitted_command_is_not_reported(pool: Pool) -> None:
     """There is nothing left to do about it."""
     await service.accept_commands(pool, entries(raw(payload_mode="x")))
     await service.resubmit(pool, 1, actor="a", changes={"payload_mode": "rendered"})
@@ -47,7 +47,7 @@ async def test_what_was_mended_before_is_not_told(pool: Pool) -> None:
     assert await mails(pool) == []
 
 
-async def test_what_was_dismissed_is_not_told(pool: Pool) -> None:
+async def test_dismissed_command_is_not_reported(pool: Pool) -> None:
     """A dismissed command is not reported."""
     await service.accept_commands(pool, entries(b"junk"))
     await service.dismiss(pool, [1], actor="tests")

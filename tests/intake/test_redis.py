@@ -134,7 +134,7 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     await source.close()
 
 
-async def test_what_a_living_consumer_holds_is_left_alone(
+async def test_entries_of_a_living_consumer_are_not_taken(
     client: Any, broker: StreamServer, stream: str, pool: Pool
 ) -> None:
     """Entries are taken over only after they have been idle for a while."""

@@ -65,7 +65,7 @@ async def test_another_entry_at_the_same_place_is_recorded(pool: Pool) -> None:
     assert [row["raw"] for row in await malformed_rows(pool)] == [b"one", b"two"]
 
 
-async def test_what_is_malformed_is_counted(pool: Pool) -> None:
+async def test_malformed_commands_are_counted(pool: Pool) -> None:
     """Prometheus sees outcomes and reasons."""
     commands, malformed = COMMANDS.labels("malformed"), MALFORMED.labels("bad_field")
     before = commands._value.get(), malformed._value.get()
@@ -74,7 +74,7 @@ async def test_what_is_malformed_is_counted(pool: Pool) -> None:
     assert await service.count_malformed_commands(pool) == 1
 
 
-async def test_what_only_the_database_refuses_is_found_and_kept_apart(pool: Pool) -> None:
+async def test_command_that_only_the_database_refuses_is_isolated(pool: Pool) -> None:
     """If one command passes every check and still cannot be stored, the others are accepted without it."""
     async with pool.acquire() as connection:
         await connection.execute("ALTER TABLE deliveries ADD CHECK (idempotency_key <> 'poison')")
@@ -143,7 +143,7 @@ async def _one_malformed(pool: Pool, data: bytes) -> int:
     return int((await malformed_rows(pool))[-1]["id"])
 
 
-async def test_a_mended_command_becomes_a_delivery(pool: Pool) -> None:
+async def test_corrected_command_becomes_a_delivery(pool: Pool) -> None:
     """Resubmitting accepts the corrected command and records its delivery and the actor."""
     command_id = await _one_malformed(pool, raw({**PAYLOAD, "to": "ada"}))
     accepted = await service.resubmit(pool, command_id, actor="key:ops", changes={"payload_json": PAYLOAD})
@@ -175,7 +175,7 @@ async def test_a_command_that_is_still_wrong_stays(pool: Pool) -> None:
     assert await keys_of(pool) == []
 
 
-async def test_a_conflict_is_mended_with_a_new_key(pool: Pool) -> None:
+async def test_conflict_is_resolved_by_a_new_key(pool: Pool) -> None:
     """As it is, a conflict stays one; with a key of its own it is a delivery of its own."""
     await service.accept_commands(pool, entries(raw()))
     command_id = await _one_malformed(pool, raw({**PAYLOAD, "subject": "Other"}))

@@ -219,7 +219,7 @@ async def test_relays_may_name_the_submitter(serve: Serve) -> None:
     assert code == 250
 
 
-async def test_too_many_recipients_are_told_to_come_again(serve: Serve) -> None:
+async def test_recipients_beyond_the_limit_get_452(serve: Serve) -> None:
     """The hundred and first gets 452, which relays understand as: another transaction."""
 
     def name_many(client: smtplib.SMTP) -> list[int]:

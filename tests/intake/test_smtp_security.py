@@ -245,7 +245,7 @@ async def test_words_sent_before_tls_are_forgotten(
         ("", True),
     ],
 )
-def test_who_is_on_this_host(peer: str, local: bool) -> None:  # noqa: FBT001 - a column of the table
+def test_loopback_and_local_sockets_are_this_host(peer: str, local: bool) -> None:  # noqa: FBT001 - a column of the table
     """Loopback in any spelling, and local sockets; nothing else."""
     assert is_within(peer, LOOPBACK) is local
 
@@ -264,7 +264,7 @@ async def test_a_client_has_a_minute_to_authenticate(serve: Serve) -> None:
         writer.close()
 
 
-async def test_who_is_authenticated_may_take_longer(serve: Serve) -> None:
+async def test_authenticated_client_may_take_longer(serve: Serve) -> None:
     """After AUTH the time between two commands counts, not the time since the start."""
     async with serve() as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

@@ -144,7 +144,7 @@ async def test_a_served_room_takes_mail_under_tls(
     "variable, needed",
     [("POSTROOM_SMTPS_ADDR", "POSTROOM_SMTP_TLS_CERT"), ("POSTROOM_BOUNCE_ADDR", "POSTROOM_BOUNCE_DOMAIN")],
 )
-def test_what_cannot_start_listens_nowhere(database_url: str, variable: str, needed: str) -> None:
+def test_invalid_listener_setting_opens_no_port(database_url: str, variable: str, needed: str) -> None:
     """An invalid setting of another listener keeps submission closed too, because the process is about to end."""
     settings = {
         "POSTROOM_DATABASE_URL": database_url,

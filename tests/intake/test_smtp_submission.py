@@ -151,7 +151,7 @@ def test_a_picture_shown_by_an_escaped_address_keeps_its_id() -> None:
         (b'text/csv; a="b\\"c"; d=";"; e=f', "text/csv; e=f"),
     ],
 )
-def test_what_a_file_says_of_itself_is_kept(written: bytes, kept: str) -> None:
+def test_parameters_of_an_attachment_type_are_kept(written: bytes, kept: str) -> None:
     """The parameters of its type go along, but for its name, which stands elsewhere, and what cannot be written."""
     raw = b"Subject: s\r\nContent-Type: %b\r\nContent-Disposition: attachment; filename=a\r\n\r\nx"
     assert [file.content_type for file in read(raw % written).attachments] == [kept]
@@ -325,7 +325,7 @@ def test_boundaries_are_not_content() -> None:
 
 
 @pytest.mark.parametrize("kind", ["multipart/signed", "multipart/encrypted", "application/pkcs7-mime"])
-def test_what_composing_would_break_is_refused(kind: str) -> None:
+def test_signed_message_is_refused(kind: str) -> None:
     """A signed or encrypted message is rejected, because composing it again would break the signature."""
     raw = f"Subject: s\r\nContent-Type: {kind}; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b--\r\n".encode()
     with pytest.raises(BadInput, match="signed or encrypted"):
@@ -370,7 +370,7 @@ def test_a_file_of_short_lines_is_still_read() -> None:
         (b"X: " + b"x" * 300_000, "256 kB of headers"),
     ],
 )
-def test_what_would_stop_the_parser_is_refused_unparsed(raw: bytes, words: str) -> None:
+def test_message_with_many_boundaries_is_refused_unparsed(raw: bytes, words: str) -> None:
     """Boundaries and lines are counted first: 500 boundaries in 128 kB took the parser 9 s."""
     with pytest.raises(BadInput, match=words):
         read(b"Subject: s\r\n" + raw)
@@ -430,7 +430,7 @@ def test_a_blind_copy_has_the_same_key_however_the_message_is_split() -> None:
     assert len({*among, "k"}) == 3
 
 
-def test_what_servers_on_the_way_wrote_does_not_make_another_message() -> None:
+def test_trace_headers_do_not_change_the_idempotency_key() -> None:
     """A repetition by another relay is the same message, and trace headers are not passed on."""
     one = read(mail(X_Received="by a", X_Originating_IP="[192.0.2.1]"))
     assert one == read(mail(X_Received="by b", X_Originating_IP="[192.0.2.2]")) == read(mail())

@@ -61,7 +61,7 @@ def test_sources_come_from_the_settings() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_settings() -> None:
+async def test_created_nats_stream_has_the_configured_replicas() -> None:
     """A server that is alone refuses three copies of a stream, and so shows that they were asked for."""
     async with nats_server() as broker:
         urls = {"POSTROOM_NATS_URL": broker.url}
@@ -74,7 +74,7 @@ async def test_a_stream_that_postroom_makes_on_nats_has_the_replicas_of_the_sett
         await copied.close()
 
 
-async def test_a_nats_server_that_was_never_there_interrupts_the_loop_and_does_not_delay_a_stop(pool: Pool) -> None:
+async def test_missing_nats_server_interrupts_the_loop(pool: Pool) -> None:
     """The first connect has a timeout; the loop retries, and stops when asked."""
     pytest.importorskip("nats", reason="nats-py is not installed: an absent NATS server is NOT tested")
     [source] = open_sources(read_settings({"POSTROOM_NATS_URL": "nats://127.0.0.1:1"}))

@@ -32,7 +32,7 @@ async def test_a_preview_is_what_would_be_sent(browser: Browser) -> None:
     assert english.json["subject"] != shown.json["subject"]
 
 
-async def test_what_cannot_be_rendered_says_why(browser: Browser) -> None:
+async def test_missing_variable_is_named(browser: Browser) -> None:
     """A missing variable is named in the error."""
     response = await browser.post("/v1/templates/login-code/preview", json={"variables": {}})
     assert (response.status, response.fields) == (400, ["variables"])

@@ -76,7 +76,7 @@ def test_strictness(source: str, variables: dict[str, Any], message: str) -> Non
         ("{{ big }} {{ yes }} {{ pi }}", "170141183460469231731687303715884105727 True 3.5"),
     ],
 )
-def test_what_templates_can_say(source: str, expected: str) -> None:
+def test_templates_have_filters_tests_and_keys(source: str, expected: str) -> None:
     """Keys win over built-in names, and ordinary filters and tests work."""
     order = {"items": [{"name": "Tea"}], "total": {"EUR": 3}}
     assert text_of(source, n={"b": None}, order=order, big=2**127 - 1, yes=True, pi=3.5) == expected

@@ -238,7 +238,7 @@ class TestAttachments:
         assert file.get_filename() == (unquote(filename).strip() if filename else None)
         assert file.get_content_disposition() == "attachment"
 
-    def test_is_wrapped_anew(self) -> None:
+    def test_base64_is_wrapped_at_76_columns(self) -> None:
         """Base64 leaves in lines of 76 however it came."""
         came = base64.encodebytes(bytes(500)).decode().replace("\n", "\r\n\t ")
         raw = build("t", None, Attachment("f", "a/b", came)).encode(eight_bit=False)

@@ -48,13 +48,13 @@ def test_servers_may_change_its_case(change: object) -> None:
         "bounce+99999999999999999999.{tag}@bounce.example.net",
     ],
 )
-def test_whatever_was_changed_is_none_of_ours(address: str) -> None:
+def test_changed_return_path_is_rejected(address: str) -> None:
     """A return path with another id, domain or tag is rejected."""
     tag = make_return_path(4711, domain=DOMAIN, key=KEY).partition(".")[2].partition("@")[0]
     assert read_return_path(address.format(tag=tag), domain=DOMAIN, keys=[KEY]) is None
 
 
-def test_another_installation_s_tag_is_none_of_ours() -> None:
+def test_tag_of_another_key_is_rejected() -> None:
     """A tag under another key is rejected."""
     address = make_return_path(4711, domain=DOMAIN, key=OTHER)
     assert read_return_path(address, domain=DOMAIN, keys=[KEY]) is None

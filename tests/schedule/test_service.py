@@ -134,7 +134,7 @@ async def test_a_change_of_destination_moves_nothing(pool: Pool) -> None:
     assert (moved, user.version) == (PlanChange(0, 0), 2)
 
 
-async def test_what_has_begun_is_never_touched(pool: Pool) -> None:
+async def test_started_events_are_not_changed(pool: Pool) -> None:
     """PROCESSING, COMPLETED and FAILED events are not changed, and the result counts them."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
     assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T09:00"))) == 1

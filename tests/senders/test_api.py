@@ -66,7 +66,7 @@ async def audits(pool: Pool) -> list[tuple[str, str]]:
     return [(row["action"], row["said"]) for row in rows if not row["action"].startswith("key.")]
 
 
-async def test_an_account_s_life(browser: Browser, pool: Pool) -> None:
+async def test_account_is_created_changed_and_removed(browser: Browser, pool: Pool) -> None:
     """An account is created, shown, listed, changed, paused, resumed and removed; no audit entry has a secret."""
     made = await browser.post("/v1/senders", json=NEW)
     assert made.status == 201, made.body
@@ -167,7 +167,7 @@ async def test_an_ses_account_needs_no_key(browser: Browser, pool: Pool) -> None
         ),
     ],
 )
-async def test_what_is_wrong_is_named(browser: Browser, changes: dict[str, Any], fields: list[str]) -> None:
+async def test_invalid_fields_are_named(browser: Browser, changes: dict[str, Any], fields: list[str]) -> None:
     """Every invalid field is named, and nothing is stored."""
     refused = await browser.post("/v1/senders", json={**NEW, **changes})
     assert refused.status in (400, 422)
@@ -328,7 +328,7 @@ async def test_a_trial_that_fails_says_where(room: Room) -> None:
     assert (await browser.get(f"/v1/senders/{sender}")).json["status"] == "warming_up"
 
 
-async def test_a_trial_that_finds_nobody(room: Room) -> None:
+async def test_trial_reports_the_reply_of_the_transport(room: Room) -> None:
     """The trial reports the reply of the transport as text."""
     way = Recording(Reply(Stage.CONNECT, text="connection refused"))
     browser = await browser_with(room, lambda _account, _credentials: way)

@@ -78,7 +78,7 @@ async def test_planned_bulk_mail_does_not_delay_a_code(pool: Pool) -> None:
     assert [each.id for each in await claimed_plainly(pool, Lane.AUTH, now=NOON + SECOND)] == [code]
 
 
-async def test_what_was_planned_leaves_in_its_time(pool: Pool) -> None:
+async def test_mail_leaves_at_the_rate_of_its_destination(pool: Pool) -> None:
     """Each second as many mails leave as the rate allows."""
     await shape(pool, messages_per_second=5)
     await mails(pool, 23)
@@ -223,7 +223,7 @@ def test_a_domain_is_stored_in_one_form(written: str, stored: str) -> None:
 
 
 @pytest.mark.parametrize("written", ["", " ", "a b", "@example.org", "exa_mple.org", "-a.org", "a..b"])
-def test_what_is_no_domain_is_refused(written: str) -> None:
+def test_invalid_domain_is_refused(written: str) -> None:
     """An invalid domain is rejected."""
     with pytest.raises(BadInput):
         check_domain(written)

@@ -44,7 +44,7 @@ POLICY = HealthPolicy()
         (None, AttemptKind.UNTRIED),
     ],
 )
-def test_what_a_reply_counts_as(reply: Reply | None, kind: AttemptKind) -> None:
+def test_each_reply_has_a_category(reply: Reply | None, kind: AttemptKind) -> None:
     """Each case of the module's table has its category."""
     assert judge(reply) is kind
 

@@ -59,7 +59,7 @@ async def test_three_hosts_of_eight_workers_keep_quota_and_pace(room: Room) -> N
     assert (after.daily_sent, after.status) == (60, SenderStatus.PAUSED_LIMIT_REACHED)
 
 
-async def test_a_killed_host_s_mailbox_is_free_after_its_lease_and_the_pace_kept(room: Room) -> None:
+async def test_mailbox_of_a_killed_host_is_free_after_its_lease(room: Room) -> None:
     """After SIGKILL the next host waits for the lease and one delay, then sends the rest."""
     async with smtp_server() as sink:
         await an_account(room.pool, smtp_port=sink.port, send_delay_ms=100)

@@ -108,7 +108,7 @@ async def test_many_claimers_never_exceed_the_quota(pool: Pool) -> None:
         ({"daily_sent": 2000}, False),
     ],
 )
-async def test_who_may_send(pool: Pool, columns: dict[str, Any], is_used: bool) -> None:  # noqa: FBT001 - a case
+async def test_only_available_accounts_are_used(pool: Pool, columns: dict[str, Any], is_used: bool) -> None:  # noqa: FBT001 - a case
     """Only accounts that are active or warming up, not paused, with quota and the lane, are used."""
     await an_account(pool, "never@example.org", status="suspended", status_reason="so that mail waits")
     account = await an_account(pool, counted_on=TODAY, **columns)
@@ -233,7 +233,9 @@ async def test_the_first_use_of_a_day_resets_the_counters(pool: Pool) -> None:
         ({"status": "active"}, SenderStatus.ACTIVE),
     ],
 )
-async def test_what_a_new_day_revives(pool: Pool, columns: dict[str, Any], status: SenderStatus) -> None:
+async def test_new_day_ends_the_pause_of_a_reached_limit(
+    pool: Pool, columns: dict[str, Any], status: SenderStatus
+) -> None:
     """A new day ends only the pause of a reached limit."""
     account = await an_account(pool, counted_on=TODAY, daily_sent=10, **columns)
     async with pool.acquire() as connection:

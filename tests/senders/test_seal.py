@@ -41,7 +41,7 @@ def kms() -> Iterator[KmsSealer]:
     server.stop()
 
 
-async def test_what_is_sealed_can_be_opened_and_says_its_key() -> None:
+async def test_sealed_secret_names_its_key() -> None:
     """The text names provider and key, and does not contain the secret."""
     sealer = LocalSealer.from_keys(KEY)
     key_id, text = await sealer.seal(SECRET, purpose=PURPOSE)

@@ -184,7 +184,7 @@ async def test_nonsense_for_an_answer_is_no_answer() -> None:
     assert (reply.stage, reply.code) == (Stage.FINAL, None)
 
 
-async def test_a_server_without_tls_is_told() -> None:
+async def test_server_without_tls_fails_at_stage_tls() -> None:
     """A server without TLS behind https fails at stage TLS."""
     receiver = Receiver()
     async with receiving(receiver):

@@ -110,7 +110,7 @@ async def test_a_refused_claim_is_a_failed_login(google: Google, code: int) -> N
     assert google.mails == []
 
 
-async def test_the_reason_of_a_refused_claim_is_told() -> None:
+async def test_reply_has_the_reason_of_a_refused_claim() -> None:
     """The reply has Google's reason and no secret."""
     async with gmail_to(Google(subjects=set())) as transport:
         reply = await send(transport)
@@ -174,7 +174,7 @@ async def test_a_hint_in_the_text_is_passed_on() -> None:
 
 
 @pytest.mark.parametrize("moment", ["2026-02-31T00:00:00Z", "2001-01-01T00:00:00Z"])
-async def test_a_useless_hint_is_none(moment: str) -> None:
+async def test_invalid_hint_is_ignored(moment: str) -> None:
     """An invalid or past time is no hint."""
     async with gmail_to(Google(status=429, message=f"Retry after {moment}")) as transport:
         assert (await send(transport)).retry_after_s is None
@@ -215,7 +215,7 @@ async def test_a_mailbox_can_be_asked_for_a_message() -> None:
     assert answers == (True, False)
 
 
-async def test_an_unreachable_server_is_told() -> None:
+async def test_refused_connection_is_not_ambiguous() -> None:
     """A refused connection is not ambiguous."""
     async with gmail_to(Google(), base_url="http://127.0.0.1:1") as transport:
         reply = await send(transport)

@@ -25,13 +25,13 @@ def test_a_message_to_those_it_names_is_left_alone() -> None:
     assert addressed(RAW, EVERYBODY) is RAW
 
 
-def test_who_is_not_named_is_a_blind_copy() -> None:
+def test_recipient_without_a_header_is_a_blind_copy() -> None:
     """A recipient of the envelope alone is added as Bcc, and nothing else changes."""
     raw = addressed(RAW, (*EVERYBODY, "dan@example.org", "eve@example.org"))
     assert raw == HEAD + b"Bcc: dan@example.org,\r\n eve@example.org\r\n" + RAW[len(HEAD) :]
 
 
-def test_who_is_not_in_the_envelope_is_taken_out() -> None:
+def test_excluded_recipient_is_removed_from_headers() -> None:
     """An excluded person is removed from the headers, with the signature over them."""
     headers = read(addressed(RAW, ("bob@example.org", "cyd@example.org")))
     assert headers["to"] == "Böb <Bob@example.org>"

@@ -175,7 +175,7 @@ async def test_message_without_recipients_is_rejected() -> None:
     assert (reply.stage, reply.code) == (Stage.RECIPIENT, 554)
 
 
-async def test_an_unreachable_endpoint_is_told() -> None:
+async def test_refused_connection_is_not_ambiguous() -> None:
     """A refused connection is not ambiguous."""
     transport = SesTransport(CREDENTIALS, region=REGION, endpoint_url="http://127.0.0.1:1")
     reply = await transport.send(envelope(), LETTER)
@@ -196,7 +196,7 @@ def test_an_endpoint_is_an_http_address(endpoint_url: str) -> None:
         SesTransport(CREDENTIALS, region=REGION, endpoint_url=endpoint_url)
 
 
-async def test_the_credentials_of_the_process_are_used_by_an_account_without_a_key(
+async def test_account_without_a_key_uses_the_process_credentials(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a key AWS's default chain is used; while it is empty, mail is deferred."""

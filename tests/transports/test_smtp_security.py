@@ -236,7 +236,7 @@ async def test_the_old_spelling_of_auth_is_understood() -> None:
     assert reply.code == 250
 
 
-async def test_a_server_that_repeats_the_password_does_not_get_it_into_the_ledger() -> None:
+async def test_password_repeated_by_a_server_is_not_stored() -> None:
     """Credentials are removed from replies."""
     said = "535 5.7.8 'correct horse' (Y29ycmVjdCBob3JzZQ==) is not it"
     reply, _ = await attempt(Script(users=USERS, says={"AUTH": said}), with_login("none"))

@@ -248,7 +248,7 @@ async def test_a_yes_followed_by_chatter_is_still_a_yes() -> None:
     assert len(server.visits) == 2
 
 
-async def test_the_line_dropping_while_content_is_still_ours_is_no_mystery() -> None:
+async def test_connection_lost_before_final_dot_is_not_ambiguous() -> None:
     """A connection lost before the last byte left is stage CONTENT and not ambiguous."""
     script = Script(says={"content": DROP}, receive_buffer=4_096)
     big = Letter(b"Subject: big\r\n\r\n" + b"x" * 70 * 100_000 + b"\r\n")

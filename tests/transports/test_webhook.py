@@ -182,7 +182,7 @@ def test_idempotency_key_is_sent_as_a_header(key: str | None, given: dict[str, s
 
 
 @pytest.mark.parametrize("fields", [{"text": None}, {"headers": {"X-Own": "ä"}}, {"headers": {"X-Own": "a\r\nb"}}])
-def test_what_cannot_be_posted_is_a_value_error(fields: dict[str, Any]) -> None:
+def test_invalid_request_is_a_value_error(fields: dict[str, Any]) -> None:
     """An invalid request raises ValueError, and nothing is sent."""
     with pytest.raises(ValueError, match="webhook"):
         a_post("https://a.example/", **fields)

@@ -68,7 +68,7 @@ def test_the_page_s_code_tells_ours_from_others() -> None:
     assert not check({**headers, "webhook-signature": "v1,"}, body, NEW)
 
 
-def test_what_is_old_is_not_genuine() -> None:
+def test_old_signature_is_rejected() -> None:
     """A valid signature of an hour ago is rejected as a replay."""
     hour_ago = datetime.fromtimestamp(time.time() - 3600, UTC)
     _, content = a_post("https://x.example/", NEW, now=hour_ago)
