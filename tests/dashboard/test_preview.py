@@ -119,7 +119,8 @@ def test_colour_scheme_of_the_mail_client_is_chosen() -> None:
     assert "@media (max-width: 0px) { p { color: white } }" in light
     assert "@media (min-width: 0px) { p { color: white } }" in dark
     assert ("color-scheme: light" in light, "color-scheme: dark" in dark) == (True, True)
-    assert '<div bgcolor="red"><p class="x">' in light
+    assert "body { background-color: red }" in light
+    assert '<p class="x">' in light
     assert has_dark_styles(html)
     assert not has_dark_styles("<style>@media (prefers-color-scheme: light) { p { color: black } }</style>")
 

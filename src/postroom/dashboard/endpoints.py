@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from postroom.dashboard import audit, dead_letters, deliveries, inbox, keys, overview, preferences, sign_in, system
 from postroom.dashboard.live import LiveFeeds
-from postroom.dashboard.page import INBOX, OPERATE, Dashboard, form, page, public, refuse
+from postroom.dashboard.page import OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import Examine, FigureReader
 from postroom.dashboard.session import Sessions
 from postroom.dashboard.system import SYSTEM
@@ -55,10 +55,7 @@ ENDPOINTS = (
     page("/dead-letters/redrive", dead_letters.ask_page, scope=OPERATE),
     form("/dead-letters/redrive", dead_letters.redrive_page, scope=OPERATE),
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
-    page("/inbox", inbox.list_page, scope=INBOX),
-    page("/inbox/{message_id:int}", inbox.show_page, scope=INBOX),
-    page("/inbox/{message_id:int}/preview", inbox.preview_page, scope=INBOX),
-    page("/inbox/{message_id:int}/raw", inbox.raw_page, scope=INBOX),
+    *inbox.PAGES,
 )
 
 

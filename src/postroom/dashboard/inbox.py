@@ -1,25 +1,128 @@
 """The capture inbox: messages that would have left, read like mail."""
 
 import asyncio
+import base64
+from dataclasses import dataclass
+from email.utils import parseaddr
 from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
 
-from postroom.dashboard.page import PageRequest
+from postroom.dashboard.live import stream
+from postroom.dashboard.page import INBOX, PageRequest, form, page
 from postroom.dashboard.preview import picture, preview
+from postroom.dashboard.stylesheet import has_dark_styles
 from postroom.inbox import service
-from postroom.inbox.reader import ReadMessage, read_message
-from postroom.inbox.search import InboxFilter
+from postroom.inbox.checks import check_message
+from postroom.inbox.html_check import CLIENTS
+from postroom.inbox.link_requests import LinkAnswer, request_links
+from postroom.inbox.links import list_links
+from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.inbox.reader import AttachedFile, ReadMessage, decode_text, read_message
+from postroom.inbox.release import can_release, release_message
+from postroom.inbox.search import parse_search
 from postroom.runtime.endpoint import Answer, ProtocolError
+
+WRITE = "inbox:write"
+SEND = "deliveries:write"
+
+WIDTHS = ("desktop", "tablet", "phone")
+VIEWS = ("html", "text", "source", "headers", "checks")
+
+_PICTURES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
+_FILE_POLICY = {"content-security-policy": "default-src 'none'; sandbox", "x-content-type-options": "nosniff"}
+
+
+@dataclass(frozen=True, slots=True)
+class InboxRow:
+    """A message in the list, with its author as a mail client shows it."""
+
+    entry: InboxEntry
+    author: str
+
+    @classmethod
+    def of(cls, entry: InboxEntry) -> "InboxRow":
+        name, address = parseaddr(entry.author)
+        return cls(entry, name or address or entry.author or entry.mail_from)
 
 
 async def list_page(request: PageRequest) -> Answer:
-    cursor, recipient = request.asked("cursor"), request.asked("to")
-    messages, next_cursor = await service.list_inbox(request.pool, InboxFilter(recipient=recipient), cursor=cursor)
-    return request.page("inbox.html", messages=messages, to=recipient, next_cursor=next_cursor, is_first=cursor is None)
+    values = await _listed(request)
+    parts = _draw_parts(request, values)
+    return request.page("inbox.html", parts=parts, **values)
+
+
+async def live_page(request: PageRequest) -> Answer:
+    """The stream of the list's first page; the search of the page is in the address."""
+    drawn: dict[str, str] = {}
+    seen: object = None
+
+    async def draw() -> dict[str, str]:
+        nonlocal drawn, seen
+        values = await _listed(request)
+        # Relative times change every second; the list is drawn again only if its messages changed.
+        if (values["rows"], values["counts"]) != seen:
+            drawn, seen = _draw_parts(request, values), (values["rows"], values["counts"])
+        return drawn
+
+    return stream(request, draw)
+
+
+async def _listed(request: PageRequest) -> dict[str, Any]:
+    cursor, query, to = request.asked("cursor"), request.asked("query"), request.asked("to")
+    chosen = parse_search(query, recipient=to)
+    found, next_cursor = await service.list_inbox(request.pool, chosen, cursor=cursor)
+    asked = urlencode({name: value for name, value in (("query", query), ("to", to)) if value})
+    return {
+        "rows": [InboxRow.of(entry) for entry in found],
+        "counts": await service.count_inbox(request.pool),
+        "query": query,
+        "to": to,
+        "asked": asked,
+        "next_cursor": next_cursor,
+        "is_first": cursor is None,
+    }
+
+
+def _draw_parts(request: PageRequest, values: dict[str, Any]) -> dict[str, str]:
+    return {name: request.draw(f"parts/inbox_{name}.html", **values) for name in ("messages", "counts")}
 
 
 async def show_page(request: PageRequest) -> Answer:
+    """One message; opening it marks it as read."""
     message = await service.get_inbox_message(request.pool, request.id("message_id"))
-    return request.page("message.html", entry=message.entry, read=await _read(message.raw), size=len(message.raw))
+    await service.mark_inbox(request.pool, message.entry.id, is_read=True)
+    return await _shown(request, message)
+
+
+async def _shown(request: PageRequest, message: InboxMessage, answers: list[LinkAnswer] | None = None) -> Answer:
+    read = await _read(message.raw)
+    view = _view(request, read, has_answers=answers is not None)
+    width = request.asked("width")
+    return request.page(
+        "message.html",
+        entry=message.entry,
+        read=read,
+        view=view,
+        views=[name for name in VIEWS if name != "html" or read.html is not None],
+        width=width if width in WIDTHS else WIDTHS[0],
+        widths=WIDTHS,
+        is_dark=request.asked("dark") is not None,
+        has_dark=read.html is not None and has_dark_styles(read.html),
+        source=decode_text(message.raw) if view == "source" else "",
+        report=await check_message(request.call.room.settings, message) if view == "checks" else None,
+        clients=CLIENTS,
+        answers=answers,
+        can_open=_can_open,
+        can_release=can_release(request.call.room.settings),
+    )
+
+
+def _view(request: PageRequest, read: ReadMessage, *, has_answers: bool) -> str:
+    asked = "checks" if has_answers else request.asked("view")
+    if asked in VIEWS and (asked != "html" or read.html is not None):
+        return asked
+    return "html" if read.html is not None else "text"
 
 
 async def preview_page(request: PageRequest) -> Answer:
@@ -28,16 +131,96 @@ async def preview_page(request: PageRequest) -> Answer:
     if read.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in read.attachments if a.content_id}
-    return preview(read.html, pictures={name: found for name, found in inside.items() if found})
+    pictures = {name: found for name, found in inside.items() if found}
+    return preview(read.html, pictures=pictures, dark=request.asked("dark") is not None)
 
 
 async def raw_page(request: PageRequest) -> Answer:
-    """The bytes, as a file: a browser must not take a stranger's bytes for a page of ours."""
+    """The bytes as a file: a browser must not show them as a page of this site."""
     message = await service.get_inbox_message(request.pool, request.id("message_id"))
     disposition = f'attachment; filename="message-{message.entry.id}.eml"'
     return Answer(message.raw, media_type="message/rfc822", headers={"content-disposition": disposition})
 
 
+async def attachment_page(request: PageRequest) -> Answer:
+    """One attached file: to download, or with `open` to look at if its type cannot run anything."""
+    read = await _read((await service.get_inbox_message(request.pool, request.id("message_id"))).raw)
+    number = request.id("number")
+    if not 1 <= number <= len(read.attachments):
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no such attachment.")
+    file = read.attachments[number - 1]
+    content = base64.b64decode(file.content)
+    if request.asked("open") and _can_open(file):
+        return Answer(content, media_type=_shown_type(file), headers=_FILE_POLICY)
+    name = quote(file.filename or f"attachment-{number}", safe="")
+    headers = {**_FILE_POLICY, "content-disposition": f"attachment; filename*=UTF-8''{name}"}
+    return Answer(content, media_type="application/octet-stream", headers=headers)
+
+
+def _can_open(file: AttachedFile) -> bool:
+    """True for pictures and text, which a browser shows without running anything."""
+    return file.content_type in _PICTURES or file.content_type.startswith("text/") or _is_json(file)
+
+
+def _is_json(file: AttachedFile) -> bool:
+    return file.content_type in ("application/json", "message/rfc822")
+
+
+def _shown_type(file: AttachedFile) -> str:
+    """Pictures as they are; every kind of text, HTML included, as plain text."""
+    return file.content_type if file.content_type in _PICTURES else "text/plain; charset=utf-8"
+
+
+async def delete_page(request: PageRequest) -> Answer:
+    await service.delete_inbox_message(request.pool, request.id("message_id"), actor=request.actor)
+    return request.done("/inbox", "The message is deleted.")
+
+
+async def clear_page(request: PageRequest) -> Answer:
+    cleared = await service.clear_inbox(request.pool, actor=request.actor)
+    return request.done("/inbox", f"The inbox is empty: {cleared} deleted.")
+
+
+async def read_page(request: PageRequest) -> Answer:
+    await service.mark_inbox(request.pool, None, is_read=True)
+    return request.done("/inbox", "All messages are marked as read.")
+
+
+async def unread_page(request: PageRequest) -> Answer:
+    await service.mark_inbox(request.pool, request.id("message_id"), is_read=False)
+    return request.done("/inbox", "The message is marked as unread.")
+
+
+async def release_page(request: PageRequest) -> Answer:
+    request.need(SEND)
+    to = request.form.get("to", "")
+    released = await release_message(request.call.room, request.id("message_id"), to=to, actor=request.actor)
+    return request.done(f"/deliveries/{released}", "The message is released: this is its new delivery.")
+
+
+async def links_page(request: PageRequest) -> Answer:
+    """Request the links of a message and show the answers."""
+    message = await service.get_inbox_message(request.pool, request.id("message_id"))
+    read = await _read(message.raw)
+    return await _shown(request, message, await request_links(list_links(read.html, read.text)))
+
+
 async def _read(raw: bytes) -> ReadMessage:
-    """Taken apart in a thread: a large message must not hold up those who send."""
+    """Parse in a thread: a large message must not delay other requests."""
     return await asyncio.to_thread(read_message, raw)
+
+
+PAGES = (
+    page("/inbox", list_page, scope=INBOX),
+    page("/inbox/live", live_page, scope=INBOX, keeps_session=False),
+    form("/inbox/clear", clear_page, scope=WRITE),
+    form("/inbox/read", read_page, scope=WRITE),
+    page("/inbox/{message_id:int}", show_page, scope=INBOX),
+    page("/inbox/{message_id:int}/preview", preview_page, scope=INBOX),
+    page("/inbox/{message_id:int}/raw", raw_page, scope=INBOX),
+    page("/inbox/{message_id:int}/attachments/{number:int}", attachment_page, scope=INBOX),
+    form("/inbox/{message_id:int}/delete", delete_page, scope=WRITE),
+    form("/inbox/{message_id:int}/unread", unread_page, scope=WRITE),
+    form("/inbox/{message_id:int}/release", release_page, scope=WRITE),
+    form("/inbox/{message_id:int}/links", links_page, scope=WRITE),
+)

@@ -15,6 +15,7 @@ ICONS = {
     "archive": '<path d="M3 4h18v5H3zM5 9v11h14V9M10 13h4"/>',
     "audit": '<path d="M6 3h9l4 4v14H6zM9 11h7M9 15h7M9 7h3"/>',
     "campaigns": '<path d="M3 10v4l11 5V5zM14 9c3 0 4 1.3 4 3s-1 3-4 3M6 15v5h3v-4"/>',
+    "clip": '<path d="m20 11-8 8a5 5 0 0 1-7-7l8-8a3.4 3.4 0 0 1 5 5l-8 8a1.7 1.7 0 0 1-2.5-2.5l7.5-7.5"/>',
     "dead_letters": '<path d="M3 6h18v12H3zM3 6l9 7 9-7"/><path d="m15 15 5 5m0-5-5 5"/>',
     "deliveries": '<path d="M3 6h18v12H3zM3 6l9 7 9-7"/>',
     "destinations": '<path d="M12 21s7-6.2 7-11a7 7 0 0 0-14 0c0 4.8 7 11 7 11z"/><circle cx="12" cy="10" r="2.5"/>',

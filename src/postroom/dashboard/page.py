@@ -146,6 +146,11 @@ class PageRequest:
         """Whether the key has this scope; a page offers only actions that it has."""
         return self.key.allows(scope)
 
+    def need(self, scope: str) -> None:
+        """Raise `ScopeMissing` unless the key has this scope."""
+        if not self.key.allows(scope):
+            raise ScopeMissing(scope)
+
     def draw(self, template: str, **values: Any) -> str:
         """A template with the viewer's preferences, as HTML."""
         return self.dashboard.views.draw(

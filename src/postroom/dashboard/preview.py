@@ -43,7 +43,7 @@ _BODY = re.compile(r"<(/?)body(?=[\s>])", re.IGNORECASE)
 
 _DOCUMENT = """<!doctype html>
 <html lang="und"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Preview</title>
-<style>html {{ color-scheme: {scheme}; background: {paper}; }} body {{ margin: 1rem; color: {ink};
+<style>html {{ color-scheme: {scheme}; }} body {{ margin: 1rem; background: {paper}; color: {ink};
 font: 1rem/1.5 sans-serif; overflow-wrap: anywhere; }} img {{ max-width: 100%; }}
 a {{ pointer-events: none; }}</style><style>{styles}</style></head>
 <body>{body}</body></html>

@@ -30,6 +30,7 @@ FETCHING = re.compile(r"url|image|src|import(?!ant)|[\\@<]|/\*", re.IGNORECASE)
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _END = re.compile(r"[{};]")
+_COLOR = re.compile(r"#?\w{1,30}")
 _SELECTOR = re.compile(r"""[\w\s.,:#*>+~()\[\]="'|^$%-]{1,1000}""")
 _MEDIA = re.compile(r"@media\s+([\w\s():,.-]{1,500})", re.IGNORECASE)
 _SCHEME = re.compile(r"\(\s*prefers-color-scheme\s*:\s*(dark|light)\s*\)", re.IGNORECASE)
@@ -37,9 +38,11 @@ _ALWAYS, _NEVER = "(min-width: 0px)", "(max-width: 0px)"
 
 
 def styles_of(html: str) -> str:
-    """The style sheets inside a document, joined."""
-    found = (node.text(deep=True) for node in LexborHTMLParser(html).css("style"))
-    return "\n".join(found)[:LONGEST]
+    """The style sheets inside a document, joined, and the background that its body element asks for."""
+    page = LexborHTMLParser(html)
+    paper = page.body.attributes.get("bgcolor") if page.body is not None else None
+    found = [f"body {{ background-color: {paper} }}"] if paper and _COLOR.fullmatch(paper) else []
+    return "\n".join([*found, *(node.text(deep=True) for node in page.css("style"))])[:LONGEST]
 
 
 def has_dark_styles(html: str) -> bool:

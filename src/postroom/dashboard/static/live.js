@@ -23,8 +23,13 @@
     say("Live", "live");
   };
 
+  // A search on the page changes the list that is followed: the list names its own source.
+  const address = () => document.querySelector("[data-live-source]")?.dataset.liveSource ?? status.dataset.liveStatus;
+  let followed = "";
+
   const open = () => {
-    source = new EventSource(status.dataset.liveStatus);
+    followed = address();
+    source = new EventSource(followed);
     source.addEventListener("figures", show);
     source.addEventListener("error", () => {
       say("Not live, trying again…", "lost");
@@ -32,6 +37,15 @@
       setTimeout(open, AGAIN_MS);
     });
   };
+
+  const results = document.getElementById("results");
+  if (results) {
+    new MutationObserver(() => {
+      if (address() === followed) return;
+      source.close();
+      open();
+    }).observe(results, { childList: true });
+  }
 
   window.addEventListener("pagehide", () => source && source.close());
   window.addEventListener("pageshow", (event) => event.persisted && open());
