@@ -8,8 +8,11 @@ from msgspec.structs import replace
 from playwright.async_api import Browser, Page, expect
 from tests.support.builders import REFUSED, a_mail, accepted, state_of
 from tests.support.dashboard import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
+from tests.support.senders import an_account
 
 from postroom.delivery.model import DeliveryState, Lane
+from postroom.feedback.model import NewSuppression
+from postroom.feedback.service import suppress
 from postroom.http.service import list_keys, revoke_key
 
 LONG = "unbroken" * 40
@@ -104,6 +107,12 @@ async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Offi
     [waiting] = await accepted(office.pool, a_mail(lane=Lane.AUTH))
     message_id = await captured(office.pool, RAW, subject=LONG)
     paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", f"/deliveries/{waiting}"]
+    sender = await an_account(office.pool, f"{LONG[:60]}@{LONG[:60]}.example", display_name=LONG, notes=LONG)
+    await office.pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", LONG[:200])
+    await suppress(office.pool, NewSuppression(email="x@example.org", detail=LONG), actor=LONG[:100])
+    paths += ["/senders", f"/senders/{sender}", "/senders/new", "/destinations", "/destinations/new", "/suppressions"]
+    paths += ["/suppressions/address?email=x@example.org", "/suppressions/new", "/suppressions/import"]
+    paths += ["/statistics", "/statistics?by=domain&metric=bounced", "/statistics?by=hour&days=1"]
     paths += ["/health", "/workers", "/keys", "/keys/new", "/audit", "/settings", "/archive"]
     paths += ["/preferences", "/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
     async with signed_in(chromium, office, color_scheme="dark") as page:

@@ -11,10 +11,13 @@ from tests.dashboard.test_browser import signed_in
 from tests.support.builders import DELIVERED, a_mail
 from tests.support.dashboard import Office, ambiguous, captured, open_page, tried
 from tests.support.http import served
+from tests.support.senders import an_account
 
 from postroom.dashboard import page as dashboard_page
 from postroom.dashboard import preview
 from postroom.events.audit import record_audit
+from postroom.feedback.model import NewSuppression
+from postroom.feedback.service import suppress
 from postroom.post.address import Address
 from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
@@ -130,7 +133,19 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
     paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", "/dead-letters", "/inbox"]
     async with office.pool.acquire() as connection:
         await record_audit(connection, actor=hostile, action=hostile, subject=hostile, after={hostile: hostile})
-    paths += ["/workers", "/audit"]
+    sender = await an_account(
+        office.pool, hostile, display_name=hostile, status="suspended", status_reason=hostile, notes=hostile
+    )
+    await office.pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", hostile[:200])
+    await suppress(office.pool, NewSuppression(email="x@example.org", detail=hostile[:400]), actor=hostile)
+    await office.pool.execute("UPDATE suppressions SET email = $1, origin = $1, detail = $1", hostile)
+    await office.pool.execute(
+        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
+        " VALUES (date_trunc('hour', now()), 0, 0, $1, 'sent', 1)",
+        hostile,
+    )
+    paths += ["/workers", "/audit", "/senders", f"/senders/{sender}", "/destinations", "/suppressions"]
+    paths += ["/suppressions/address?email=x@example.org", "/statistics?by=domain"]
     paths += [f"/inbox/{message_id}", f"/deliveries/{delivery_id}/preview", f"/inbox/{message_id}/preview"]
     async with signed_in(chromium, office) as page, watched(page, canary):
         for path in paths:

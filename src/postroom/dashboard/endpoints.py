@@ -3,7 +3,21 @@
 import asyncio
 from http import HTTPStatus
 
-from postroom.dashboard import audit, dead_letters, deliveries, inbox, keys, overview, preferences, sign_in, system
+from postroom.dashboard import (
+    audit,
+    dead_letters,
+    deliveries,
+    destinations,
+    inbox,
+    keys,
+    overview,
+    preferences,
+    senders,
+    sign_in,
+    statistics,
+    suppressions,
+    system,
+)
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.page import OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import Examine, FigureReader
@@ -34,6 +48,33 @@ ENDPOINTS = (
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
     form("/preferences", preferences.save_page),
+    page("/senders", senders.list_page, scope=senders.READ),
+    page("/senders/new", senders.new_page, scope=senders.MANAGE),
+    form("/senders/new", senders.create_page, scope=senders.MANAGE),
+    page("/senders/{sender_id:int}", senders.show_page, scope=senders.READ),
+    form("/senders/{sender_id:int}/pause", senders.pause_page, scope=senders.MANAGE),
+    form("/senders/{sender_id:int}/resume", senders.resume_page, scope=senders.MANAGE),
+    form("/senders/{sender_id:int}/test", senders.try_page, scope=senders.MANAGE),
+    form("/senders/{sender_id:int}/delete", senders.delete_page, scope=senders.MANAGE),
+    page("/destinations", destinations.list_page, scope=senders.READ),
+    page("/destinations/new", destinations.new_page, scope=senders.MANAGE),
+    form("/destinations/new", destinations.put_page, scope=senders.MANAGE),
+    form("/destinations/delete", destinations.delete_page, scope=senders.MANAGE),
+    page("/suppressions", suppressions.list_page, scope=suppressions.READ),
+    page("/suppressions/address", suppressions.show_page, scope=suppressions.READ),
+    page("/suppressions/export", suppressions.export_page, scope=suppressions.READ),
+    page("/suppressions/new", suppressions.new_page, scope=suppressions.WRITE),
+    form("/suppressions/new", suppressions.add_page, scope=suppressions.WRITE),
+    form("/suppressions/lift", suppressions.lift_page, scope=suppressions.WRITE),
+    page("/suppressions/import", suppressions.ask_import_page, scope=suppressions.WRITE),
+    form(
+        "/suppressions/import",
+        suppressions.import_page,
+        scope=suppressions.WRITE,
+        most_body=suppressions.LARGEST_IMPORT,
+    ),
+    page("/statistics", statistics.show_page, scope=statistics.READ),
+    page("/statistics.csv", statistics.csv_page, scope=statistics.READ),
     page("/health", system.health_page, scope=SYSTEM),
     page("/workers", system.workers_page, scope=SYSTEM),
     page("/settings", system.settings_page, scope=SYSTEM),

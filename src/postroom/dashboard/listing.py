@@ -20,13 +20,16 @@ _FORMS: tuple[tuple[type, str], ...] = (
     (str, "text"),
 )
 
+_ACRONYMS = {"smtp": "SMTP", "ses": "SES", "tls": "TLS", "gmail": "Gmail", "url": "URL", "pid": "PID", "id": "Id"}
+
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
     """One column of a table, or one fact of a detail list.
 
     Forms: text, words (a slug), code, when (a time), number, state (a badge), flag (yes or no), list,
-    clip (a long text), size, exact (a time to the second), html (made by us).
+    clip (a long text), size, meter (part and whole), bar (amount and largest),
+    exact (a time to the second), html (made by us).
     """
 
     name: str
@@ -54,9 +57,10 @@ def columns(model: type, *names: str, **changes: Mapping[str, Any]) -> tuple[Lis
 
 def label_of(name: str) -> str:
     """A field's name for people: `created_at` is Created, `sender_account_id` is Sender account."""
-    for ending in ("_at", "_id"):
+    for ending in ("_at", "_id", "_unique"):
         name = name.removesuffix(ending)
-    return name.replace("_", " ").capitalize()
+    words = [_ACRONYMS.get(word, word) for word in name.split("_")]
+    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
 
 
 def _form(hint: Any) -> str:
@@ -92,7 +96,21 @@ class Filter:
     value: str | None = None
     options: Sequence[str] = ()
     placeholder: str = ""
+    is_required: bool = False  # a choice without `any`
     kind: str = "text"  # the type of the input: text, date, number
+
+
+@dataclass(frozen=True, slots=True)
+class FormField:
+    """One field of a form; with `options`, a choice. Kinds: text, password, number, email, area, check."""
+
+    name: str
+    label: str
+    kind: str = "text"
+    value: str = ""
+    options: Sequence[str] = ()
+    hint: str = ""
+    is_required: bool = False
 
 
 def options_of(kind: type[StrEnum]) -> list[str]:

@@ -74,6 +74,15 @@ GROUPS = (
         ),
     ),
     Group(
+        "Audience",
+        (
+            Link("/suppressions", "Suppressions", "suppressions", "suppressions:read", "u"),
+            Link("/senders", "Senders", "senders", "senders:read", "s"),
+            Link("/destinations", "Destinations", "destinations", "senders:read", "t"),
+            Link("/statistics", "Statistics", "statistics", "stats:read", "n"),
+        ),
+    ),
+    Group(
         "System",
         (
             Link("/health", "Health", "health", "audit:read", "h"),

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from postroom.dashboard import service
-from postroom.dashboard.listing import Filter, ListColumn, query_with
+from postroom.dashboard.listing import Filter, FormField, ListColumn, query_with
 from postroom.dashboard.navigation import current, groups_for
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
 from postroom.dashboard.service import FigureReader
@@ -197,6 +197,16 @@ class PageRequest:
             **given,
         )
 
+    def form_page(self, title: str, fields: Sequence[FormField], *, to: str, button: str, **values: Any) -> Answer:
+        """A form that posts to `to`, filled with its rejected values if there are some.
+
+        `values` may hold `lead`, `back`, `tabs` (name, address, is shown) and `problem`: then its status is 400.
+        """
+        given = {"lead": None, "problem": None, "back": None, "tabs": (), **values}
+        filled = [replace(each, value=self.form.get(each.name, each.value)) for each in fields]
+        status = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK
+        return self.page("form.html", status=int(status), title=title, fields=filled, to=to, button=button, **given)
+
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
         given = {"fields": {}, "back": "/", "warning": None, "is_possible": True, **values}
@@ -229,9 +239,9 @@ def page(path: str, show: Page, *, scope: str = READ, keeps_session: bool = True
     return public("GET", path, partial(_show, show, scope, keeps_session))
 
 
-def form(path: str, act: Page, *, scope: str = READ) -> Endpoint:
+def form(path: str, act: Page, *, scope: str = READ, most_body: int = _LARGEST_FORM) -> Endpoint:
     """A page that a form posts to: it needs the session's token, and a browser that says the form was ours."""
-    return public("POST", path, partial(_act, act, scope))
+    return replace(public("POST", path, partial(_act, act, scope)), most_body=most_body)
 
 
 def public(method: str, path: str, handler: Callable[[Call], Awaitable[Answer]]) -> Endpoint:

@@ -1,0 +1,184 @@
+"""Statistics: any metric over time or by campaign, sender or domain, compared with the period before, and as CSV."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from postroom.dashboard.chart import Chart, Series, draw_chart
+from postroom.dashboard.listing import Filter, ListColumn, label_of, query_with
+from postroom.dashboard.page import PageRequest
+from postroom.errors import BadInput
+from postroom.runtime.endpoint import Answer
+from postroom.runtime.spreadsheet import write_rows
+from postroom.stats import service
+from postroom.stats.model import METRICS, Figures, Grouping, Selection, StatsRow
+
+READ = "stats:read"
+DAYS = ("1", "7", "30", "90")
+SHOWN = ("accepted", "sent", "deferred", "bounced", "dead_lettered", "opened_unique", "clicked_unique", "unsubscribed")
+"""Metrics in the table; the CSV has all of them."""
+
+MOST_ROWS = 500
+_TIMES = (Grouping.HOUR, Grouping.DAY)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The figures that a viewer asks for."""
+
+    by: Grouping
+    metric: str
+    days: int
+    selection: Selection
+
+    @property
+    def before(self) -> Selection:
+        """The period of the same length before the selected one."""
+        begin, end = self.selection.begin, self.selection.end
+        assert begin is not None
+        assert end is not None
+        return Selection(
+            campaign_id=self.selection.campaign_id,
+            sender_account_id=self.selection.sender_account_id,
+            domain=self.selection.domain,
+            begin=begin - (end - begin),
+            end=begin,
+        )
+
+
+async def show_page(request: PageRequest) -> Answer:
+    asked = read_question(request, now=datetime.now(UTC))
+    rows = await service.measure(request.pool, asked.selection, groups=[asked.by], limit=MOST_ROWS)
+    before = await service.measure(request.pool, asked.before, groups=[asked.by], limit=MOST_ROWS)
+    filters = _filters(request, asked)
+    return request.page(
+        "statistics.html",
+        filters=filters,
+        query=query_with(filters),
+        asked=asked,
+        now=await service.total(request.pool, asked.selection),
+        then=await service.total(request.pool, asked.before),
+        drawn=_chart(request, asked, rows, before) if asked.by in _TIMES else None,
+        columns=_columns(asked, rows),
+        rows=list(reversed(rows)) if asked.by in _TIMES else rows,
+    )
+
+
+async def csv_page(request: PageRequest) -> Answer:
+    """All metrics of the same question; spreadsheets run no cell of it as a formula."""
+    asked = read_question(request, now=datetime.now(UTC))
+    rows = await service.measure(request.pool, asked.selection, groups=[asked.by])
+    table = [[group_of(row, asked.by), *(getattr(row.figures, name) for name in METRICS)] for row in rows]
+    headers = {"content-disposition": f'attachment; filename="postroom-{asked.by.value}.csv"'}
+    return Answer(write_rows([[asked.by.value, *METRICS], *table]).encode(), 200, "text/csv; charset=utf-8", headers)
+
+
+def read_question(request: PageRequest, *, now: datetime) -> Question:
+    """The question in the address; its period ends with the current hour."""
+    days = request.asked("days") or "7"
+    metric = request.asked("metric") or "sent"
+    if days not in DAYS:
+        raise BadInput.of("days", f"must be one of {', '.join(DAYS)}")
+    if metric not in METRICS:
+        raise BadInput.of("metric", f"must be one of {', '.join(METRICS)}")
+    try:
+        by = Grouping(request.asked("by") or ("hour" if days == "1" else "day"))
+    except ValueError:
+        raise BadInput.of("by", f"must be one of {', '.join(Grouping)}") from None
+    end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    if by is Grouping.DAY:  # whole days
+        end = end.replace(hour=0) + timedelta(days=1) if end.hour else end
+    selection = Selection(
+        campaign_id=_number(request, "campaign"),
+        sender_account_id=_number(request, "sender"),
+        domain=request.asked("domain"),
+        begin=end - timedelta(days=int(days)),
+        end=end,
+    )
+    return Question(by, metric, int(days), selection)
+
+
+def _number(request: PageRequest, name: str) -> int | None:
+    written = request.asked(name)
+    if written is None:
+        return None
+    if not written.isdecimal() or int(written) >= 2**63:
+        raise BadInput.of(name, "must be the id of one")
+    return int(written)
+
+
+def _filters(request: PageRequest, asked: Question) -> list[Filter]:
+    return [
+        Filter("by", "By", asked.by.value, [group.value for group in Grouping], is_required=True),
+        Filter("days", "Period in days", str(asked.days), DAYS, is_required=True),
+        Filter("metric", "Metric", asked.metric, METRICS, is_required=True),
+        Filter("campaign", "Campaign id", request.asked("campaign")),
+        Filter("sender", "Sender id", request.asked("sender")),
+        Filter("domain", "Domain", request.asked("domain"), placeholder="example.org"),
+    ]
+
+
+def group_of(row: StatsRow, by: Grouping) -> Any:
+    """The value that a row is grouped by."""
+    known = {Grouping.CAMPAIGN: row.campaign_id, Grouping.SENDER: row.sender_account_id, Grouping.DOMAIN: row.domain}
+    if by in known:
+        return known[by]
+    assert row.moment is not None
+    return f"{row.moment.astimezone(UTC):%Y-%m-%d}" if by is Grouping.DAY else row.moment.astimezone(UTC).isoformat()
+
+
+def _columns(asked: Question, rows: Sequence[StatsRow]) -> list[ListColumn]:
+    def metric(name: str) -> Callable[[StatsRow], int]:
+        return lambda row: getattr(row.figures, name)
+
+    most = max((getattr(row.figures, asked.metric) for row in rows), default=0)
+    shown = SHOWN if asked.metric in SHOWN else (asked.metric, *SHOWN)
+    return [
+        _first_column(asked.by),
+        ListColumn(
+            "share",
+            label_of(asked.metric),
+            "bar",
+            value=lambda r: (metric(asked.metric)(r), most),
+        ),
+        *(ListColumn(name, label_of(name), "number", value=metric(name)) for name in shown if name != asked.metric),
+    ]
+
+
+def _first_column(by: Grouping) -> ListColumn:
+    links = {Grouping.CAMPAIGN: "/campaigns/{}", Grouping.SENDER: "/senders/{}"}
+    if by is Grouping.HOUR:
+        return ListColumn("moment", "Hour", "exact")
+
+    def link(row: StatsRow) -> str | None:
+        return links[by].format(group_of(row, by)) if by in links and group_of(row, by) else None
+
+    return ListColumn("group", by.value.capitalize(), value=lambda row: group_of(row, by) or "none", link=link)
+
+
+def _chart(request: PageRequest, asked: Question, rows: Sequence[StatsRow], before: Sequence[StatsRow]) -> Chart:
+    """The metric in this period and in the one before, as two lines."""
+    step = timedelta(hours=1) if asked.by is Grouping.HOUR else timedelta(days=1)
+    begin, end, earlier = asked.selection.begin_hour, asked.selection.end_hour, asked.before.begin_hour
+    assert begin is not None
+    assert end is not None
+    assert earlier is not None
+    count = (end - begin) // step
+    moments = [begin + index * step for index in range(count)]
+    series = [
+        Series("this period", "now", _values(rows, moments, asked.metric)),
+        Series("the period before", "then", _values(before, [earlier + i * step for i in range(count)], asked.metric)),
+    ]
+    write = request.viewer.date_and_hour if asked.by is Grouping.HOUR else _date
+    return draw_chart(asked.metric.replace("_", " "), moments, series, write=write, kind="lines")
+
+
+def _date(moment: datetime) -> str:
+    """The UTC day that the figures are of."""
+    return f"{moment.astimezone(UTC):%d %b}"
+
+
+def _values(rows: Sequence[StatsRow], moments: Sequence[datetime], metric: str) -> list[int]:
+    by_moment = {row.moment: row.figures for row in rows}
+    return [getattr(by_moment.get(moment, Figures()), metric) for moment in moments]

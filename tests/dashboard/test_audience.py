@@ -1,0 +1,152 @@
+"""Senders, destinations, suppressions and statistics: lists, actions, and that every action is audited."""
+
+import pytest
+from tests.support.builders import a_mail
+from tests.support.dashboard import Guest, a_full_day, open_guest, text_of, tried
+from tests.support.senders import account_of, an_account
+
+from postroom.db.room import Room
+from postroom.feedback.model import NewSuppression, SuppressionReason
+from postroom.feedback.service import find_suppressions, suppress
+from postroom.senders.model import SenderStatus
+
+
+@pytest.fixture
+async def guest(room: Room) -> Guest:
+    return await open_guest(room)
+
+
+async def actions_of(room: Room, group: str) -> list[str]:
+    rows = await room.pool.fetch("SELECT action FROM audit_log WHERE action LIKE $1 ORDER BY id", f"{group}.%")
+    return [row["action"] for row in rows]
+
+
+async def test_senders_show_their_quota_and_why_they_rest(room: Room, guest: Guest) -> None:
+    """The list has the quota of today and the stage of the warm-up; one account has all its facts, but no secret."""
+    warm = await an_account(
+        room.pool, "news@shop.example", status="warming_up", warmup_stage=3, warmup_current_limit=250, daily_sent=214
+    )
+    await an_account(
+        room.pool, "bills@shop.example", status="paused", paused_by="health", status_reason="12 of 90 mails bounced"
+    )
+    listing = text_of(await guest.get("/senders"))
+    assert "news@shop.example warming up" in listing
+    assert "214 of 250" in listing
+    assert "stage 3 of 6" in listing
+    assert "12 of 90 mails bounced" in listing
+    page = text_of(await guest.get(f"/senders/{warm}"))
+    assert "50 a day 100 a day 250 a day" in page
+    assert "SMTP host 127.0.0.1" in page
+
+
+async def test_a_sender_is_paused_resumed_tested_and_deleted(room: Room, guest: Guest) -> None:
+    """Each button changes the account and is audited; a failed test shows the step that failed."""
+    sender = await an_account(room.pool, smtp_port=1)
+    path = f"/senders/{sender}"
+    done = await guest.submit(path, f"{path}/pause")
+    assert "one@example.org is paused." in text_of(await guest.get(done.headers["location"]))
+    assert (await account_of(room.pool, sender)).status is SenderStatus.PAUSED
+    await guest.submit(path, f"{path}/resume")
+    assert (await account_of(room.pool, sender)).status is SenderStatus.ACTIVE
+    tried_out = text_of(await guest.submit(path, f"{path}/test"))
+    assert "The test failed; the account is unchanged." in tried_out
+    await guest.submit(path, f"{path}/delete")
+    assert (await guest.get(path)).status == 404
+    assert await actions_of(room, "sender") == ["sender.pause", "sender.resume", "sender.test", "sender.delete"]
+
+
+async def test_a_sender_is_added_by_a_form_of_its_type(room: Room, guest: Guest) -> None:
+    """Wrong fields come back with the form and its values, without the password; right ones make the account."""
+    assert b'name="smtp_password"' in (await guest.get("/senders/new")).body
+    assert b'name="ses_region"' in (await guest.get("/senders/new?type=ses")).body
+    assert (await guest.get("/senders/new?type=pigeon")).status == 400
+    fields = {"auth_type": "smtp", "email": "new@shop.example", "smtp_host": "smtp.shop.example", "smtp_port": "99999"}
+    wrong = await guest.submit("/senders/new", "/senders/new", **fields, smtp_password="hunter2")
+    assert wrong.status == 400
+    assert b'value="smtp.shop.example"' in wrong.body
+    assert b"hunter2" not in wrong.body
+    made = await guest.submit("/senders/new", "/senders/new", **{**fields, "smtp_port": "587", "warmup": "on"})
+    assert "new@shop.example is added." in text_of(await guest.get(made.headers["location"]))
+    assert await actions_of(room, "sender") == ["sender.create"]
+
+
+async def test_destinations_get_limits_and_lose_them(room: Room, guest: Guest) -> None:
+    """A limit is set by a form and removed by a button; an invalid one is explained."""
+    given = {"domain": "Example.ORG", "max_connections": "2", "messages_per_second": "0.5"}
+    await guest.submit("/destinations/new", "/destinations/new", **given)
+    assert "active example.org 2 0.5" in text_of(await guest.get("/destinations"))
+    for wrong in [{"max_connections": "many"}, {"max_connections": "-1"}, {"max_connections": ""}]:
+        answer = await guest.submit("/destinations/new", "/destinations/new", domain="x.example", **wrong)
+        assert (wrong, answer.status) == (wrong, 400)
+    await guest.submit("/destinations", "/destinations/delete", domain="example.org")
+    assert "No domain has a limit or a pause." in text_of(await guest.get("/destinations"))
+    assert await actions_of(room, "domain") == ["domain.put", "domain.delete"]
+
+
+async def test_suppressions_are_searched_added_and_lifted(room: Room, guest: Guest) -> None:
+    """The history of an address stays after it was lifted, and names who did it."""
+    await suppress(
+        room.pool, NewSuppression(email="bob@example.org", reason=SuppressionReason.COMPLAINT), actor="tests"
+    )
+    done = await guest.submit("/suppressions/new", "/suppressions/new", email="Ada@Example.org", detail="by phone")
+    address = await guest.get(done.headers["location"])
+    assert "This address gets no mail." in text_of(address)
+    assert "ada@example.org" in text_of(await guest.get("/suppressions?email=ADA%40example.org")).lower()
+    assert "bob@example.org" not in text_of(await guest.get("/suppressions?reason=manual"))
+    assert (await guest.get("/suppressions?reason=odd")).status == 400
+    await guest.submit("/suppressions/new", "/suppressions/lift", email="ada@example.org")
+    assert await find_suppressions(room.pool, "ada@example.org") == []
+    after = text_of(await guest.get("/suppressions/address?email=ada@example.org"))
+    assert "This address is not suppressed." in after
+    assert "lifted manual all" in after
+    assert "key:1:operator" in after
+    assert (await guest.submit("/suppressions/new", "/suppressions/new", email="nonsense")).status == 400
+    assert await actions_of(room, "suppression") == ["suppression.add", "suppression.add", "suppression.lift"]
+
+
+async def test_a_list_of_suppressions_goes_in_and_comes_out(room: Room, guest: Guest) -> None:
+    """A pasted list is imported; rejected lines are named; the export can be imported again."""
+    pasted = "email,reason\nada@example.org,complaint\nnonsense,manual\nbob@example.org,hard_bounce\n"
+    page = text_of(await guest.submit("/suppressions/import", "/suppressions/import", list=pasted))
+    assert "2 addresses were written, 1 line was rejected." in page
+    assert "3 email:" in page
+    exported = await guest.get("/suppressions/export")
+    assert exported.headers["content-type"].startswith("text/csv")
+    assert b"ada@example.org,complaint" in exported.body
+    again = await guest.submit("/suppressions/import", "/suppressions/import", list=exported.body.decode())
+    assert "0 lines were rejected" in text_of(again)
+    assert await actions_of(room, "suppression") == ["suppression.import", "suppression.import"]
+
+
+async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Guest) -> None:
+    """By hour, day and domain; the CSV has every metric; wrong questions are refused by name."""
+    await a_full_day(room.pool)
+    await tried(room.pool, a_mail("ada@shop.example"))
+    day = await guest.get("/statistics?days=1")
+    assert "against" in text_of(day)
+    assert day.body.count(b'<rect class="touch"') == 24
+    by_domain = text_of(await guest.get("/statistics?by=domain&metric=deferred"))
+    assert "example.org" in by_domain
+    csv = (await guest.get("/statistics.csv?by=domain")).body.decode().splitlines()
+    assert csv[0].startswith("domain,accepted,sent,")
+    assert any(line.startswith("example.org,") for line in csv)
+    for query in ["by=moon", "days=2", "metric=luck", "campaign=x", "sender=99999999999999999999"]:
+        assert (query, (await guest.get(f"/statistics?{query}")).status) == (query, 400)
+
+
+async def test_pages_and_actions_need_their_scopes(room: Room) -> None:
+    """A key that only reads sees no button of these pages, and cannot act by a forged form."""
+    guest = await open_guest(room, "deliveries:read", "senders:read", "suppressions:read", name="reader")
+    sender = await an_account(room.pool)
+    await suppress(room.pool, NewSuppression(email="ada@example.org"), actor="tests")
+    for path in ["/senders", f"/senders/{sender}", "/suppressions", "/suppressions/address?email=ada@example.org"]:
+        page = await guest.get(path)
+        assert (path, page.status, page.body.count(b"<form")) == (path, 200, 1 + page.body.count(b"data-search") + 1)
+    token = {"token": await guest.token("/")}
+    posts = [f"/senders/{sender}/{verb}" for verb in ("pause", "resume", "test", "delete")]
+    posts += ["/senders/new", "/destinations/new", "/destinations/delete"]
+    posts += ["/suppressions/new", "/suppressions/lift", "/suppressions/import"]
+    for path in posts:
+        assert (path, (await guest.post(path, token)).status) == (path, 403)
+    for path in ["/statistics", "/statistics.csv", "/senders/new", "/suppressions/import"]:
+        assert (path, (await guest.get(path)).status) == (path, 403)
