@@ -136,7 +136,6 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
     sender = await an_account(
         office.pool, hostile, display_name=hostile, status="suspended", status_reason=hostile, notes=hostile
     )
-    await office.pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", hostile[:200])
     await suppress(office.pool, NewSuppression(email="x@example.org", detail=hostile[:400]), actor=hostile)
     await office.pool.execute("UPDATE suppressions SET email = $1, origin = $1, detail = $1", hostile)
     await office.pool.execute(
@@ -144,7 +143,7 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
         " VALUES (date_trunc('hour', now()), 0, 0, $1, 'sent', 1)",
         hostile,
     )
-    paths += ["/workers", "/audit", "/senders", f"/senders/{sender}", "/destinations", "/suppressions"]
+    paths += ["/workers", "/audit", "/senders", f"/senders/{sender}", "/suppressions"]
     paths += ["/suppressions/address?email=x@example.org", "/statistics?by=domain"]
     paths += [f"/inbox/{message_id}", f"/deliveries/{delivery_id}/preview", f"/inbox/{message_id}/preview"]
     async with signed_in(chromium, office) as page, watched(page, canary):
