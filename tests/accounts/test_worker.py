@@ -431,6 +431,7 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
             pass
         stop.set()
         await task
+    assert len(await mailed_keys(room.pool)) == 1
 
 
 def test_invalid_default_locale_stops_the_start() -> None:

@@ -310,6 +310,7 @@ async def test_start_notifies_feeders(pool: Pool, database_url: str) -> None:
             await heard.wait()
     finally:
         await listening.close()
+    assert heard.is_set()
 
 
 async def test_feeder_loop_runs_until_stopped(pool: Pool) -> None:

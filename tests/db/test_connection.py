@@ -111,3 +111,4 @@ async def test_an_error_of_the_driver_does_not_end_a_listener(
         await heard.expect("")
         await pool.execute("NOTIFY driver, 'heard'")
         await heard.expect("heard")
+    assert errors == []

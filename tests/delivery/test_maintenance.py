@@ -334,3 +334,4 @@ async def test_claims_are_recovered_by_the_loop(pool: Pool) -> None:
     await claimed(pool, lease=timedelta())
     async with looping(*Maintenance(pool, MaintenanceOptions(recovery_interval=DAY)).loops()):
         await until(pool, "NOT EXISTS (SELECT FROM claims)")
+    assert await pool.fetchval("SELECT state FROM deliveries") == "queued"

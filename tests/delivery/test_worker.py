@@ -284,6 +284,7 @@ async def test_a_lease_is_renewed_while_work_goes_on(pool: Pool) -> None:
     await until(pool, f"EXISTS (SELECT FROM claims WHERE expires_at > '{first}')")
     worker.stop()
     await running
+    assert transport.reached.is_set()
 
 
 async def test_a_claim_the_worker_does_not_know_of_is_not_renewed(pool: Pool) -> None:

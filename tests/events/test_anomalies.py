@@ -174,7 +174,7 @@ async def test_conditions_on_different_tags_run_concurrently(opened: Opener) -> 
     async with asyncio.timeout(60), first.transaction(), second.transaction():
         for number, connection in enumerate((first, second)):
             condition = AppendCondition(Query.of("Withdrawn", tags=[f"wallet={number}"]))
-            await EventSession(connection).append(Event.of("Withdrawn", wallet=number), condition)
+            assert await EventSession(connection).append(Event.of("Withdrawn", wallet=number), condition)
 
 
 async def test_seen_event_with_a_higher_position_is_no_conflict(opened: Opener, store: EventStore, pool: Pool) -> None:
@@ -253,7 +253,7 @@ async def test_two_rooms_of_one_database_do_not_wait_for_each_other(database_url
     everything = AppendCondition(Query.all())
     async with asyncio.timeout(60), ours.transaction():
         await EventSession(ours).append(Event.of("X", wallet=1), everything)
-        await EventSession(theirs).append(Event.of("X", wallet=1), everything)
+        assert await EventSession(theirs).append(Event.of("X", wallet=1), everything)
     await theirs.close()
 
 

@@ -78,6 +78,7 @@ async def test_loop_survives_errors_and_stops(pool: Pool) -> None:
         with capture_logs() as logs:
             async with looping(ImapPoller(pool, options, paths=PATHS).loop()):
                 await logged("loop_interrupted", logs)
+    assert "loop_interrupted" in {entry["event"] for entry in logs}
 
 
 @pytest.mark.parametrize(

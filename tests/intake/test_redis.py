@@ -212,6 +212,7 @@ async def test_a_stream_that_vanished_is_acknowledged_all_the_same(
     await client.delete(stream)
     await source.acknowledge(held)
     await source.close()
+    assert not await client.exists(stream)
 
 
 async def test_an_entry_deleted_by_hand_is_let_go(client: Any, broker: StreamServer, stream: str, pool: Pool) -> None:

@@ -226,3 +226,4 @@ async def test_the_loop_tries_everything(pool: Pool, versions: TemplateVersions)
     async with looping(worker.loop()):
         while {await state_of(pool, delivery) for delivery in ids} != {DeliveryState.RENDERED}:
             pass
+    assert len(ids) == 3

@@ -123,6 +123,7 @@ async def test_cancelled_outbox_releases_its_locks(room: Room, make_topic: MakeT
         )
 
     await until(is_free)
+    assert running.cancelled()
 
 
 def _note(step: str, taken: asyncio.Event) -> None:
@@ -173,3 +174,4 @@ async def test_metrics_show_the_stalling_transaction(
             await store.append(Event.of("Quick"))
             await until(lambda: (held_s() or 0) > 0 and told("lag_events", pair) == 1)
         await until(lambda: held_s() is None and told("lag_events", pair) == 0)
+    assert held_s() is None

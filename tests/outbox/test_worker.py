@@ -59,7 +59,8 @@ async def test_events_reach_a_subscriber(store: EventStore, make_topic: MakeTopi
     await make_topic()
     async with run_outbox(recorder):
         positions = await append(store, 10)
-        await until(lambda: recorder.positions == positions)
+        await until(lambda: len(recorder.positions) >= len(positions))
+    assert recorder.positions == positions
 
 
 async def test_a_sleeping_leader_is_woken_by_an_append(
@@ -76,7 +77,8 @@ async def test_a_sleeping_leader_is_woken_by_an_append(
 
             await until(is_asleep)
             await store.append(Event.of("Deposited"))
-            await until(lambda count=count: len(recorder.messages) == count)  # type: ignore[misc]
+            await until(lambda count=count: len(recorder.messages) >= count)  # type: ignore[misc]
+    assert len(recorder.messages) == 5
 
 
 async def test_pairs_are_divided_evenly_and_handed_over(
@@ -101,7 +103,8 @@ async def test_an_instance_leads_only_what_it_can_publish(make_topic: MakeTopic,
     mine = await make_topic()
     await make_topic("other", "nobody")
     async with run_outbox(Recorder()) as one:
-        await until(lambda: one.led == {mine})
+        await until(lambda: bool(one.led))
+        assert one.led == {mine}
 
 
 async def test_row_has_the_leader_and_its_heartbeat(pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox) -> None:
@@ -141,7 +144,8 @@ async def test_a_cut_connection_is_survived(
         fresh = await open_pool(room.url, room.name, size=2)
         positions += await append(EventStore(fresh), 3)
         await fresh.close()
-        await until(lambda: list(dict.fromkeys(recorder.positions)) == positions)
+        await until(lambda: len(set(recorder.positions)) >= len(positions))
+    assert list(dict.fromkeys(recorder.positions)) == positions
 
 
 async def test_lock_holder_without_heartbeat_is_terminated(
@@ -174,7 +178,8 @@ async def test_failed_publisher_is_resumed_by_an_operator(
         await until(has_failed)
         recorder.is_down = False
         await service.resume(pool, pair, actor="tests")
-        await until(lambda: recorder.positions == positions)
+        await until(lambda: len(recorder.positions) >= len(positions))
+    assert recorder.positions == positions
 
 
 async def test_crash_of_a_relay_is_a_failure_with_back_off(
@@ -226,7 +231,8 @@ async def test_a_minimal_publisher(store: EventStore, make_topic: MakeTopic, run
     await make_topic(publisher="printer")
     async with run_outbox(Printer()):
         (position,) = await append(store, 1, "Opened")
-        await until(lambda: told == [f"postroom:0:{position} Opened"])
+        await until(lambda: bool(told))
+    assert told == [f"postroom:0:{position} Opened"]
 
 
 async def _leader_pid(pool: Pool) -> int:
@@ -376,6 +382,7 @@ async def test_takeover_does_not_wait_for_the_heartbeat_limit(
         next(process for process in (one, other) if process.pid == victim).kill()
         await store.append(Event.of("Last"))
         await until(lambda: len({line.split()[0] for line in path.read_text().splitlines()}) == 3)
+        assert await _leader_pid(pool) != victim
 
 
 @pytest.mark.parametrize("count", [1])

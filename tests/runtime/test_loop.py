@@ -120,7 +120,7 @@ async def test_a_failure_that_cannot_be_recorded_does_not_end_the_loop() -> None
         raise OSError
 
     async with asyncio.timeout(PATIENCE_S), looping(task.loop(), failed=record):
-        await task.worked.wait()
+        assert await task.worked.wait()
 
 
 async def test_sleeping_loop_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +150,7 @@ async def test_wake_ends_a_rest_even_if_it_came_during_the_run() -> None:
 
     async with asyncio.timeout(PATIENCE_S), looping(Loop("task", run_once, rest=HOUR, wake=wake)):
         await third.wait()
+    assert runs == 3
 
 
 async def test_a_loop_with_more_to_do_does_not_rest() -> None:

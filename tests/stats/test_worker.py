@@ -133,3 +133,4 @@ async def test_full_batch_is_followed_by_the_next_at_once(pool: Pool) -> None:
     rollup = Rollup(pool, RollupOptions(batch=8, interval=timedelta(hours=1)))
     async with looping(rollup.loop()):
         await until(pool, "NOT EXISTS (SELECT FROM stat_deltas)")
+    assert await pool.fetchval("SELECT count(*) FROM stats_hourly") > 0
