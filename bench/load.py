@@ -17,8 +17,8 @@ Act = Callable[[Client, Piece], Awaitable[object]]
 BATCH = 1_000
 BULK_CLIENTS = 2
 CLAIMED_AT_ONCE = 100
-CLAIMS_TIMED = 40
-CLAIMS_UNTIMED = 5
+PAIRS_TIMED = 40
+PAIRS_UNTIMED = 6  # plans are cached from the sixth execution on
 
 
 async def share_singles(clients: Sequence[Client], numbers: range, act: Act[Client, int]) -> None:
@@ -67,10 +67,16 @@ async def call_latency(
 async def compare_claims(
     shallow: Callable[[], Awaitable[float]], deep: Callable[[], Awaitable[float]]
 ) -> dict[str, float]:
-    """Claims from a short and a long queue by turns, so that noise falls on both; medians and their ratio."""
-    pairs = [(await shallow(), await deep()) for _ in range(CLAIMS_UNTIMED + CLAIMS_TIMED)][CLAIMS_UNTIMED:]
-    few, many = (statistics.median(seconds) * 1_000 for seconds in zip(*pairs, strict=True))
+    """Claims from a short and a long queue by turns: medians and their ratio."""
+    few, many = await compare(shallow, deep)
     return {"claim-shallow": few, "claim-deep": many, "claim-flatness": many / few}
+
+
+async def compare(few: Callable[[], Awaitable[float]], many: Callable[[], Awaitable[float]]) -> tuple[float, float]:
+    """Both by turns, so that noise falls on both; medians of the seconds they return, in milliseconds."""
+    pairs = [(await few(), await many()) for _ in range(PAIRS_UNTIMED + PAIRS_TIMED)][PAIRS_UNTIMED:]
+    first, second = (statistics.median(seconds) * 1_000 for seconds in zip(*pairs, strict=True))
+    return first, second
 
 
 def percentile(values: Sequence[float], hundredth: float) -> float:

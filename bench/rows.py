@@ -1,6 +1,6 @@
 """The rows of the benchmark. An experiment is one activity of a subject; it fills one or more rows of the report."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,6 +67,22 @@ def memory_row(name: str, what: str) -> Row:
     return Row(f"{name}-memory", f"largest worker process while {what}", Unit.MEGABYTES)
 
 
+LISTED = (
+    "newest", "recipient", "domain", "cancelled", "sent", "template", "source", "campaign", "tag", "custom-data", "key",
+    "time", "combined",
+)  # fmt: skip
+"""Filters of a listing: see `growth.LISTINGS`."""
+
+
+def growth_rows() -> Iterator[Row]:
+    """The cost in a large room, and its ratio to that in a room of 10,000."""
+    titles = {f"list-{name}": f"50 deliveries by {name}" for name in LISTED}
+    titles |= {"grown-append": "a conditional append", "grown-tick": "a tick that hands over 100 events"}
+    for name, title in titles.items():
+        yield Row(name, f"{title}, among 1,000,000 (--size)", Unit.MILLISECONDS)
+        yield Row(f"{name}-growth", f"{title}: ÷ among 10,000", Unit.RATIO)
+
+
 EXPERIMENTS: tuple[Experiment, ...] = (
     by_rate("accept-open", "accept one inside one open transaction", 300),
     by_rate("enqueue-1", "accept one in the caller's transaction, 1 client", 100),
@@ -115,6 +131,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         full=1_000_000,
         quick=20_000,
     ),
+    Experiment("growth", tuple(growth_rows()), full=1_000_000, quick=20_000),
 )
 
 ROWS: dict[str, Row] = {row.name: row for experiment in EXPERIMENTS for row in experiment.rows}

@@ -6,6 +6,8 @@ A target is an absolute bound, or with `peer` a ratio to that subject's median i
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bench.rows import LISTED
+
 OURS = "postroom"
 
 
@@ -87,4 +89,10 @@ TARGETS: tuple[Target, ...] = (
     # Only growth breaks the promise: a claim that gets cheaper with depth is noise, not a fault.
     Target("claim-flatness", MUST, 1.20, bound=Bound.AT_MOST),
     Target("claim-flatness", MOONSHOT, 1.05, bound=Bound.AT_MOST),
+    *(Target(f"list-{name}", MUST, 20, bound=Bound.AT_MOST) for name in LISTED),
+    *(
+        Target(f"{name}-growth", level, value, bound=Bound.AT_MOST)
+        for name in (*(f"list-{name}" for name in LISTED), "grown-append", "grown-tick")
+        for level, value in ((MUST, 1.20), (MOONSHOT, 1.05))
+    ),
 )

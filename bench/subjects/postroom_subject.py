@@ -18,6 +18,7 @@ import asyncpg
 from bench import letters, load
 from bench.campaigns import measure_sending
 from bench.cost import cpu_of_tree
+from bench.growth import measure_appends, measure_listings, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
 from bench.server import Arena
@@ -25,7 +26,6 @@ from bench.sink import Sink, start_sink
 from bench.statements import read_statements
 from bench.subjects.postroom_process import API_KEY_COMMAND, ask, find_api_key, free_port, postroom, running
 from bench.workers import Command, drain, run_workers
-from postroom.db.migrate import migrate
 from postroom.db.pool import connect
 from postroom.delivery import service, store
 from postroom.delivery.check import check_batch, check_request
@@ -89,7 +89,7 @@ class PostroomSubject:
         letters.write_template(self._templates)
         self._urls = {name: await arena.create_database(f"bench_postroom_{name}") for name in ("main", "few", "many")}
         for url in self._urls.values():
-            await migrate(url, ROOM)
+            await asyncio.to_thread(ask, postroom(url, self._templates, "migrate"))
         self._connections = [await connect(self._urls["main"], ROOM) for _ in range(10)]
         self._few = await connect(self._urls["few"], ROOM)
         self._many = await connect(self._urls["many"], ROOM)
@@ -116,6 +116,7 @@ class PostroomSubject:
             "code": self._code,
             "kept": self._kept,
             "claim": self._claim,
+            "growth": self._growth,
         }
 
     # ── Accepting ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -245,6 +246,13 @@ class PostroomSubject:
             accepted[address] = time.monotonic()
             await asyncio.sleep(pace)
         return accepted
+
+    async def _growth(self, size: int) -> Readings:
+        return {
+            **await measure_listings(self._arena, self._templates, size),
+            **await measure_appends(self._arena, size),
+            **await measure_schedule(self._arena, size),
+        }
 
     # ── Keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 

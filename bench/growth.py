@@ -1,0 +1,162 @@
+"""The cost of listings, appends and ticks in a small room and in a very large one, measured by turns.
+
+The smaller room has ten thousand finished deliveries, events or planned occasions, the larger one as many as the size
+of the round: a million, or `python -m bench growth --size 10000000`. Two hundred deliveries in each room, spread
+evenly, have the values that listings look for.
+"""
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import asyncpg
+import msgspec
+
+from bench import letters
+from bench.events import Postroom as Store
+from bench.load import compare
+from bench.schedule import measure_ticks
+from bench.server import Arena
+from bench.statements import read_statements
+from bench.subjects.postroom_process import ask, postroom
+from bench.workers import run_workers
+from postroom.db.pool import Pool, open_pool
+from postroom.db.room import open_room
+from postroom.delivery import service
+from postroom.delivery.check import check_request
+from postroom.delivery.model import DeliveryFilter, DeliveryRequest, DeliveryState
+from postroom.post.address import Address
+from postroom.settings import Settings
+
+SQL = read_statements(Path(__file__).with_suffix(".sql"))
+ROOM = "postroom"
+SMALL = 10_000
+RARE = 200
+APPEND_ROUNDS = 6
+APPEND_SECONDS = 0.5
+TICK_ROUNDS = 40
+DAYS = 30
+
+RARE_DATA = {"kind": "rare"}
+LISTINGS: dict[str, Callable[[], DeliveryFilter]] = {
+    "newest": DeliveryFilter,
+    "recipient": lambda: DeliveryFilter(recipient="ada@rare.example"),
+    "domain": lambda: DeliveryFilter(recipient_domain="rare.example"),
+    "cancelled": lambda: DeliveryFilter(state=DeliveryState.CANCELLED),
+    "sent": lambda: DeliveryFilter(state=DeliveryState.SENT),
+    "template": lambda: DeliveryFilter(template_id="rare"),
+    "source": lambda: DeliveryFilter(source="rare"),
+    "campaign": lambda: DeliveryFilter(campaign_id=77),
+    "tag": lambda: DeliveryFilter(tags=RARE_DATA),
+    "custom-data": lambda: DeliveryFilter(custom_data=RARE_DATA),
+    "key": lambda: DeliveryFilter(idempotency_key="key-5000"),
+    "time": lambda: DeliveryFilter(created_before=datetime.now(UTC) - timedelta(days=DAYS / 2)),
+    "combined": lambda: DeliveryFilter(source="rare", state=DeliveryState.CANCELLED, recipient_domain="rare.example"),
+}
+"""Filters that few deliveries match, all that any match, and several together."""
+
+USUAL = DeliveryRequest(
+    to=(Address("usual@example.org"),),
+    template=letters.TEMPLATE_ID,
+    variables=letters.variables(0),
+    locale=letters.LOCALE,
+    source="bench",
+    idempotency_key="usual",
+)
+SELDOM = DeliveryRequest(
+    to=(Address("ada@rare.example"),),
+    subject="Rare",
+    text="Rare.",
+    source="rare",
+    idempotency_key="rare",
+    tags=RARE_DATA,
+    custom_data=RARE_DATA,
+)
+
+
+def copied_values(count: int, word: str) -> dict[str, str]:
+    """SQL for columns in which copies differ."""
+    return {
+        "idempotency_key": f"'{word}-' || n",
+        "deliveries.created_at": f"now() - interval '{DAYS} days' * (1 - n / {count}.0)",
+    }
+
+
+USUAL_VALUES = {"delivery_recipients.email": "'reader-' || n || '@domain-' || n % 500 || '.example'"}
+SELDOM_VALUES = {"deliveries.template_id": "'rare'", "deliveries.campaign_id": "77", "deliveries.endpoint_id": "77"}
+
+
+async def filled_room(arena: Arena, templates: Path, size: int) -> Pool:
+    """A room with so many finished deliveries, in which every finished mail is a copy of two real ones."""
+    url = await arena.create_database(f"bench_growth_{size}_{time.monotonic_ns()}")
+    ask(postroom(url, templates, "migrate"))
+    pool = await open_pool(url, ROOM, size=2)
+    async with pool.acquire() as connection:
+        usual = (await service.accept(connection, check_request(USUAL))).id
+        seldom = (await service.accept(connection, check_request(SELDOM))).id
+    await service.cancel(pool, seldom, actor="bench")
+    await run_workers([postroom(url, templates, "work", "--until-empty", transport="noop")])
+    connection = await asyncpg.connect(url, server_settings={"search_path": ROOM})
+    await connection.execute(SQL["create_copier"])
+    for source, first, step, count, word, values in (
+        (usual, 1_000, 2, size, "key", USUAL_VALUES),
+        (seldom, 1_001, 2 * (size // RARE), RARE, "rare", SELDOM_VALUES),
+    ):
+        given = msgspec.json.encode(copied_values(count, word) | values).decode()
+        await connection.execute(SQL["copy"], source, first, step, count, given, timeout=3600)
+    await connection.execute(SQL["settle"], timeout=3600)
+    await connection.close()
+    return pool
+
+
+async def measure_listings(arena: Arena, templates: Path, size: int) -> dict[str, float]:
+    """Milliseconds of a page in the larger room, and its ratio to the smaller one."""
+    small, large = [await filled_room(arena, templates, each) for each in (SMALL, size)]
+    readings: dict[str, float] = {}
+    for name, chosen in LISTINGS.items():
+        few, many = await compare(page_timer(small, chosen()), page_timer(large, chosen()))
+        readings |= growth_readings(f"list-{name}", few, many)
+    for pool in (small, large):
+        await pool.close()
+    return readings
+
+
+def page_timer(pool: Pool, chosen: DeliveryFilter) -> Callable[[], Awaitable[float]]:
+    async def page() -> float:
+        began = time.perf_counter()
+        found, _cursor = await service.list_deliveries(pool, chosen)
+        elapsed = time.perf_counter() - began
+        assert found, chosen
+        return elapsed
+
+    return page
+
+
+async def measure_appends(arena: Arena, size: int) -> dict[str, float]:
+    """Milliseconds of a conditional append to a store with few and with many events."""
+    costs: list[list[float]] = [[], []]
+    urls = [await arena.create_database(f"bench_growth_events_{each}_{time.monotonic_ns()}") for each in (SMALL, size)]
+    async with (
+        open_room(Settings(database_url=urls[0]), migrating=True) as small,
+        open_room(Settings(database_url=urls[1]), migrating=True) as large,
+    ):
+        stores = [Store(small), Store(large)]
+        for store, events in zip(stores, (SMALL, size), strict=True):
+            await store.load(events)
+        for _ in range(APPEND_ROUNDS):
+            for store, found in zip(stores, costs, strict=True):
+                found.append(1_000 / await store.measure("conditional", 1, APPEND_SECONDS))
+    few, many = map(statistics.median, costs)
+    return growth_readings("grown-append", few, many)
+
+
+async def measure_schedule(arena: Arena, size: int) -> dict[str, float]:
+    """Milliseconds of a scheduler's tick that hands over a hundred events, with few and many in the future."""
+    small, large = await measure_ticks(arena, (SMALL, size), TICK_ROUNDS)
+    return growth_readings("grown-tick", statistics.median(small.full), statistics.median(large.full))
+
+
+def growth_readings(row: str, few: float, many: float) -> dict[str, float]:
+    return {row: many, f"{row}-growth": many / few}
