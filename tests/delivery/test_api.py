@@ -124,8 +124,8 @@ async def test_attempts_are_listed_first_to_last(browser: Browser, room: Room) -
 
 
 async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room) -> None:
-    """Status, recipient in any case, template, source, custom data and time each narrow the listing."""
-    first = await _accept(browser, to="Ann@Example.org", custom_data={"order": 7, "shop": "a"})
+    """Each filter narrows the listing; recipients match in any case."""
+    first = await _accept(browser, to="Ann@Example.org", custom_data={"order": 7, "shop": "a"}, tags={"kind": "a=b"})
     second = await _accept(
         browser, template="welcome", subject=None, text=None, variables=WELCOME, cc=["carol@example.org"]
     )
@@ -139,6 +139,10 @@ async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room)
     assert await _ids(browser, "template=welcome") == [second]
     assert await _ids(browser, "source=crm") == [third]
     assert await _ids(browser, "custom_data=%7B%22order%22%3A7%7D") == [first]
+    assert await _ids(browser, "tag=kind=a=b") == [first]
+    assert await _ids(browser, "recipient_domain=example.org&source=crm") == [third]
+    assert await _ids(browser, "idempotency_key=unknown") == []
+    assert await _ids(browser, "message_id=unknown@example.org") == []
     assert await _ids(browser, "created_from=2099-01-01T00:00:00Z") == []
     assert await _ids(browser, "created_before=2099-01-01T00:00:00Z&limit=1") == [third]
 
@@ -278,6 +282,8 @@ async def test_deliveries_are_found_by_their_campaign(browser: Browser, room: Ro
         ("campaign_id=spring", "campaign_id"),
         ("campaign_id=-1", "campaign_id"),
         ("campaign_id=9223372036854775808", "campaign_id"),
+        ("tag=kind", "tag"),
+        ("tag==value", "tag"),
         ("campaign=a&custom_data=%7B%22campaign%22%3A%22b%22%7D", "campaign"),
     ],
 )

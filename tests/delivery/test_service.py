@@ -25,8 +25,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.delivery.maintenance import RETENTION
-from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, DeliveryState, Lane
-from postroom.errors import BadInput
+from postroom.delivery.model import DeadLetterFilter, DeliveryId, DeliveryState, Lane
 from postroom.events.store import list_audit
 
 ADA = "cli:ada"
@@ -246,74 +245,6 @@ async def test_dead_letters_are_paged_newest_first(pool: Pool) -> None:
         page, cursor = await service.list_dead_letters(pool, cursor=cursor, limit=2)
         seen += [letter.delivery_id for letter in page]
     assert (seen, cursor) == (ids[::-1], None)
-
-
-# ── listing ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_deliveries_are_paged_newest_first(pool: Pool) -> None:
-    """Every delivery once; what is accepted meanwhile does not move the pages."""
-    ids = await accepted(pool, *(a_mail() for _ in range(5)))
-    first, cursor = await service.list_deliveries(pool, DeliveryFilter(), limit=3)
-    await accepted(pool)
-    second, end = await service.list_deliveries(pool, DeliveryFilter(), cursor=cursor, limit=3)
-    assert [line.id for line in [*first, *second]] == ids[::-1]
-    assert end is None
-
-
-async def test_invalid_cursor_is_refused(pool: Pool) -> None:
-    """An invalid cursor is bad input."""
-    with pytest.raises(BadInput):
-        await service.list_deliveries(pool, DeliveryFilter(), cursor="nonsense")
-
-
-@pytest.mark.parametrize(
-    "chosen, subjects",
-    [
-        (DeliveryFilter(state=DeliveryState.QUEUED), ["c", "b"]),
-        (DeliveryFilter(state=DeliveryState.CANCELLED), ["a"]),
-        (DeliveryFilter(recipient="ANN@example.org"), ["a"]),
-        (DeliveryFilter(recipient="copy@example.org"), ["b"]),
-        (DeliveryFilter(recipient="reply@example.org"), []),
-        (DeliveryFilter(source="shop"), ["b"]),
-        (DeliveryFilter(custom_data={"order": 7}), ["c"]),
-        (DeliveryFilter(created_from=NOON + timedelta(hours=1)), ["c"]),
-        (DeliveryFilter(created_before=NOON + timedelta(hours=1)), ["b", "a"]),
-        (DeliveryFilter(source="shop", recipient="ann@example.org"), []),
-    ],
-    ids=str,
-)
-async def test_a_listing_is_filtered(pool: Pool, chosen: DeliveryFilter, subjects: list[str]) -> None:
-    """By state, recipient in any case (never Reply-To), source, data and time."""
-    [cancelled, _] = await accepted(
-        pool,
-        a_mail("Ann@example.org", subject="a"),
-        a_mail(subject="b", source="shop", cc=addresses("copy@example.org"), reply_to=addresses("reply@example.org")),
-        now=NOON,
-    )
-    await accepted(pool, a_mail(subject="c", custom_data={"order": 7, "x": 1}), now=NOON + timedelta(hours=1))
-    await service.cancel(pool, cancelled, actor=ADA)
-    found, _ = await service.list_deliveries(pool, chosen)
-    assert [line.subject for line in found] == subjects
-
-
-async def test_a_line_names_its_recipients_in_order(pool: Pool) -> None:
-    """To, Cc, Bcc; never Reply-To."""
-    await accepted(
-        pool,
-        a_mail("z@example.org", "a@example.org", cc=addresses("c@example.org"), reply_to=addresses("r@example.org")),
-    )
-    [line], _ = await service.list_deliveries(pool, DeliveryFilter())
-    assert line.recipients == ("z@example.org", "a@example.org", "c@example.org")
-
-
-async def test_the_mail_of_a_campaign_is_listed(pool: Pool) -> None:
-    """By the campaign's id, which each line shows."""
-    first, _other, resent_from = await accepted(pool, a_mail(), a_mail(), a_mail())
-    await pool.execute("UPDATE deliveries SET campaign_id = 7 WHERE id = ANY($1)", [first, resent_from])
-    found, _ = await service.list_deliveries(pool, DeliveryFilter(campaign_id=7))
-    assert [(line.id, line.campaign_id) for line in found] == [(resent_from, 7), (first, 7)]
-    assert (await service.list_deliveries(pool, DeliveryFilter(campaign_id=8)))[0] == []
 
 
 async def test_a_resend_keeps_headers_but_not_the_message_id(pool: Pool) -> None:

@@ -102,22 +102,3 @@ async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
     """The cost depends on the batch, not on the queue."""
     sorts = [node for node in nodes(await plan_of(full, "claim_due")) if "Sort" in node["Node Type"]]
     assert [node["Sort Key"] for node in sorts] == [["claimed.ordinal"]]
-
-
-async def test_the_mail_of_a_campaign_is_found_by_its_index(full: Session) -> None:
-    """A page of an old campaign has a constant cost, also with a cached plan."""
-    await full.execute("UPDATE deliveries SET campaign_id = CASE WHEN id <= 10000 THEN 1 ELSE 2 END WHERE id % 2 = 0")
-    await full.execute("ANALYZE deliveries")
-    await full.execute("SET plan_cache_mode = auto")
-    statement = QUERIES["list_deliveries"]
-    await full.execute(f"PREPARE listing AS {statement.sql}")
-    given = {"campaign_id": "1", "page_limit": "51"}
-    arguments = ", ".join(given.get(name, "NULL") for name in statement.parameters)
-    for _ in range(6):
-        await full.execute(f"EXECUTE listing({arguments})")
-    row = await full.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE listing({arguments})")
-    plan = nodes(json.loads(row)[0]["Plan"])
-    [scan] = [node for node in plan if node.get("Relation Name") == "deliveries"]
-    assert (scan["Index Name"], scan["Actual Rows"]) == ("deliveries_campaign_mail_idx", 51)
-    assert not scan.get("Rows Removed by Filter")
-    assert not [node for node in plan if "Sort" in node["Node Type"]]

@@ -93,9 +93,3 @@ async def test_unknown_metric_is_a_usage_error(url: str) -> None:
     code, _, errors = await run(url, "series", "--metric", "yodelled")
     assert code == 2
     assert "yodelled" in errors
-
-
-async def test_index_is_created_once(url: str, pool: Pool) -> None:
-    """The second call reports that the index already exists."""
-    assert [(await run(url, "index-custom-data"))[1] for _ in range(2)] == ["created\n", "already exists\n"]
-    assert await pool.fetchval("SELECT to_regclass('deliveries_custom_data_idx')") is not None

@@ -8,12 +8,13 @@ import msgspec
 from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.delivery import service
+from postroom.delivery.check import parse_tag
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, ProtocolError
 
-FILTERS = ("status", "recipient", "template", "source")
+FILTERS = ("status", "recipient", "domain", "template", "source", "tag", "key", "message_id")
 
 
 async def list_page(request: PageRequest) -> Answer:
@@ -23,8 +24,12 @@ async def list_page(request: PageRequest) -> Answer:
         DeliveryFilter(
             state=_state(chosen["status"]),
             recipient=chosen["recipient"],
+            recipient_domain=chosen["domain"],
             template_id=chosen["template"],
             source=chosen["source"],
+            tags=parse_tag(chosen["tag"]),
+            idempotency_key=chosen["key"],
+            message_id=chosen["message_id"],
         ),
         cursor=request.asked("cursor"),
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery import service
-from postroom.delivery.check import CheckedRequest
+from postroom.delivery.check import CheckedRequest, parse_tag
 from postroom.delivery.contents import Contents
 from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.service import AcceptCombiner
@@ -78,8 +78,12 @@ class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
 
     status: DeliveryState | None = None
     recipient: Text | None = None
+    recipient_domain: Text | None = None
     template: Text | None = None
     source: Text | None = None
+    idempotency_key: Text | None = None
+    message_id: Text | None = None
+    tag: Annotated[Text, msgspec.Meta(description="A tag as `name=value`.")] | None = None
     campaign_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
     campaign: Annotated[Text, msgspec.Meta(description="The `campaign` in its custom data.")] | None = None
     created_from: Moment | None = None
@@ -179,9 +183,13 @@ async def list_deliveries(call: Call) -> Answer:
     chosen = DeliveryFilter(
         state=query.status,
         recipient=query.recipient,
+        recipient_domain=query.recipient_domain,
         template_id=query.template,
         source=query.source,
+        idempotency_key=query.idempotency_key,
+        message_id=query.message_id,
         campaign_id=query.campaign_id,
+        tags=parse_tag(query.tag),
         custom_data=_custom_data(query),
         created_from=in_utc("created_from", query.created_from),
         created_before=in_utc("created_before", query.created_before),

@@ -83,6 +83,16 @@ def check_source(source: str) -> str | None:
     return None
 
 
+def parse_tag(text: str | None) -> dict[str, str] | None:
+    """A filter by tag, written `name=value`."""
+    if text is None:
+        return None
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise BadInput.of("tag", "must be name=value")
+    return {name: value}
+
+
 def problems(request: DeliveryRequest) -> Problems:
     """Every violated rule, as field and message."""
     if request.channel is Channel.WEBHOOK:

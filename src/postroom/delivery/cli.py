@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from postroom.delivery.check import parse_tag
 from postroom.delivery.model import DeliveryFilter, DeliveryState
 from postroom.runtime.terminal import (
     LARGEST_ID,
@@ -52,6 +53,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
         typer.Option(help="State: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
     ] = None,
     recipient: Annotated[str | None, typer.Option(help="Address, case-insensitive.")] = None,
+    domain: Annotated[str | None, typer.Option(help="Domain of a recipient.")] = None,
     template: Annotated[str | None, typer.Option(help="Id of a template.")] = None,
     source: Annotated[
         str | None, typer.Option(help="Source: a key's name, `cli`, `sql`, `python` or your own.")
@@ -59,6 +61,9 @@ def list_(  # noqa: PLR0913 - one parameter per option
     campaign: Annotated[
         str | None, typer.Option(help="Id of a campaign, or the `campaign` in the custom data.")
     ] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag as name=value.")] = None,
+    key: Annotated[str | None, typer.Option(help="Idempotency key.")] = None,
+    message_id: Annotated[str | None, typer.Option(help="Message-ID, with or without angle brackets.")] = None,
     since: Annotated[str | None, typer.Option(help="Accepted at or after this time.")] = None,
     before: Annotated[str | None, typer.Option(help="Accepted before this time.")] = None,
     limit: Limit = 50,
@@ -72,8 +77,12 @@ def list_(  # noqa: PLR0913 - one parameter per option
     chosen = DeliveryFilter(
         state=status,
         recipient=recipient,
+        recipient_domain=domain,
         template_id=template,
         source=source,
+        idempotency_key=key,
+        message_id=message_id,
+        tags=parse_tag(tag),
         **_campaign(campaign),
         created_from=parse_moment(since) if since else None,
         created_before=parse_moment(before) if before else None,

@@ -291,9 +291,14 @@ class DeliveryFilter:
 
     state: DeliveryState | None = None
     recipient: str | None = None
+    recipient_domain: str | None = None
     template_id: str | None = None
     source: str | None = None
+    idempotency_key: str | None = None
+    message_id: str | None = None
     campaign_id: int | None = None
+    endpoint_id: int | None = None
+    tags: Mapping[str, str] | None = None
     custom_data: Mapping[str, Any] | None = None
     created_from: datetime | None = None
     created_before: datetime | None = None

@@ -401,29 +401,6 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
 ORDER BY l.created_at DESC, l.delivery_id DESC
 LIMIT :page_limit;
 
--- name: list_deliveries :many
--- Deliveries newest first, below a cursor, by any of the filters.
-SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, give_up_after, next_attempt_at,
-    created_at, finished_at, source, template_id, campaign_id, reason,
-    coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
-    (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
-    (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
-        WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
-FROM deliveries AS d
-LEFT JOIN delivery_payloads AS p ON p.delivery_id = d.id
-WHERE (:state::text IS NULL OR state = :state::delivery_state)
-    AND (:recipient::text IS NULL OR id IN (
-        SELECT r.delivery_id FROM delivery_recipients AS r WHERE lower(r.email) = lower(:recipient) AND kind <> 'reply_to'))
-    AND (:template_id::text IS NULL OR template_id = :template_id)
-    AND (:source::text IS NULL OR source = :source)
-    AND (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
-    AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
-    AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
-    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
-LIMIT :page_limit;
-
 -- name: list_not_dead :many
 -- Those of these ids that are not dead letters.
 SELECT DISTINCT id

@@ -5,8 +5,6 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
-import msgspec
-
 from postroom.db.faults import translated
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
@@ -20,6 +18,7 @@ from postroom.delivery.errors import (
     DeliveryNotFound,
     WrongState,
 )
+from postroom.delivery.listing.pages import search_deliveries
 from postroom.delivery.model import (
     ENDED,
     Acceptance,
@@ -213,11 +212,8 @@ async def list_dead_letters(
 async def list_deliveries(
     pool: Pool, chosen: DeliveryFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[DeliverySummary]:
-    """A page of deliveries, newest first, and the cursor of the next page."""
-    filters = asdict(chosen)
-    if chosen.custom_data is not None:
-        filters["custom_data"] = msgspec.json.encode(chosen.custom_data).decode()
-    return await read_page(store.list_deliveries, pool, cursor, limit, **filters)
+    """A page of deliveries, newest first, and the cursor of the next page; see `delivery.listing`."""
+    return await search_deliveries(pool, chosen, cursor=cursor, limit=limit)
 
 
 async def redrive(

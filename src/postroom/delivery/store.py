@@ -16,7 +16,6 @@ from postroom.delivery.model import (
     Delivery,
     DeliveryId,
     DeliveryState,
-    DeliverySummary,
     Lane,
     LaneDepth,
     Outgoing,
@@ -32,7 +31,6 @@ from postroom.delivery.rows import (
     read_dead_letter,
     read_delivery,
     read_recipient,
-    read_summary,
     read_unrendered,
 )
 
@@ -218,10 +216,6 @@ async def list_dead_letters(
         connection, reason=reason, before_at=before_at, before_id=before_id, page_limit=page_limit
     )
     return [read_dead_letter(row) for row in rows]
-
-
-async def list_deliveries(connection: Connection, **filters: Any) -> list[DeliverySummary]:
-    return [read_summary(row) for row in await QUERIES["list_deliveries"].many(connection, **filters)]
 
 
 async def list_not_dead(connection: Connection, *, delivery_ids: Sequence[int], page_limit: int) -> list[DeliveryId]:

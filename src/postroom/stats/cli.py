@@ -1,4 +1,4 @@
-"""Commands of statistics: a table, a plot over time, and the index on custom data."""
+"""Commands of statistics: a table, and a plot over time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -128,15 +128,6 @@ def series(  # noqa: PLR0913 - every filter is an option
         print_json(_as_json(lines, [group]))
         return
     _plot(lines, metric, group)
-
-
-@stats.command("index-custom-data")
-def index_custom_data() -> None:
-    """Create the index on the custom data of deliveries. Sending continues meanwhile."""
-    from postroom.stats import service
-
-    made = in_room(lambda room: service.index_custom_data(room.pool, actor=actor()))
-    say("created" if made else "already exists")
 
 
 @stats.command()

@@ -60,12 +60,6 @@ WHERE ctid = ANY (ARRAY(
 -- Roll up a bounded number of deltas and steps; see functions/fold_stats.sql.
 SELECT fold_stats(:batch_limit) AS folded;
 
--- name: index_custom_data :exec
--- Create the index on the custom data of deliveries. CONCURRENTLY blocks no writer, but every accepted mail with
--- custom data pays for the index, so it is only created on request.
-CREATE INDEX CONCURRENTLY IF NOT EXISTS deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops)
-    WHERE custom_data IS NOT NULL;
-
 -- name: measure :many
 -- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails.
 SELECT

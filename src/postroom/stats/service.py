@@ -1,13 +1,12 @@
-"""Read figures, and create the index on custom data. Every read is one statement, so its figures are consistent."""
+"""Read figures. Every read is one statement, so its figures are consistent."""
 
 from collections.abc import Sequence
 from datetime import datetime
 
-from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput
-from postroom.events.audit import audited, record_audit
+from postroom.events.audit import audited
 from postroom.stats import store
 from postroom.stats.model import HOUR, Figures, Grouping, LaneLatency, Selection, StatsRow, in_order
 
@@ -43,15 +42,6 @@ async def campaign_figures(connection: Connection, campaign_id: int) -> Figures:
 async def measure_latency(pool: Pool, *, now: datetime) -> list[LaneLatency]:
     """The latency of each lane in the last hour, of the newest mail up to `LATENCY_STEPS`."""
     return await store.measure_latency(pool, since=now - HOUR, bound=LATENCY_STEPS)
-
-
-async def index_custom_data(pool: Pool, *, actor: str) -> bool:
-    """Create the index on the custom data of deliveries while sending continues; False if it exists."""
-    made = await make_index(pool, "deliveries_custom_data_idx", store.index_custom_data)
-    if made:
-        async with pool.acquire() as connection:
-            await record_audit(connection, actor=actor, action="custom_data.index", subject="deliveries")
-    return made
 
 
 async def rebuild(pool: Pool, *, actor: str) -> int:

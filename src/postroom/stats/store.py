@@ -52,10 +52,6 @@ async def fold(connection: Connection, *, batch_limit: int) -> int:
     return int((await QUERIES["fold"].one(connection, batch_limit=batch_limit))["folded"])
 
 
-async def index_custom_data(connection: Connection) -> None:
-    await QUERIES["index_custom_data"].exec(connection)
-
-
 async def measure(  # noqa: PLR0913 - a selection, column by column
     connection: Connection,
     *,

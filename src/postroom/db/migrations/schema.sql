@@ -2491,6 +2491,28 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION first_delivery_since(p_at timestamp with time zone) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_low bigint := (SELECT min(id) FROM deliveries);
+    v_high bigint := (SELECT max(id) + 1 FROM deliveries);
+    v_middle bigint;
+    v_found record;
+BEGIN
+    WHILE v_low < v_high LOOP
+        v_middle := v_low + (v_high - v_low) / 2;
+        SELECT id, created_at INTO v_found FROM deliveries WHERE id >= v_middle ORDER BY id LIMIT 1;
+        IF v_found.created_at < p_at THEN
+            v_low := v_found.id + 1;
+        ELSE
+            v_high := v_middle;
+        END IF;
+    END LOOP;
+    RETURN coalesce(v_low, 0);
+END
+$$;
+
 CREATE TABLE delivery_recipients (
     delivery_id bigint NOT NULL,
     kind recipient_kind NOT NULL,
@@ -6522,9 +6544,23 @@ CREATE INDEX commands_transaction_idx ON commands USING btree (transaction_id);
 
 CREATE INDEX dead_letters_created_idx ON dead_letters USING btree (created_at, delivery_id);
 
-CREATE INDEX deliveries_campaign_mail_idx ON deliveries USING btree (campaign_id, id) WHERE (campaign_id IS NOT NULL);
+CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, ((id >> 10))) WHERE (campaign_id IS NOT NULL);
 
-CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries USING btree (source, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+CREATE INDEX deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops) WHERE (custom_data IS NOT NULL);
+
+CREATE INDEX deliveries_endpoint_idx ON deliveries USING btree (endpoint_id, ((id >> 10))) WHERE (endpoint_id IS NOT NULL);
+
+CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries USING btree (idempotency_key, source) WHERE (idempotency_key IS NOT NULL);
+
+CREATE INDEX deliveries_source_idx ON deliveries USING btree (source, ((id >> 10)));
+
+CREATE INDEX deliveries_tags_idx ON deliveries USING gin (tags jsonb_path_ops) WHERE (tags IS NOT NULL);
+
+CREATE INDEX deliveries_template_idx ON deliveries USING btree (template_id, ((id >> 10))) WHERE (template_id IS NOT NULL);
+
+CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (COALESCE((headers ->> 'Message-ID'::text), (headers ->> 'Message-Id'::text), (headers ->> 'message-id'::text))) WHERE (COALESCE((headers ->> 'Message-ID'::text), (headers ->> 'Message-Id'::text), (headers ->> 'message-id'::text)) IS NOT NULL);
+
+CREATE INDEX delivery_recipients_domain_idx ON delivery_recipients USING btree (lower(split_part(email, '@'::text, '-1'::integer)), ((delivery_id >> 10))) WHERE (kind <> 'reply_to'::recipient_kind);
 
 CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (lower(email), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
 

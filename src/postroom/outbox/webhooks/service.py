@@ -116,7 +116,7 @@ async def list_deliveries(
 ) -> Found[DeliverySummary]:
     """The deliveries of an endpoint, newest first."""
     await get_endpoint(pool, endpoint_id)
-    chosen = DeliveryFilter(source=SOURCE, custom_data={"endpoint": endpoint_id})
+    chosen = DeliveryFilter(endpoint_id=endpoint_id)
     return await deliveries.list_deliveries(pool, chosen, cursor=cursor, limit=limit)
 
 

@@ -1,0 +1,131 @@
+"""Pages of deliveries: choose the index, examine a bounded number of ids, apply the other filters."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from postroom.db.pool import Pool
+from postroom.db.queries import Connection
+from postroom.delivery.listing import store
+from postroom.delivery.model import WAITING, DeliveryFilter, DeliveryState, DeliverySummary
+from postroom.post.message_id import LARGEST_ID
+from postroom.runtime.page import Found, decode_cursor, encode_cursor
+
+EXAMINED = 5_000
+"""Most ids of a window. Reading that many deliveries takes about 10 ms."""
+
+WINDOWS = 5
+"""The first window has the size of the page, each further one ten times that of the one before."""
+
+SAMPLE = 2_000
+"""Newest deliveries among which frequent tags and custom data are looked for first: their index cannot sort."""
+
+CLOCK_SLACK = timedelta(minutes=10)
+"""A delivery's time is the start of its transaction and its id is assigned later: ids follow times to within this."""
+
+Find = Callable[..., Awaitable[list[int]]]
+
+FINDERS: dict[str, Find] = {
+    "idempotency_key": store.ids_by_idempotency_key,
+    "message_id": store.ids_by_message_id,
+    "recipient": store.ids_by_recipient,
+    "endpoint_id": store.ids_by_endpoint,
+    "campaign_id": store.ids_by_campaign,
+    "custom_data": store.ids_by_custom_data,
+    "tags": store.ids_by_tags,
+    "state": store.ids_unsent,
+    "recipient_domain": store.ids_by_domain,
+    "template_id": store.ids_by_template,
+    "source": store.ids_by_source,
+}
+"""Filter → the function that finds its ids. The first one given finds; the others filter."""
+
+_UNORDERED = (store.ids_by_custom_data, store.ids_by_tags)
+_BY_STATE: dict[DeliveryState, Find] = {
+    DeliveryState.SENDING: store.ids_sending,
+    **dict.fromkeys(WAITING, store.ids_waiting),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The index that finds ids, its value, the ids still to be searched, and how many to find at once."""
+
+    find: Find
+    value: dict[str, Any]
+    before_id: int
+    first_id: int
+    id_limit: int
+
+    async def ids(self, connection: Connection) -> list[int]:
+        window = {"before_id": self.before_id, "first_id": self.first_id, "id_limit": self.id_limit}
+        return await self.find(connection, **self.value, **window)
+
+
+async def search_deliveries(
+    pool: Pool, chosen: DeliveryFilter, *, cursor: str | None = None, limit: int = 50
+) -> Found[DeliverySummary]:
+    """A page of deliveries, newest first, and the cursor of the next page, which may follow a page without items."""
+    filters = _filters(chosen)
+    async with pool.acquire() as connection:
+        search = await _search(connection, chosen, filters, cursor, limit)
+        filters.pop("message_id")  # its index finds exactly the deliveries that match
+        if search.find in _UNORDERED:
+            sample = replace(search, find=store.ids_newest, value={}, id_limit=SAMPLE)
+            found, more = await _read(connection, sample, filters, limit, windows=1)
+            if len(found) == limit:
+                return found, more
+        return await _read(connection, search, filters, limit, windows=WINDOWS)
+
+
+async def _read(
+    connection: Connection, search: Search, filters: dict[str, Any], limit: int, *, windows: int
+) -> Found[DeliverySummary]:
+    found: list[DeliverySummary] = []
+    for _ in range(windows):
+        ids = await search.ids(connection)
+        wanted = limit + 1 - len(found)  # one more than requested shows that there is a next page
+        found += await store.list_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
+        if len(found) > limit:
+            return found[:limit], encode_cursor(found[limit - 1].id)
+        if len(ids) < search.id_limit:
+            return found, None
+        search = replace(search, before_id=ids[-1], id_limit=min(EXAMINED, search.id_limit * 10))
+    return found, encode_cursor(search.before_id)
+
+
+async def _search(
+    connection: Connection, chosen: DeliveryFilter, filters: dict[str, Any], cursor: str | None, limit: int
+) -> Search:
+    before_id, first_id = LARGEST_ID, 0
+    if cursor is not None:
+        before_id = decode_cursor(cursor, tuple[int])[0]
+    if chosen.created_before is not None:
+        before_id = min(before_id, await store.find_id_since(connection, since=chosen.created_before + CLOCK_SLACK))
+    if chosen.created_from is not None:
+        first_id = await store.find_id_since(connection, since=chosen.created_from - CLOCK_SLACK)
+    find, value = _finder(chosen.state, filters)
+    return Search(find, value, before_id, first_id, limit + 1)
+
+
+def _finder(state: DeliveryState | None, filters: dict[str, Any]) -> tuple[Find, dict[str, Any]]:
+    for name, find in FINDERS.items():
+        if filters[name] is None or (name == "state" and state is DeliveryState.SENT):
+            continue  # nearly all deliveries are sent: any other filter selects more
+        if name == "state" and state in _BY_STATE:
+            return _BY_STATE[state], {}
+        return find, {"value": filters[name]}
+    return store.ids_newest, {}
+
+
+def _filters(chosen: DeliveryFilter) -> dict[str, Any]:
+    filters = asdict(chosen)
+    for name in ("tags", "custom_data"):
+        if filters[name] is not None:
+            filters[name] = msgspec.json.encode(filters[name]).decode()
+    if chosen.message_id is not None:
+        filters["message_id"] = f"<{chosen.message_id.strip().strip('<>')}>"
+    return filters

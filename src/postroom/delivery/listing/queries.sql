@@ -1,0 +1,170 @@
+-- Finders return ids below `before_id` and from `first_id` on, newest first. Several indexes end in `id >> 10`: equal
+-- keys are stored once, so an entry takes 8 bytes instead of 32. Within a key, PostgreSQL sorts at most 1024 ids.
+--
+-- `id + 0` keeps the planner from scanning the primary key: a cached plan cannot know that a value is rare.
+
+-- name: find_id_since :one
+-- The first id accepted since a time; see functions/first_delivery_since.sql.
+SELECT first_delivery_since(:since::timestamptz) AS id;
+
+-- name: ids_by_campaign :many
+-- Mail of a campaign.
+SELECT id
+FROM deliveries
+WHERE campaign_id = :value::bigint
+    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
+    AND id + 0 < :before_id AND id + 0 >= :first_id
+ORDER BY id >> 10 DESC, id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_custom_data :many
+-- Deliveries whose custom data contain an object.
+SELECT id
+FROM deliveries
+WHERE custom_data @> :value::text::jsonb AND id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
+ORDER BY id + 0 DESC
+LIMIT :id_limit;
+
+-- name: ids_by_domain :many
+-- Mail with a recipient in a domain.
+SELECT delivery_id AS id
+FROM delivery_recipients
+WHERE lower(split_part(email, '@', -1)) = lower(:value::text) AND kind <> 'reply_to'
+    AND delivery_id >> 10 <= :before_id::bigint >> 10 AND delivery_id >> 10 >= :first_id::bigint >> 10
+    AND delivery_id + 0 < :before_id AND delivery_id + 0 >= :first_id
+ORDER BY delivery_id >> 10 DESC, delivery_id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_endpoint :many
+-- Webhooks to an endpoint.
+SELECT id
+FROM deliveries
+WHERE endpoint_id = :value::bigint
+    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
+    AND id + 0 < :before_id AND id + 0 >= :first_id
+ORDER BY id >> 10 DESC, id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_idempotency_key :many
+-- Deliveries with an idempotency key: one for each source.
+SELECT id
+FROM deliveries
+WHERE idempotency_key = :value::text AND id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
+ORDER BY id + 0 DESC
+LIMIT :id_limit;
+
+-- name: ids_by_message_id :many
+-- Mail that left with a Message-ID: Postroom's own names the delivery, the caller's is in the stored headers.
+SELECT id
+FROM (
+    SELECT delivery_id AS id
+    FROM attempts
+    WHERE delivery_id = substring(:value::text FROM '^<pr\.([0-9]{1,18})\.')::bigint AND message_id = :value
+    UNION
+    SELECT delivery_id
+    FROM delivery_payloads
+    WHERE coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id') = :value
+) AS found
+WHERE id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_recipient :many
+-- Mail to an address, in any case.
+SELECT delivery_id AS id
+FROM delivery_recipients
+WHERE lower(email) = lower(:value::text) AND kind <> 'reply_to'
+    AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
+ORDER BY lower(email), delivery_id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_source :many
+-- Deliveries of a source.
+SELECT id
+FROM deliveries
+WHERE source = :value::text
+    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
+    AND id + 0 < :before_id AND id + 0 >= :first_id
+ORDER BY id >> 10 DESC, id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_tags :many
+-- Deliveries that have all of these tags.
+SELECT id
+FROM deliveries
+WHERE tags @> :value::text::jsonb AND id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
+ORDER BY id + 0 DESC
+LIMIT :id_limit;
+
+-- name: ids_by_template :many
+-- Mail of a template.
+SELECT id
+FROM deliveries
+WHERE template_id = :value::text
+    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
+    AND id + 0 < :before_id AND id + 0 >= :first_id
+ORDER BY id >> 10 DESC, id DESC
+LIMIT :id_limit;
+
+-- name: ids_newest :many
+-- All deliveries.
+SELECT id
+FROM deliveries
+WHERE id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY id DESC
+LIMIT :id_limit;
+
+-- name: ids_sending :many
+-- Deliveries that workers hold, or have just finished.
+SELECT held AS id
+FROM claims, unnest(delivery_ids) AS held
+WHERE held < :before_id::bigint AND held >= :first_id::bigint
+ORDER BY held DESC
+LIMIT :id_limit;
+
+-- name: ids_unsent :many
+-- Deliveries that failed, were given up, cancelled or suppressed.
+SELECT id
+FROM unsent_deliveries
+WHERE state = :value::text::delivery_state AND id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY state, id DESC
+LIMIT :id_limit;
+
+-- name: ids_waiting :many
+-- Deliveries that wait, rendered or not.
+SELECT id
+FROM due_deliveries
+WHERE id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY id DESC
+LIMIT :id_limit;
+
+-- name: list_deliveries :many
+-- These deliveries, newest first, as far as they match every filter.
+SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, give_up_after, next_attempt_at,
+    created_at, finished_at, source, template_id, campaign_id, reason,
+    coalesce((SELECT p.subject FROM delivery_payloads AS p WHERE p.delivery_id = d.id),
+        (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
+    (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
+    (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
+FROM deliveries AS d
+WHERE id = ANY (:delivery_ids::bigint[])
+    AND (:state::text IS NULL OR state = :state::delivery_state)
+    AND (:template_id::text IS NULL OR template_id = :template_id)
+    AND (:source::text IS NULL OR source = :source)
+    AND (:idempotency_key::text IS NULL OR idempotency_key = :idempotency_key)
+    AND (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
+    AND (:endpoint_id::bigint IS NULL OR endpoint_id = :endpoint_id)
+    AND (:tags::text IS NULL OR tags @> :tags::jsonb)
+    AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
+    AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
+    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
+    AND (:recipient::text IS NULL OR EXISTS (
+        SELECT FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)))
+    AND (:recipient_domain::text IS NULL OR EXISTS (
+        SELECT FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to'
+            AND lower(split_part(r.email, '@', -1)) = lower(:recipient_domain)))
+ORDER BY id DESC
+LIMIT :page_limit;

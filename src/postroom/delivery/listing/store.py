@@ -1,0 +1,86 @@
+"""One function per statement of `queries.sql`. The finders all have the same parameters."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from postroom.db.queries import Connection, load
+from postroom.delivery.model import DeliverySummary
+from postroom.delivery.rows import read_summary
+
+QUERIES = load("postroom.delivery.listing")
+
+
+async def find_id_since(connection: Connection, *, since: datetime) -> int:
+    return int((await QUERIES["find_id_since"].one(connection, since=since))["id"])
+
+
+async def ids_by_campaign(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_campaign"].many(connection, **window))
+
+
+async def ids_by_custom_data(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_custom_data"].many(connection, **window))
+
+
+async def ids_by_domain(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_domain"].many(connection, **window))
+
+
+async def ids_by_endpoint(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_endpoint"].many(connection, **window))
+
+
+async def ids_by_idempotency_key(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_idempotency_key"].many(connection, **window))
+
+
+async def ids_by_message_id(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_message_id"].many(connection, **window))
+
+
+async def ids_by_recipient(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_recipient"].many(connection, **window))
+
+
+async def ids_by_source(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_source"].many(connection, **window))
+
+
+async def ids_by_tags(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_tags"].many(connection, **window))
+
+
+async def ids_by_template(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_template"].many(connection, **window))
+
+
+async def ids_newest(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_newest"].many(connection, **window))
+
+
+async def ids_sending(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_sending"].many(connection, **window))
+
+
+async def ids_unsent(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_unsent"].many(connection, **window))
+
+
+async def ids_waiting(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_waiting"].many(connection, **window))
+
+
+async def list_deliveries(
+    connection: Connection, *, delivery_ids: Sequence[int], page_limit: int, **filters: Any
+) -> list[DeliverySummary]:
+    rows = await QUERIES["list_deliveries"].many(
+        connection, delivery_ids=delivery_ids, page_limit=page_limit, **filters
+    )
+    return [read_summary(row) for row in rows]
+
+
+def read_ids(rows: Sequence[asyncpg.Record]) -> list[int]:
+    return [row["id"] for row in rows]
