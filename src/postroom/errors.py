@@ -43,6 +43,7 @@ line of a class's docstring is its default message. Facts are attributes. `code`
 (`postroom.transports.Reply`).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -61,8 +62,13 @@ class FieldError:
 class PostroomError(Exception):
     """Postroom cannot do this."""
 
-    code = "error"
+    code: ClassVar[str] = "error"
     sqlstate: ClassVar[str | None] = None
+
+    def __init_subclass__(cls) -> None:
+        """The code is the class name in lower case, `month_taken` of `MonthTaken`, unless the class sets another."""
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Error")).lower()
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").splitlines()[0])
@@ -89,13 +95,9 @@ def _descend(root: type[PostroomError]) -> Iterator[type[PostroomError]]:
 class ConfigurationError(PostroomError):
     """The process cannot start with this configuration."""
 
-    code = "configuration"
-
 
 class SettingInvalid(ConfigurationError):
     """A setting has an invalid value."""
-
-    code = "setting_invalid"
 
     def __init__(self, variable: str, problem: str) -> None:
         super().__init__(f"{variable}: {problem}")
@@ -106,13 +108,9 @@ class SettingInvalid(ConfigurationError):
 class InputError(PostroomError):
     """The request cannot be accepted; nothing was stored."""
 
-    code = "input"
-
 
 class BadInput(InputError):
     """The request has fields that cannot be accepted; nothing was stored."""
-
-    code = "bad_input"
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
         super().__init__("; ".join(f"{error.field}: {error.message}" for error in errors))
@@ -126,13 +124,9 @@ class BadInput(InputError):
 class AccessError(PostroomError):
     """The API key does not permit this."""
 
-    code = "access"
-
 
 class ScopeMissing(AccessError):
     """The API key lacks the scope for this."""
-
-    code = "scope_missing"
 
     def __init__(self, scope: str) -> None:
         super().__init__(f"The API key lacks the scope {scope!r}.")
@@ -142,44 +136,31 @@ class ScopeMissing(AccessError):
 class Unauthenticated(AccessError):
     """A valid API key is required: `Authorization: Bearer pr_…`."""
 
-    code = "unauthenticated"
-
 
 class ConflictError(PostroomError):
     """The request conflicts with the current state."""
-
-    code = "conflict"
 
 
 class IdempotencyConflict(ConflictError):
     """The idempotency key was already used with a different request."""
 
-    code = "idempotency_conflict"
     sqlstate = "PR002"
 
 
 class SecretKeyMissing(ConflictError):
     """No secret can be stored: POSTROOM_SECRET_KEY is not set. Set it to 64 hexadecimal characters."""
 
-    code = "secret_key_missing"
-
 
 class VersionConflict(ConflictError):
     """Another client changed the record since it was read; read it again."""
-
-    code = "version_conflict"
 
 
 class GoneError(PostroomError):
     """It existed but is no longer valid."""
 
-    code = "gone"
-
 
 class LimitError(PostroomError):
     """There were too many requests; try again later."""
-
-    code = "limit"
 
 
 class WrongKeysTooOften(LimitError):
@@ -191,19 +172,13 @@ class WrongKeysTooOften(LimitError):
 class NotFoundError(PostroomError):
     """The requested object does not exist."""
 
-    code = "not_found"
-
 
 class KeyNotFound(NotFoundError):
     """There is no such API key."""
 
-    code = "key_not_found"
-
 
 class OutputLost(PostroomError):
     """The output cannot be written."""
-
-    code = "output_lost"
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The output cannot be written: {reason}.")

@@ -6,8 +6,6 @@ from postroom.errors import ConfigurationError, ConflictError, NotFoundError, Po
 class ArchiveExtraMissing(ConfigurationError):
     """The archive needs packages that are not installed: pip install 'postroom[archive]'."""
 
-    code = "archive_extra_missing"
-
     def __init__(self, package: str) -> None:
         super().__init__(f"The archive needs {package}, which is not installed: pip install 'postroom[archive]'.")
         self.package = package
@@ -16,47 +14,32 @@ class ArchiveExtraMissing(ConfigurationError):
 class ArchiveLocked(ConflictError):
     """Another transaction holds a lock on the table; nothing was changed. End that transaction, or try again later."""
 
-    code = "archive_locked"
-
 
 class ArchiveBusy(ConflictError):
     """Another process is using the archive; try again when it has finished."""
-
-    code = "archive_busy"
 
 
 class MonthTaken(ConflictError):
     """The month cannot be restored or released: it is already restored, or has rows the archive does not."""
 
-    code = "month_taken"
     sqlstate = "PR112"
 
 
 class SegmentNotFound(NotFoundError):
     """The archive has no such segment."""
 
-    code = "segment_not_found"
-
 
 class ArchiveDamaged(PostroomError):
     """A file of the archive does not match its record."""
-
-    code = "archive_damaged"
 
 
 class ArchivePathTaken(PostroomError):
     """A file already exists at the path of a new one; it was not changed."""
 
-    code = "archive_path_taken"
-
 
 class ArchiveUnreachable(PostroomError):
     """The archive's object store does not respond."""
 
-    code = "archive_unreachable"
-
 
 class ArchiveForeign(ArchiveUnreachable):
     """Another room wrote the file, and only that room may change it; see `postroom archive adopt`."""
-
-    code = "archive_foreign"

@@ -6,10 +6,6 @@ from postroom.errors import ConflictError, PostroomError
 class RoomNotEmpty(ConflictError):
     """The room already exists; a backup is restored only into a new room."""
 
-    code = "room_not_empty"
-
 
 class BackupFailed(PostroomError):
     """The backup failed, or its verification did."""
-
-    code = "backup_failed"

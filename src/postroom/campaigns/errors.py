@@ -6,14 +6,11 @@ from postroom.errors import ConflictError, NotFoundError
 class CampaignFrozen(ConflictError):
     """The campaign has started; its content can no longer be changed."""
 
-    code = "campaign_frozen"
     sqlstate = "PR070"
 
 
 class CampaignWrongStatus(ConflictError):
     """The status of the campaign does not allow this action."""
-
-    code = "campaign_wrong_status"
 
     def __init__(self, action: str, status: str) -> None:
         super().__init__(f"A campaign that is {status} cannot be {action}.")
@@ -24,10 +21,6 @@ class CampaignWrongStatus(ConflictError):
 class CampaignNotFound(NotFoundError):
     """The campaign does not exist."""
 
-    code = "campaign_not_found"
-
 
 class CampaignRecipientNotFound(NotFoundError):
     """The campaign has no such recipient."""
-
-    code = "campaign_recipient_not_found"

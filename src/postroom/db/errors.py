@@ -6,34 +6,22 @@ from postroom.errors import PostroomError
 class DatabaseError(PostroomError):
     """The database does not match this version of Postroom."""
 
-    code = "database"
-
 
 class DatabaseNewer(DatabaseError):
     """The database was migrated by a later version of Postroom; upgrade this process."""
-
-    code = "database_newer"
 
 
 class DatabaseUnreachable(DatabaseError):
     """The database does not respond."""
 
-    code = "database_unreachable"
-
 
 class MigrationChanged(DatabaseError):
     """A migration was edited after it was applied."""
-
-    code = "migration_changed"
 
 
 class MigrationPending(DatabaseError):
     """The database lacks migrations; run `postroom migrate`."""
 
-    code = "migration_pending"
-
 
 class RoomMissing(DatabaseError):
     """There is no room. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL."""
-
-    code = "room_missing"

@@ -6,8 +6,6 @@ from postroom.errors import ConflictError, NotFoundError
 class BodyGone(ConflictError):
     """The delivery's content has been deleted."""
 
-    code = "body_gone"
-
     def __init__(self, action: str) -> None:
         kept = "Content is kept for POSTROOM_PAYLOAD_RETENTION, in the lane auth only until the delivery ends"
         super().__init__(f"The content of this delivery has been deleted, so it cannot be {action}. {kept}.")
@@ -16,8 +14,6 @@ class BodyGone(ConflictError):
 
 class CampaignCancelled(ConflictError):
     """The delivery belongs to a cancelled campaign and is not sent again."""
-
-    code = "campaign_cancelled"
 
     def __init__(self, delivery_id: int, campaign_id: int, action: str) -> None:
         super().__init__(
@@ -30,13 +26,9 @@ class CampaignCancelled(ConflictError):
 class ClaimLost(ConflictError):
     """Another worker holds the claim on this delivery; nothing was changed."""
 
-    code = "claim_lost"
-
 
 class DeliveryExpired(ConflictError):
     """The delivery has expired and is not sent again."""
-
-    code = "delivery_expired"
 
     def __init__(self, delivery_id: int, action: str) -> None:
         super().__init__(f"Delivery {delivery_id} cannot be {action}: its expires_at has passed.")
@@ -45,8 +37,6 @@ class DeliveryExpired(ConflictError):
 
 class WrongState(ConflictError):
     """The delivery is in a state that does not allow this."""
-
-    code = "wrong_state"
 
     def __init__(self, action: str, state: str) -> None:
         super().__init__(f"A delivery that is {state} cannot be {action}.")
@@ -57,8 +47,6 @@ class WrongState(ConflictError):
 class DeadLetterNotFound(NotFoundError):
     """There is no such dead letter."""
 
-    code = "dead_letter_not_found"
-
     @classmethod
     def of(cls, *delivery_ids: int, kind: str = "dead letter") -> "DeadLetterNotFound":
         return cls(f"There is no {kind} with the id {', '.join(map(str, delivery_ids))}.")
@@ -66,8 +54,6 @@ class DeadLetterNotFound(NotFoundError):
 
 class DeliveryNotFound(NotFoundError):
     """There is no such delivery."""
-
-    code = "delivery_not_found"
 
     @classmethod
     def of(cls, delivery_id: int) -> "DeliveryNotFound":

@@ -5,5 +5,3 @@ from postroom.errors import ConfigurationError
 
 class EmbeddedServerError(ConfigurationError):
     """The embedded PostgreSQL server cannot run."""
-
-    code = "embedded_server"

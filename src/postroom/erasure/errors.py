@@ -5,5 +5,3 @@ from postroom.errors import NotFoundError
 
 class ErasureNotFound(NotFoundError):
     """There is no such erasure."""
-
-    code = "erasure_not_found"

@@ -8,8 +8,6 @@ from postroom.errors import ConflictError, PostroomError
 class AppendConditionFailed(ConflictError):
     """An event that the decision depends on was appended since it was read; nothing was appended."""
 
-    code = "append_condition_failed"
-
     def __init__(self, position: int, type_: str, tags: Sequence[str]) -> None:
         super().__init__(f"The event {type_} at position {position} was appended since; nothing was appended.")
         self.position = position
@@ -20,8 +18,6 @@ class AppendConditionFailed(ConflictError):
 class DuplicateAppend(ConflictError):
     """The event was already appended; nothing was appended."""
 
-    code = "duplicate_append"
-
     def __init__(self, position: int, type_: str, tags: Sequence[str]) -> None:
         super().__init__(f"The event was already appended as {type_} at position {position}; nothing was appended.")
         self.position = position
@@ -31,8 +27,6 @@ class DuplicateAppend(ConflictError):
 
 class EventUnreadable(ConflictError):
     """A stored event has data that cannot be read."""
-
-    code = "event_unreadable"
 
     def __init__(self, position: int, reason: str, *, beyond: str | None = None) -> None:
         """`beyond` is the cursor after this event."""
@@ -45,5 +39,3 @@ class EventUnreadable(ConflictError):
 
 class EventsBusy(PostroomError):
     """Nothing was appended: timed out waiting for a lock that another transaction holds. Try again later."""
-
-    code = "events_busy"

@@ -5,5 +5,3 @@ from postroom.errors import NotFoundError
 
 class SuppressionNotFound(NotFoundError):
     """The address is not suppressed."""
-
-    code = "suppression_not_found"

@@ -6,16 +6,10 @@ from postroom.errors import ConflictError, NotFoundError
 class InboxMessageNotFound(NotFoundError):
     """There is no such message in the inbox."""
 
-    code = "inbox_message_not_found"
-
 
 class InboxWaitTimeout(NotFoundError):
     """No such message arrived before the timeout."""
 
-    code = "inbox_wait_timeout"
-
 
 class ReleaseOff(ConflictError):
     """Captured mail cannot leave: set POSTROOM_INBOX_RELEASE_RELAY to an SMTP relay."""
-
-    code = "release_off"

@@ -6,8 +6,6 @@ from postroom.errors import ConflictError, NotFoundError
 class AlreadyResubmitted(ConflictError):
     """The malformed command was resubmitted already."""
 
-    code = "already_resubmitted"
-
     def __init__(self, delivery_id: int | None) -> None:
         super().__init__(f"The malformed command was resubmitted already, as delivery {delivery_id}.")
         self.delivery_id = delivery_id
@@ -15,5 +13,3 @@ class AlreadyResubmitted(ConflictError):
 
 class MalformedCommandNotFound(NotFoundError):
     """There is no such malformed command."""
-
-    code = "malformed_command_not_found"

@@ -6,10 +6,6 @@ from postroom.errors import ConfigurationError, NotFoundError
 class TemplateInvalid(ConfigurationError):
     """A template in the catalog does not parse."""
 
-    code = "template_invalid"
-
 
 class TemplateNotFound(NotFoundError):
     """There is no such template in the catalog."""
-
-    code = "template_not_found"

@@ -8,8 +8,6 @@ from postroom.errors import ConflictError, NotFoundError, PostroomError
 class NotNext(ConflictError):
     """The event is not the publisher's next one; nothing was skipped."""
 
-    code = "not_next"
-
     def __init__(self, position: int, next_position: int | None, *, stall: str | None = None) -> None:
         following = "no event follows" if next_position is None else f"the next one is at position {next_position}"
         waiting = f", and later events wait for the open transaction of {stall}" if stall else ""
@@ -23,13 +21,9 @@ class NotNext(ConflictError):
 class TopicExists(ConflictError):
     """A topic with this name already exists; nothing was changed."""
 
-    code = "topic_exists"
-
 
 class TopicNeeded(ConflictError):
     """Webhook endpoints, rules or a view still use the topic; nothing was changed."""
-
-    code = "topic_needed"
 
     def __init__(self, topic: str, needed_by: Sequence[str]) -> None:
         super().__init__(f"The topic {topic!r} is still used by {', '.join(needed_by)}. Nothing was changed.")
@@ -40,31 +34,21 @@ class TopicNeeded(ConflictError):
 class EndpointNotFound(NotFoundError):
     """The webhook endpoint does not exist."""
 
-    code = "endpoint_not_found"
-
 
 class ProgressNotFound(NotFoundError):
     """The publisher is not subscribed to this topic."""
-
-    code = "progress_not_found"
 
 
 class RuleNotFound(NotFoundError):
     """The mail rule does not exist."""
 
-    code = "rule_not_found"
-
 
 class TopicNotFound(NotFoundError):
     """The topic does not exist."""
 
-    code = "topic_not_found"
-
 
 class PublishFailed(PostroomError):
     """The batch could not be published."""
-
-    code = "publish_failed"
 
     def __init__(self, reason: str, *, published: int = 0) -> None:
         """`published` is the number of messages at the beginning of the batch that were published."""
@@ -74,8 +58,6 @@ class PublishFailed(PostroomError):
 
 class ViewFailed(PostroomError):
     """The view has failed and must be restarted by an operator."""
-
-    code = "view_failed"
 
     def __init__(self, view: str, position: int | None, reason: str | None) -> None:
         place = "" if position is None else f" at position {position}"

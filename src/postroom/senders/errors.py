@@ -6,16 +6,10 @@ from postroom.errors import ConflictError, NotFoundError
 class SenderExists(ConflictError):
     """A sender account for this mailbox already exists."""
 
-    code = "sender_exists"
-
 
 class DomainNotFound(NotFoundError):
     """No limits are set for this destination."""
 
-    code = "domain_not_found"
-
 
 class SenderNotFound(NotFoundError):
     """There is no such sender account."""
-
-    code = "sender_not_found"
