@@ -15,7 +15,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
-STEPS    check → accept (functions/accept_deliveries.sql) → claim → start → attempt → complete (queries.sql). A request
+STEPS    check → accept (functions/accept_deliver*.sql) → claim → start → attempt → complete (queries.sql). A request
          is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel makes
          envelope and content, a transport sends them, `decision` decides, `ledger` writes. Recover, expire and
          retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`

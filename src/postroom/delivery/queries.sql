@@ -39,39 +39,38 @@ FROM accept_deliveries(
 );
 
 -- name: accept_one :one
--- Accept a single request: the same function, without the cost of encoding two dozen arrays of one.
-SELECT ordinal, delivery_id, state, acceptance
-FROM accept_deliveries(
-    p_channel => ARRAY[:channel::text],
-    p_lane => ARRAY[:lane::text],
-    p_source => ARRAY[:source::text],
-    p_idempotency_key => ARRAY[:idempotency_key::text],
-    p_send_at => ARRAY[:send_at::timestamptz],
-    p_expires_at => ARRAY[:expires_at::timestamptz],
-    p_ladder => ARRAY[:ladder::text],
-    p_max_retries => ARRAY[:max_retries::integer],
-    p_give_up_after => ARRAY[:give_up_after::interval],
-    p_template_id => ARRAY[:template_id::text],
-    p_locale => ARRAY[:locale::text],
-    p_variables => ARRAY[:variables::text],
-    p_from_email => ARRAY[:from_email::text],
-    p_from_name => ARRAY[:from_name::text],
-    p_subject => ARRAY[:subject::text],
-    p_text => ARRAY[:text_body::text],
-    p_html => ARRAY[:html_body::text],
-    p_headers => ARRAY[:headers::text],
-    p_attachments => ARRAY[:attachments::text],
-    p_tags => ARRAY[:tags::text],
-    p_custom_data => ARRAY[:custom_data::text],
-    p_traceparent => ARRAY[:traceparent::text],
-    p_recipient_ordinal => :recipient_ordinal::integer[],
-    p_recipient_kind => :recipient_kind::text[],
-    p_recipient_position => :recipient_position::integer[],
-    p_recipient_email => :recipient_email::text[],
-    p_recipient_name => :recipient_name::text[],
+-- Accept a single request; see functions/accept_delivery.sql.
+SELECT delivery_id, state, acceptance
+FROM accept_delivery(
+    p_channel => :channel::text::delivery_channel,
+    p_lane => :lane::text::delivery_lane,
+    p_source => :source::text,
+    p_idempotency_key => :idempotency_key::text,
+    p_send_at => :send_at::timestamptz,
+    p_expires_at => :expires_at::timestamptz,
+    p_ladder => :ladder::text,
+    p_max_retries => :max_retries::integer,
+    p_give_up_after => :give_up_after::interval,
+    p_template_id => :template_id::text,
+    p_template_version_id => (SELECT version_id FROM current_template_version(:template_id)),
+    p_locale => :locale::text,
+    p_variables => :variables::text::jsonb,
+    p_from_email => :from_email::text,
+    p_from_name => :from_name::text,
+    p_subject => :subject::text,
+    p_text => :text_body::text,
+    p_html => :html_body::text,
+    p_headers => :headers::text::jsonb,
+    p_attachments => :attachments::text::jsonb,
+    p_tags => :tags::text::jsonb,
+    p_custom_data => :custom_data::text::jsonb,
+    p_traceparent => :traceparent::text,
+    p_kinds => :recipient_kind::text[]::recipient_kind[],
+    p_emails => :recipient_email::text[],
+    p_names => :recipient_name::text[],
     p_idempotency_ttl => :idempotency_ttl::interval,
     p_now => coalesce(:now::timestamptz, now()),
-    p_endpoint_id => ARRAY[:endpoint_id::bigint]
+    p_endpoint_id => :endpoint_id::bigint
 );
 
 -- name: cancel :maybe
@@ -724,11 +723,16 @@ clone AS (
         give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
         endpoint_id
     FROM original
-    RETURNING id, resend_of, next_attempt_at, lane, channel, campaign_id, expires_at
+    RETURNING id, resend_of, next_attempt_at, created_at, lane, channel, source, campaign_id, expires_at
 ),
 waiting AS (
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, expires_at)
     SELECT id, next_attempt_at, lane, channel, campaign_id, expires_at
+    FROM clone
+),
+step AS (
+    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, created_at, 'accepted', lane, channel, source, campaign_id
     FROM clone
 ),
 addresses AS (

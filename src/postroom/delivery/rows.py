@@ -1,6 +1,6 @@
 """Conversion between rows and records, in both directions; only this module does it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -237,46 +237,70 @@ def ladder_of(request: DeliveryRequest) -> str:
     return "auth" if request.lane is Lane.AUTH else "generic"
 
 
+_REQUEST_COLUMNS = (
+    "channel", "lane", "source", "idempotency_key", "send_at", "expires_at", "ladder", "max_retries", "give_up_after",
+    "template_id", "locale", "variables", "from_email", "from_name", "subject", "text_body", "html_body", "headers",
+    "attachments", "tags", "custom_data", "traceparent", "endpoint_id",
+)  # fmt: skip
+
+
+def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
+    """The values of `_REQUEST_COLUMNS`."""
+    sender = request.sender
+    return (
+        request.channel.value,
+        request.lane.value,
+        request.source,
+        request.idempotency_key,
+        request.send_at,
+        request.expires_at,
+        ladder_of(request),
+        request.max_retries,
+        request.give_up_after,
+        request.template,
+        request.locale,
+        _json_text(request.variables),
+        sender.email if sender else None,
+        sender.name if sender else None,
+        request.subject,
+        request.text,
+        request.html,
+        _json_text(request.headers),
+        _json_text(request.attachments),
+        _json_text(request.tags),
+        _json_text(request.custom_data),
+        request.traceparent,
+        request.endpoint_id,
+    )
+
+
 def accept_columns(
     requests: Sequence[DeliveryRequest], *, idempotency_ttl: timedelta, now: datetime | None
 ) -> dict[str, Any]:
     """One list per column; recipients are flat and refer to their request by ordinal, counted from one."""
+    columns = zip(*map(_request_values, requests), strict=True)
+    flat = [
+        (ordinal, *recipient) for ordinal, request in enumerate(requests, start=1) for recipient in _recipients(request)
+    ]
+    names = ("recipient_ordinal", "recipient_kind", "recipient_position", "recipient_email", "recipient_name")
     return {
-        "channel": [request.channel.value for request in requests],
-        "lane": [request.lane.value for request in requests],
-        "source": [request.source for request in requests],
-        "idempotency_key": [request.idempotency_key for request in requests],
-        "send_at": [request.send_at for request in requests],
-        "expires_at": [request.expires_at for request in requests],
-        "ladder": [ladder_of(request) for request in requests],
-        "max_retries": [request.max_retries for request in requests],
-        "give_up_after": [request.give_up_after for request in requests],
-        "template_id": [request.template for request in requests],
-        "locale": [request.locale for request in requests],
-        "variables": [_json_text(request.variables) for request in requests],
-        "from_email": [request.sender.email if request.sender else None for request in requests],
-        "from_name": [request.sender.name if request.sender else None for request in requests],
-        "subject": [request.subject for request in requests],
-        "text_body": [request.text for request in requests],
-        "html_body": [request.html for request in requests],
-        "headers": [_json_text(request.headers) for request in requests],
-        "attachments": [_json_text(request.attachments) for request in requests],
-        "tags": [_json_text(request.tags) for request in requests],
-        "custom_data": [_json_text(request.custom_data) for request in requests],
-        "traceparent": [request.traceparent for request in requests],
-        "endpoint_id": [request.endpoint_id for request in requests],
-        **_recipient_columns(requests),
+        **dict(zip(_REQUEST_COLUMNS, columns, strict=True)),
+        **dict(zip(names, zip(*flat, strict=True), strict=True)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,
     }
 
 
 def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: datetime | None) -> dict[str, Any]:
-    """One request as values; its recipients stay columns."""
-    columns = accept_columns([request], idempotency_ttl=idempotency_ttl, now=now)
+    """One request as values; its recipients are columns."""
+    recipients = list(_recipients(request))
     return {
-        name: value[0] if isinstance(value, list) and not name.startswith("recipient_") else value
-        for name, value in columns.items()
+        **dict(zip(_REQUEST_COLUMNS, _request_values(request), strict=True)),
+        "recipient_kind": [kind for kind, _position, _email, _name in recipients],
+        "recipient_email": [email for _kind, _position, email, _name in recipients],
+        "recipient_name": [name for _kind, _position, _email, name in recipients],
+        "idempotency_ttl": idempotency_ttl,
+        "now": now,
     }
 
 
@@ -309,17 +333,9 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
     }
 
 
-def _recipient_columns(requests: Sequence[DeliveryRequest]) -> Mapping[str, list[Any]]:
-    flat = [
-        (ordinal, kind, position, address.email, address.name)
-        for ordinal, request in enumerate(requests, start=1)
-        for kind, addresses in (
-            ("to", request.to),
-            ("cc", request.cc),
-            ("bcc", request.bcc),
-            ("reply_to", request.reply_to),
-        )
-        for position, address in enumerate(addresses)
-    ]
-    names = ("recipient_ordinal", "recipient_kind", "recipient_position", "recipient_email", "recipient_name")
-    return {name: [entry[index] for entry in flat] for index, name in enumerate(names)}
+def _recipients(request: DeliveryRequest) -> Iterator[tuple[str, int, str, str | None]]:
+    """Kind, position, address and name of each recipient, in the order of kind and position."""
+    kinds = (("to", request.to), ("cc", request.cc), ("bcc", request.bcc), ("reply_to", request.reply_to))
+    for kind, addresses in kinds:
+        for position, address in enumerate(addresses):
+            yield kind, position, address.email, address.name

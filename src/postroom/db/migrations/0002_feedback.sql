@@ -44,6 +44,10 @@ CREATE UNIQUE INDEX suppressions_id_idx ON suppressions (id);
 CREATE INDEX suppressions_reason_idx ON suppressions (reason, id);
 CREATE INDEX suppressions_origin_idx ON suppressions (origin, id);
 
+-- suppressed_until: are there suppressions of erased addresses at all
+CREATE INDEX suppressions_erased_idx ON suppressions (address)
+    WHERE address LIKE 'erased:%';
+
 -- clear_soft_bounces: runs after every batch of successes, and nearly always finds nothing
 CREATE INDEX suppressions_soft_idx ON suppressions (address)
     WHERE reason = 'soft_bounce';

@@ -83,20 +83,20 @@ BEGIN
                 SELECT ordinal,
                     bool_and(stopped_until IS NOT DISTINCT FROM 'infinity') FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
                     max(stopped_until) FILTER (WHERE stopped_until < 'infinity') AS held_until,
-                    array_agg(ROW(kind, position, email, name)::text ORDER BY kind, position) AS signature
+                    array_agg(kind ORDER BY kind, position) AS kinds,
+                    array_agg(email ORDER BY kind, position) AS emails,
+                    array_agg(name ORDER BY kind, position) AS names
                 FROM recipient
                 GROUP BY ordinal
             ),
             prepared AS MATERIALIZED (
                 SELECT request.*, version.version_id, coalesce(addressed.is_suppressed, false) AS is_suppressed,
                     greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
-                    -- Bodies are appended unquoted, with their length: quoting them inside the row costs more than
-                    -- hashing.
-                    CASE WHEN idempotency_key IS NOT NULL THEN sha256(convert_to(ROW(
-                        channel, lane, template_id, locale, variables, from_email, from_name, subject, headers,
-                        attachments, tags, custom_data, extract(epoch FROM send_at), signature,
-                        octet_length(text_body), octet_length(html_body)
-                    )::text || coalesce(text_body, '') || coalesce(html_body, ''), 'UTF8')) END AS fingerprint
+                    addressed.emails[1] AS first_email,
+                    CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
+                        channel::delivery_channel, lane_name, send_at, template_id, locale, variables, from_email, from_name,
+                        subject, text_body, html_body, headers, attachments, tags, custom_data, kinds, emails, names
+                    ) END AS fingerprint
                 FROM request
                 LEFT JOIN addressed USING (ordinal)
                 CROSS JOIN LATERAL current_template_version(request.template_id) AS version
@@ -129,6 +129,16 @@ BEGIN
                     template_id IS NOT NULL AND due_at > p_now + interval '10 seconds', expires_at
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
+            ),
+            steps AS (
+                INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
+                SELECT (SELECT id FROM step_transaction()), id, p_now, step, lane_name, channel::delivery_channel, source,
+                    CASE WHEN step = 'suppressed' THEN 'recipient_suppressed' END,
+                    CASE WHEN step = 'suppressed' AND channel = 'email' THEN lower(split_part(first_email, '@', -1)) END
+                FROM prepared
+                CROSS JOIN LATERAL unnest(CASE WHEN is_suppressed THEN '{accepted,suppressed}' ELSE '{accepted}' END
+                    ::delivery_step[]) AS step
+                WHERE id IN (SELECT id FROM inserted)
             ),
             addresses AS (
                 INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)

@@ -1,4 +1,5 @@
--- The second part of check_send: the JSON arguments of send() and a few others. Names the field, stores nothing.
+-- The second part of check_send: the JSON arguments of send() and a few others. Names the field, stores nothing. Each rule
+-- is looked at only if its argument is given.
 CREATE OR REPLACE FUNCTION check_send_data(
     p_locale          text,
     p_variables       jsonb,
@@ -11,37 +12,51 @@ CREATE OR REPLACE FUNCTION check_send_data(
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
+    c_strings CONSTANT jsonpath := 'strict $.* ? (@.type() != "string")';
+    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
+    c_too_deep CONSTANT jsonpath := 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")';
+    c_too_long CONSTANT jsonpath :=
+        'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))';
     v_field   text;
     v_message text;
 BEGIN
-    SELECT field, message INTO v_field, v_message
-    FROM (VALUES
-        ('locale', 'is not a locale such as fr or fr-FR', p_locale !~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$'),
-        ('variables', 'must be an object', jsonb_typeof(p_variables) <> 'object'),
-        ('tags', 'must be an object of strings', jsonb_typeof(p_tags) <> 'object'
-            OR jsonb_path_exists(p_tags, 'strict $.* ? (@.type() != "string")')),
-        ('tags', 'at most 50 are allowed', jsonb_typeof(p_tags) = 'object'
-            AND (SELECT count(*) FROM jsonb_object_keys(CASE WHEN jsonb_typeof(p_tags) = 'object' THEN p_tags END)) > 50),
-        ('custom_data', 'must be an object', jsonb_typeof(p_custom_data) <> 'object'),
-        ('headers', 'must be an object of strings', jsonb_typeof(p_headers) <> 'object'
-            OR jsonb_path_exists(p_headers, 'strict $.* ? (@.type() != "string")')),
-        ('idempotency_ttl', 'must be longer than nothing and at most 10 years',
-            coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true))
-    ) AS rule(field, message, is_broken)
-    WHERE is_broken
-    UNION ALL
-    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
-    SELECT field, 'must be JSON with numbers within 64 bits, nested at most 32 deep'
-    FROM (VALUES ('variables', p_variables), ('custom_data', p_custom_data)) AS given(field, value)
-    WHERE jsonb_path_exists(value, 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")')
-        OR jsonb_path_exists(value, 'strict $.** ? (@.type() == "number"
-            && (@ > 9223372036854775807 || @ < -9223372036854775807))')
-    UNION ALL
-    SELECT field, message FROM check_headers(CASE WHEN jsonb_typeof(p_headers) = 'object' THEN p_headers END)
-    UNION ALL
-    SELECT field, message FROM check_attachments(p_attachments)
-    LIMIT 1;
-    IF FOUND THEN
+    IF p_locale !~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$' THEN
+        v_field := 'locale';
+        v_message := 'is not a locale such as fr or fr-FR';
+    ELSIF jsonb_typeof(p_variables) <> 'object' THEN
+        v_field := 'variables';
+        v_message := 'must be an object';
+    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? c_strings THEN
+        v_field := 'tags';
+        v_message := 'must be an object of strings';
+    ELSIF p_tags IS NOT NULL AND (SELECT count(*) FROM jsonb_object_keys(p_tags)) > 50 THEN
+        v_field := 'tags';
+        v_message := 'at most 50 are allowed';
+    ELSIF jsonb_typeof(p_custom_data) <> 'object' THEN
+        v_field := 'custom_data';
+        v_message := 'must be an object';
+    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? c_strings THEN
+        v_field := 'headers';
+        v_message := 'must be an object of strings';
+    ELSIF coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true) THEN
+        v_field := 'idempotency_ttl';
+        v_message := 'must be longer than nothing and at most 10 years';
+    ELSIF p_variables @? c_too_deep OR p_variables @? c_too_long THEN
+        v_field := 'variables';
+        v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
+    ELSIF p_custom_data @? c_too_deep OR p_custom_data @? c_too_long THEN
+        v_field := 'custom_data';
+        v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
+    ELSIF p_headers IS NOT NULL OR p_attachments IS NOT NULL THEN
+        SELECT field, message INTO v_field, v_message
+        FROM (
+            SELECT field, message FROM check_headers(p_headers)
+            UNION ALL
+            SELECT field, message FROM check_attachments(p_attachments)
+        ) AS broken
+        LIMIT 1;
+    END IF;
+    IF v_field IS NOT NULL THEN
         RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
     END IF;
 END

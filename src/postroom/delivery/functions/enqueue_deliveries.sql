@@ -24,6 +24,9 @@ BEGIN
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
     SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
     FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', p_lane, 'email', p_source, p_campaign_id
+    FROM unnest(p_ids) AS i(id);
     INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
     SELECT id, 'to', 0, email, name
     FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);

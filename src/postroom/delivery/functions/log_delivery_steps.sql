@@ -1,5 +1,5 @@
--- Write a row into delivery_steps for each step that a statement makes: acceptance, the end of an attempt, an end without an
--- attempt, a redrive. Claims, renderings and releases are no steps.
+-- Write a row into delivery_steps for each step that an UPDATE makes: the end of an attempt, an end without an attempt, a
+-- redrive. Claims, renderings and releases are no steps.
 CREATE OR REPLACE FUNCTION log_delivery_steps() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may send need not be allowed to write steps
@@ -8,20 +8,7 @@ SET jit = off -- the disabled nested loops raise the estimated cost, and the pla
 SET enable_hashjoin = off -- the index of attempts is the cheap way for any number of rows
 AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, campaign_id, domain)
-        SELECT (SELECT id FROM step_transaction()), made.*
-        FROM (
-            SELECT id, created_at, 'accepted'::delivery_step AS step, lane, channel, source, NULL, campaign_id, NULL
-            FROM new_rows
-            UNION ALL
-            SELECT id, finished_at, 'suppressed', lane, channel, source, reason, campaign_id,
-                CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
-            FROM new_rows
-            WHERE state = 'suppressed'
-        ) AS made
-        ORDER BY step;
-    ELSIF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
+    IF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
         OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
     THEN -- skips claims and renderings, the most frequent statements
         INSERT INTO delivery_steps (
@@ -45,11 +32,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
-
-CREATE OR REPLACE TRIGGER deliveries_insert_steps
-    AFTER INSERT ON deliveries
-    REFERENCING NEW TABLE AS new_rows
-    FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 
 CREATE OR REPLACE TRIGGER deliveries_update_steps
     AFTER UPDATE ON deliveries

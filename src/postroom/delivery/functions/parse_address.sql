@@ -7,14 +7,21 @@ CREATE OR REPLACE FUNCTION parse_address(p_field text, p_value text) RETURNS tex
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
+    c_address CONSTANT text := '^[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+)*@'
+        '(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|localhost)$';
     v_named   text[];
-    v_email   text := btrim(p_value);
+    v_email   text;
     v_name    text;
     v_problem text;
 BEGIN
     IF p_value IS NULL THEN
         RETURN NULL;
     END IF;
+    -- The usual form, without the bounds that make the full pattern cost as much as five INSERTs.
+    IF length(p_value) < 60 AND p_value ~ '^[a-z0-9_+-]+(\.[a-z0-9_+-]+)*@([a-z0-9]+(-+[a-z0-9]+)*\.)+[a-z]+$' THEN
+        RETURN ARRAY[p_value, NULL];
+    END IF;
+    v_email := btrim(p_value);
     IF v_email ~ '[<>]' THEN
         v_named := regexp_match(v_email, '^(?:"((?:[^"\\]|\\.)*)" *|([^"<>]*))<([^<>]*)>$');
         v_email := btrim(v_named[3]);
@@ -29,8 +36,7 @@ BEGIN
             THEN 'has a non-ASCII domain: pass its ASCII form, such as xn--bcher-kva.example'
         WHEN v_email ~ '[^\x01-\x7f]'
             THEN 'has non-ASCII characters before the @-sign: send it over HTTP, SMTP or a stream'
-        WHEN v_email !~ ('^[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+)*@'
-            '(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|localhost)$')
+        WHEN v_email !~ c_address
             OR position('@' IN v_email) > 65 OR length(v_email) > 254
             THEN 'is not an e-mail address'
     END;

@@ -1,5 +1,4 @@
--- Accept one mail from SQL, inside the caller's own transaction: SELECT postroom.send('{ada@example.org}', p_subject =>
--- …)
+-- Accept one mail from SQL, inside the caller's own transaction: SELECT postroom.send('{ada@example.org}', p_subject => …)
 -- Returns the delivery's id; the same key with the same content returns the first id again.
 --
 -- It runs as the owner of the room, so that an application needs EXECUTE on this function and no right on any table.
@@ -34,45 +33,61 @@ SECURITY DEFINER -- an application may send without rights on other people's mai
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_source   text := bind_source(p_source);
-    v_from     text[] := parse_address('from', p_from);
-    v_kinds    text[];
-    v_places   integer[];
-    v_emails   text[];
-    v_names    text[];
-    v_accepted record;
+    v_source     text := bind_source(p_source);
+    v_from       text[] := parse_address('from', p_from);
+    v_version_id bigint;
+    v_kind       recipient_kind;
+    v_list       text[];
+    v_parsed     text[];
+    v_kinds      recipient_kind[];
+    v_emails     text[];
+    v_names      text[];
+    v_accepted   record;
 BEGIN
-    PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
-        p_send_at, p_expires_at);
-    PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
-    PERFORM check_patience(p_max_retries, p_give_up_after);
+    IF p_template IS NOT NULL THEN
+        v_version_id := (SELECT version_id FROM current_template_version(p_template));
+    END IF;
+    -- One expression that is true for a good mail. For any other, the functions find the field or accept it after all.
+    IF (cardinality(p_to) > 0
+        AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
+        AND coalesce(cardinality(p_reply_to), 0) <= 100
+        AND p_lane IN ('auth', 'transactional', 'bulk')
+        AND (p_idempotency_key IS NULL
+            OR length(p_idempotency_key) BETWEEN 1 AND 255 AND p_idempotency_key !~ '[\x01-\x1f\x7f]')
+        AND CASE WHEN p_template IS NULL
+            THEN p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
+            ELSE v_version_id IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0 END
+        AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880
+        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after) = 0) IS NOT TRUE
+    THEN
+        PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
+            p_send_at, p_expires_at);
+        PERFORM check_patience(p_max_retries, p_give_up_after);
+    END IF;
+    IF num_nonnulls(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data) > 0
+        OR (p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
+    THEN
+        PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+    END IF;
 
-    SELECT array_agg(kind ORDER BY kind, place), array_agg(place ORDER BY kind, place),
-        array_agg(parsed[1] ORDER BY kind, place), array_agg(parsed[2] ORDER BY kind, place)
-    INTO v_kinds, v_places, v_emails, v_names
-    FROM (
-        SELECT given.kind, address.place::integer - 1 AS place,
-            parse_address(format('%s[%s]', given.kind, address.place - 1), coalesce(address.value, '')) AS parsed
-        FROM (VALUES ('to', p_to), ('cc', p_cc), ('bcc', p_bcc), ('reply_to', p_reply_to)) AS given(kind, list),
-            unnest(given.list) WITH ORDINALITY AS address(value, place)
-    ) AS addresses;
+    FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
+        v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
+        FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
+            v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
+            v_kinds := v_kinds || v_kind;
+            v_emails := v_emails || v_parsed[1];
+            v_names := v_names || v_parsed[2];
+        END LOOP;
+    END LOOP;
 
-    SELECT * INTO v_accepted
-    FROM accept_deliveries(
-        p_channel => '{email}', p_lane => ARRAY[p_lane], p_source => ARRAY[v_source],
-        p_idempotency_key => ARRAY[p_idempotency_key], p_send_at => ARRAY[p_send_at], p_expires_at => ARRAY[p_expires_at],
-        p_ladder => ARRAY[CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END],
-        p_max_retries => ARRAY[p_max_retries], p_give_up_after => ARRAY[p_give_up_after],
-        p_template_id => ARRAY[p_template], p_locale => ARRAY[p_locale],
-        p_variables => ARRAY[p_variables::text],
-        p_from_email => ARRAY[v_from[1]], p_from_name => ARRAY[v_from[2]], p_subject => ARRAY[p_subject],
-        p_text => ARRAY[p_text], p_html => ARRAY[p_html],
-        p_headers => ARRAY[p_headers::text], p_attachments => ARRAY[p_attachments::text],
-        p_tags => ARRAY[p_tags::text], p_custom_data => ARRAY[p_custom_data::text], p_traceparent => ARRAY[NULL::text],
-        p_recipient_ordinal => array_fill(1, ARRAY[cardinality(v_kinds)]), p_recipient_kind => v_kinds,
-        p_recipient_position => v_places, p_recipient_email => v_emails, p_recipient_name => v_names,
-        p_idempotency_ttl => p_idempotency_ttl
-    );
+    v_accepted := accept_delivery(
+        p_source => v_source, p_kinds => v_kinds, p_emails => v_emails, p_names => v_names, p_lane => p_lane::delivery_lane,
+        p_idempotency_key => p_idempotency_key, p_idempotency_ttl => p_idempotency_ttl, p_send_at => p_send_at,
+        p_expires_at => p_expires_at, p_ladder => CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END,
+        p_max_retries => p_max_retries, p_give_up_after => p_give_up_after, p_template_id => p_template,
+        p_template_version_id => v_version_id, p_locale => p_locale, p_variables => p_variables,
+        p_from_email => v_from[1], p_from_name => v_from[2], p_subject => p_subject, p_text => p_text, p_html => p_html,
+        p_headers => p_headers, p_attachments => p_attachments, p_tags => p_tags, p_custom_data => p_custom_data);
     IF v_accepted.acceptance = 'conflict' THEN
         RAISE EXCEPTION 'this idempotency key was already used with a different request'
             USING ERRCODE = 'PR002', COLUMN = 'idempotency_key';
