@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from bench.server import Arena, running_server
 from bench.sink import start_sink
 from bench.workers import Drained, drain, python_command
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.campaigns import service
 from postroom.campaigns.model import CampaignContent, CampaignRequest, CampaignStatus, LineFormat
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
@@ -217,7 +217,7 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
     )
     stop = asyncio.Event()
     async with open_room(settings) as opened:
-        working = asyncio.create_task(run_worker(opened, load_catalog(settings), stop=stop))
+        working = asyncio.create_task(run_worker(opened, stop=stop))
         while (await service.get_campaign(opened.pool, campaign)).status is CampaignStatus.ACTIVE:  # noqa: ASYNC110 - in the database
             await asyncio.sleep(0.1)
         stop.set()

@@ -27,10 +27,9 @@ from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.events.service import adopt_restored_events
 from postroom.inbox.transport import CaptureTransport
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.dkim_keys import load_signers
-from postroom.mail.publishing import publish
+from postroom.mail.publishing import load_catalog, publish
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
@@ -57,18 +56,6 @@ from postroom.transports.webhook.transport import WebhookTransport
 _log = structlog.get_logger()
 
 # ── content and transports ────────────────────────────────────────────────────────────────────────────────────────
-
-
-def load_catalog(settings: Settings) -> Catalog:
-    """Parse the built-in templates and those of the installation."""
-    return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
-
-
-async def publish_files(room: Room) -> Catalog:
-    """Parse the templates and publish those that differ from the room's."""
-    catalog = load_catalog(room.settings)
-    await publish(room.pool, catalog, actor=actor())
-    return catalog
 
 
 def link_signer(settings: Settings) -> TokenSigner | None:
@@ -181,7 +168,7 @@ async def settle_room(direct_url: Url, settings: Settings) -> None:
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until_empty: bool = False) -> None:
+async def run_worker(room: Room, *, stop: asyncio.Event, until_empty: bool = False) -> None:
     """Run the background loops (render, deliver, collect, schedule, retention) until `stop` is set.
 
     With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due.
@@ -212,7 +199,7 @@ async def run_worker(room: Room, catalog: Catalog, *, stop: asyncio.Event, until
                 pass
             await run_loops([], main=worker, stop=stop)
         else:
-            others = [renderer.loop(), *await open_loops(room, catalog, stack, stop)]
+            others = [renderer.loop(), *await open_loops(room, stack, stop)]
             await run_loops(others, main=worker, stop=stop, failed=failed)
 
 

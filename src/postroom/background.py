@@ -24,7 +24,6 @@ from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.intake import notice as intake
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
-from postroom.mail.catalog import Catalog
 from postroom.mail.compose import message_domain_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.outbox.run import open_outbox
@@ -58,13 +57,13 @@ NOTICES = (
 )
 
 
-async def open_loops(room: Room, catalog: Catalog, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
+async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
     """All background loops; the stack closes their resources after they have ended."""
     settings, pool = room.settings, room.pool
     feeder = campaigns.Feeder(pool, campaigns.FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(listener(room, f"{room.name}_campaigns", feeder.notified))
     consumers = open_consumers(
-        pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(catalog)
+        pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(pool)
     )
     options = schedule.SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)
     return [

@@ -13,7 +13,7 @@ from tests.support.builders import until
 from tests.support.http import Browser
 
 from postroom.accounts.worker import make_mailing_collector
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
@@ -32,7 +32,7 @@ async def test_a_row_becomes_a_mail_whose_link_works(
     )
     keyed = replace(room, settings=settings)
     stop = asyncio.Event()
-    running = asyncio.create_task(run_worker(keyed, load_catalog(settings), stop=stop))
+    running = asyncio.create_task(run_worker(keyed, stop=stop))
     application = await connect(room.url, "public")
     ada = await application.fetchval(
         "INSERT INTO postroom.accounts (email, login, locale) VALUES ('ada@example.org', 'ada', $1) RETURNING id",
@@ -61,7 +61,7 @@ async def test_worker_until_empty_mails_accounts_too(room: Room, *, account_mail
     await sign_up(room.pool, "ada")
     await settle(room.pool)
     keyed = replace(room, settings=replace(room.settings, secret_key=KEY, account_mail=account_mail))
-    await run_worker(keyed, load_catalog(room.settings), stop=asyncio.Event(), until_empty=True)
+    await run_worker(keyed, stop=asyncio.Event(), until_empty=True)
     assert await room.pool.fetchval("SELECT count(*) FROM inbox_messages") == mails
     assert (await room.pool.fetchval("SELECT last_seq FROM jobs") == 0) is not account_mail
 
@@ -73,7 +73,7 @@ async def test_account_mail_off_leaves_tokens(room: Room) -> None:
     settings = replace(room.settings, secret_key=None, account_mail=False, batch_timeout=timedelta())
     stop = asyncio.Event()
     with capture_logs() as said:
-        running = asyncio.create_task(run_worker(replace(room, settings=settings), load_catalog(settings), stop=stop))
+        running = asyncio.create_task(run_worker(replace(room, settings=settings), stop=stop))
         await room.pool.execute("SELECT send('{ada@example.org}', p_subject => 'a', p_text => 'b')")
         await until(room.pool, "EXISTS (SELECT FROM inbox_messages)")
         stop.set()

@@ -16,7 +16,7 @@ from tests.support.http import Browser, open_browser
 from postroom.accounts import service
 from postroom.accounts.errors import TokenNotFound
 from postroom.accounts.model import Action
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.cli import database_checks, host_checks
 from postroom.db.pool import Pool, connect
 from postroom.db.room import Room
@@ -109,7 +109,7 @@ async def test_worker_without_a_key_logs_a_warning(room: Room) -> None:
     stop = asyncio.Event()
     keyless = replace(room, settings=replace(room.settings, secret_key=None))
     with capture_logs() as said:
-        running = asyncio.create_task(run_worker(keyless, load_catalog(room.settings), stop=stop))
+        running = asyncio.create_task(run_worker(keyless, stop=stop))
         await until(room.pool, "EXISTS (SELECT FROM workers)")
         stop.set()
         await asyncio.wait_for(running, 60)

@@ -223,20 +223,40 @@ def test_keys_are_shown_once_and_can_be_revoked(settings: dict[str, str]) -> Non
     assert postroom("keys", "create", "shop", "--scope", "everything", settings=settings).returncode == 1
 
 
-def test_templates_are_listed_and_previewed_without_a_database(tmp_path: Path) -> None:
-    """The catalog needs no database; a variable that is missing is named."""
-    folder = tmp_path / "hello" / "en"
-    folder.mkdir(parents=True)
-    (folder / "subject").write_text("Hello {{ name }}")
-    (folder / "text").write_text("Dear {{ name }}")
+HELLO = {"hello/en/subject": "Hello {{ name }}", "hello/en/text": "Dear {{ name }}"}
+
+
+def test_templates_are_checked_and_previewed_without_a_database(tmp_path: Path) -> None:
+    """Files need no database; a variable that is missing is named, and so is a sample that fails."""
+    write_templates(tmp_path, {**HELLO, "hello/_samples/ann.json": '{"name": "Ann"}'})
     settings = {"POSTROOM_TEMPLATE_DIR": str(tmp_path)}
-    names = {item["id"] for item in answer(postroom("templates", "list", "--json", settings=settings))["items"]}
-    assert {"hello", "welcome", "login-code"} <= names
     done = postroom("templates", "preview", "hello", "--var", "name=Ann", settings=settings)
     assert done.stdout == "Subject: Hello Ann\n\nDear Ann\n"
     missing = postroom("templates", "preview", "hello", settings=settings)
     assert missing.returncode == 1
     assert "name" in missing.stderr
+    assert postroom("templates", "check", settings=settings).stdout.startswith("6 templates parse; 13 samples render.")
+    write_templates(tmp_path, {"hello/_samples/ann.json": "{}"})
+    failed = postroom("templates", "check", settings=settings)
+    assert (failed.returncode, "the sample 'ann' fails in en" in failed.stderr) == (1, True)
+
+
+def test_templates_are_published_listed_and_compared(tmp_path: Path, settings: dict[str, str]) -> None:
+    """Each edit that is published is a version; old ones can be shown and rendered."""
+    write_templates(tmp_path, HELLO)
+    settings = {**settings, "POSTROOM_TEMPLATE_DIR": str(tmp_path)}
+    first = answer(postroom("templates", "publish", "--json", settings=settings))["templates"]["hello"]
+    write_templates(tmp_path, {"hello/en/text": "Hi {{ name }}"})
+    second = answer(postroom("templates", "publish", "--json", settings=settings))["templates"]["hello"]
+    assert "already" in postroom("templates", "publish", settings=settings).stdout
+    listed = answer(postroom("templates", "list", "--json", settings=settings))["items"]
+    assert {item["id"]: item["version_id"] for item in listed}["hello"] == second
+    found = answer(postroom("templates", "versions", "hello", "--json", settings=settings))["items"]
+    assert [version["id"] for version in found] == [second, first]
+    assert "-Dear {{ name }}\n+Hi {{ name }}" in postroom("templates", "diff", "hello", str(second), settings=settings).stdout
+    assert "Dear" in postroom("templates", "show", "hello", "--version", str(first), settings=settings).stdout
+    old = postroom("templates", "preview", "hello", "--version", str(first), "--var", "name=Ann", settings=settings)
+    assert old.stdout == "Subject: Hello Ann\n\nDear Ann\n"
 
 
 def test_migrate_says_what_it_would_do_and_does_it(settings: dict[str, str]) -> None:

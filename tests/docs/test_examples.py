@@ -19,7 +19,6 @@ from postroom.embedded.binaries import find_binaries
 from postroom.embedded.data_directory import DataDirectory
 from postroom.http import service
 from postroom.http.asgi import build_app
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 
 DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = DOCS / "examples"
@@ -79,7 +78,7 @@ async def run_sql(url: str, *arguments: str) -> str:
 async def environment(room: Room) -> AsyncIterator[dict[str, str]]:
     """Where an example finds the room: by its database, and by the API on loopback."""
     key, _row = await service.create_key(room.pool, "examples", scopes=["*"], actor="tests")
-    async with served(build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES))) as url:
+    async with served(build_app(room)) as url:
         yield {"DATABASE_URL": room.url, "API_URL": url, "API_KEY": key}
 
 

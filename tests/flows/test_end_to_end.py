@@ -16,7 +16,7 @@ from tests.support.builders import (
 )
 from tests.support.smtp_server import smtp_server
 
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.delivery import service
@@ -28,7 +28,7 @@ WELCOME = {"name": "Ada", "product": "Postroom", "url": "https://example.org"}
 async def work(room: Room) -> None:
     """Empty the queue once, as `postroom work --until-empty` does."""
     async with asyncio.timeout(60):
-        await run_worker(room, load_catalog(room.settings), stop=asyncio.Event(), until_empty=True)
+        await run_worker(room, stop=asyncio.Event(), until_empty=True)
 
 
 async def inbox(room: Room) -> list[str]:
@@ -121,7 +121,7 @@ async def test_without_an_account_the_senders_transport_defers(room: Room) -> No
 async def test_a_process_stops_when_asked(room: Room) -> None:
     """All loops end, and nothing is left claimed."""
     stop = asyncio.Event()
-    running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
+    running = asyncio.create_task(run_worker(room, stop=stop))
     await until(room.pool, "EXISTS (SELECT FROM workers WHERE cardinality(asleep) = 3)")
     stop.set()
     await asyncio.wait_for(running, 60)

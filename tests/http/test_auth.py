@@ -71,6 +71,8 @@ async def test_request_without_a_valid_key_is_rejected(browser: Browser, authori
         ("POST", "/v1/dead-letters/1/settle", "deliveries:operate"),
         ("GET", "/v1/templates", "templates:read"),
         ("POST", "/v1/templates/welcome/preview", "templates:read"),
+        ("GET", "/v1/templates/welcome/versions", "templates:read"),
+        ("POST", "/v1/templates/publish", "templates:write"),
         ("GET", "/v1/inbox", "inbox:read"),
         ("GET", "/v1/inbox/1", "inbox:read"),
         ("GET", "/v1/inbox/1/raw", "inbox:read"),

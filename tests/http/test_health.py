@@ -18,7 +18,7 @@ def _value(text: str, series: str) -> float:
 async def test_health_needs_no_key(room: Room) -> None:
     """Machines that watch come in without a key."""
     catalog = Catalog.load(BUILTIN_TEMPLATES)
-    browser = Browser(build_app(room, catalog=catalog))
+    browser = Browser(build_app(room))
     assert (await browser.get("/healthz")).json == {"status": "ok"}
     ready = (await browser.get("/readyz")).json
     assert ready["tokens_stalled_seconds"] == 0

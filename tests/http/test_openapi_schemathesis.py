@@ -15,7 +15,6 @@ from tests.support.http import Browser, Letter, open_browser, served
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
 from postroom.inbox.transport import CaptureTransport
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.post.reply import Envelope
 
 CHECKS = [
@@ -89,7 +88,7 @@ async def test_answers_are_what_the_document_says(
     room: Room, mode: GenerationMode, wanted: list[Callable[..., Any]]
 ) -> None:
     """For any request, the response's status, type, headers and shape are documented, and none is a 5xx."""
-    app = build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES))
+    app = build_app(room)
     browser = await open_browser(room, app=app)
     assert browser.key is not None
     await _furnish(room, browser)

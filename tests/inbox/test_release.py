@@ -10,7 +10,7 @@ from tests.inbox.test_transport import RAW
 from tests.support.http import Letter, open_browser, served
 from tests.support.smtp_server import smtp_server
 
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.db.room import Room
 from postroom.inbox.link_requests import request_links
 from postroom.inbox.links import list_links
@@ -26,7 +26,7 @@ async def message_id(room: Room) -> int:
 
 
 async def deliver(room: Room) -> None:
-    await run_worker(room, load_catalog(room.settings), stop=asyncio.Event(), until_empty=True)
+    await run_worker(room, stop=asyncio.Event(), until_empty=True)
 
 
 async def test_released_message_leaves_by_the_relay(room: Room, message_id: int) -> None:

@@ -1,7 +1,11 @@
 """HTTP endpoints of templates."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from tests.support.http import Browser, open_browser
+from tests.support.templates import published, write_templates
 
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
@@ -12,12 +16,55 @@ async def browser(room: Room) -> Browser:
     return await open_browser(room, "templates:read")
 
 
-async def test_templates_are_listed_with_their_locales(browser: Browser) -> None:
-    """The whole catalog, one page."""
+async def test_templates_are_listed_with_their_locales_and_versions(browser: Browser) -> None:
+    """All templates on one page."""
     listed = await browser.get("/v1/templates")
-    assert listed.status == 200
-    assert listed.json["next_cursor"] is None
-    assert {"id": "login-code", "locales": ["en", "fr"]} in listed.json["items"]
+    assert (listed.status, listed.json["next_cursor"]) == (200, None)
+    [code] = [item for item in listed.json["items"] if item["id"] == "login-code"]
+    assert code["locales"] == ["en", "fr"]
+    [version] = (await browser.get("/v1/templates/login-code/versions")).json["items"]
+    assert (version["id"], version["content_hash"]) == (code["version_id"], code["content_hash"])
+    assert version["replaced_at"] is None
+
+
+async def test_versions_are_listed_shown_and_compared(browser: Browser, room: Room, tmp_path: Path) -> None:
+    """Newest first; a version is compared with the one before it, or with another."""
+    parts = {"note/en/subject": "s", "note/en/text": "one\n"}
+    await published(room.pool, tmp_path, parts)
+    await published(room.pool, tmp_path, {"note/en/text": "two\n"})
+    new, old = (await browser.get("/v1/templates/note/versions")).json["items"]
+    assert (new["replaced_at"], old["replaced_at"] is None) == (None, False)
+    files = (await browser.get(f"/v1/templates/note/versions/{old['id']}")).json["files"]
+    assert files == {"en/subject": "s", "en/text": "one\n"}
+    diff = (await browser.get(f"/v1/templates/note/versions/{new['id']}/diff")).json["diff"]
+    assert "-one\n+two\n" in diff
+    back = await browser.get(f"/v1/templates/note/versions/{old['id']}/diff?against={new['id']}")
+    assert "-two\n+one\n" in back.json["diff"]
+    body = {"version_id": old["id"]}
+    assert (await browser.post("/v1/templates/note/preview", json=body)).json["text"] == "one"
+    assert (await browser.post("/v1/templates/note/preview", json={})).json["text"] == "two"
+
+
+async def test_an_unknown_version_is_not_found(browser: Browser, room: Room) -> None:
+    """Also one of another template."""
+    other = await room.pool.fetchval("SELECT version_id FROM templates WHERE id = 'welcome'")
+    for path in (f"login-code/versions/{other}", "login-code/versions/0/diff", "nothing/versions"):
+        assert (await browser.get(f"/v1/templates/{path}")).json["code"] == "template_not_found"
+
+
+async def test_files_are_published_without_a_restart(room: Room, tmp_path: Path) -> None:
+    """The next mail is accepted with them; an invalid file is named, and nothing is published."""
+    serving = replace(room, settings=replace(room.settings, template_dir=tmp_path))
+    browser = await open_browser(room, "templates:write", "deliveries:write", app=build_app(serving))
+    write_templates(tmp_path, {"note/en/subject": "s", "note/en/text": "t"})
+    published = await browser.post("/v1/templates/publish")
+    assert (published.status, list(published.json["templates"])) == (200, ["note"])
+    mail = {"to": "ada@example.org", "template": "note"}
+    assert (await browser.post("/v1/deliveries", json=mail)).status == 202
+    write_templates(tmp_path, {"note/en/subject": "{{", "more/en/subject": "s", "more/en/text": "t"})
+    refused = await browser.post("/v1/templates/publish")
+    assert (refused.status, refused.fields) == (400, ["template"])
+    assert await room.pool.fetchval("SELECT count(*) FROM templates WHERE id = 'more'") == 0
 
 
 async def test_a_preview_is_what_would_be_sent(browser: Browser) -> None:
@@ -41,7 +88,7 @@ async def test_missing_variable_is_named(browser: Browser) -> None:
 
 @pytest.mark.parametrize("template", ["nothing", "..", "%2e%2e%2fetc", "Login-Code"])
 async def test_an_unknown_template_is_not_found(browser: Browser, template: str) -> None:
-    """Only what the catalog holds can be previewed."""
+    """Only templates of the room can be previewed."""
     response = await browser.post(f"/v1/templates/{template}/preview", json={})
     assert response.status == 404
     assert response.json["code"] == "template_not_found"
@@ -59,10 +106,3 @@ async def test_a_bad_preview_names_its_field(browser: Browser, body: object, fie
     """Input is strict here as everywhere."""
     response = await browser.post("/v1/templates/login-code/preview", json=body)
     assert (response.status, response.fields) == (400, [field])
-
-
-async def test_without_a_catalog_there_are_no_templates(room: Room) -> None:
-    """A process without templates answers all the same."""
-    browser = await open_browser(room, app=build_app(room))
-    assert (await browser.get("/v1/templates")).json["items"] == []
-    assert (await browser.post("/v1/templates/login-code/preview", json={})).status == 404

@@ -9,7 +9,6 @@ from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.schedule.api import ENDPOINTS
 
 ADA = {
@@ -22,10 +21,9 @@ ADA = {
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    catalog = Catalog.load(BUILTIN_TEMPLATES)
-    bare = build_app(room, catalog=catalog)
+    bare = build_app(room)
     is_wired = any(endpoint.path == "/v1/users" for endpoint in bare.endpoints)
-    return await open_browser(room, app=bare if is_wired else build_app(room, catalog=catalog, more=ENDPOINTS))
+    return await open_browser(room, app=bare if is_wired else build_app(room, more=ENDPOINTS))
 
 
 async def made(browser: Browser, **fields: Any) -> Any:

@@ -14,7 +14,6 @@ from postroom.db.room import Room
 from postroom.http import service
 from postroom.http.asgi import build_app
 from postroom.http.model import ApiKey
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.runtime.endpoint import ASGIApp
 
 
@@ -106,7 +105,7 @@ async def a_key(room: Room, name: str, *scopes: str) -> tuple[str, ApiKey]:
 async def open_browser(room: Room, *scopes: str, name: str = "tests", app: ASGIApp | None = None) -> Browser:
     """A browser with a new key of these scopes; all scopes if none is named."""
     key, _row = await a_key(room, name, *(scopes or ("*",)))
-    return Browser(app or build_app(room, catalog=Catalog.load(BUILTIN_TEMPLATES)), key)
+    return Browser(app or build_app(room), key)
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tests.support.builders import until
 
-from postroom.app import load_catalog, run_worker
+from postroom.app import run_worker
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.schedule import service
@@ -75,7 +75,7 @@ async def works_until(room: Room, question: str) -> None:
     """Run a whole worker process until the query returns true."""
     stop = asyncio.Event()
     async with asyncio.timeout(60):
-        running = asyncio.create_task(run_worker(room, load_catalog(room.settings), stop=stop))
+        running = asyncio.create_task(run_worker(room, stop=stop))
         await until(room.pool, question)
         stop.set()
         await running

@@ -5,12 +5,12 @@ import shutil
 from pathlib import Path
 
 from postroom.accounts.letter import TEMPLATES as ACCOUNT_TEMPLATES
-from postroom.app import load_catalog
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import open_objects
 from postroom.embedded.server import running_url
 from postroom.errors import PostroomError
 from postroom.mail.dkim_keys import load_signers
+from postroom.mail.publishing import load_catalog
 from postroom.runtime import uvicorn_server
 from postroom.runtime.finding import Finding, fail, ok, warn
 from postroom.settings import Settings

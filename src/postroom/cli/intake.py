@@ -55,6 +55,6 @@ async def _consume_here(settings: Settings, life: "Lifetime", *, kind: StreamKin
         with metrics_served(settings.metrics_addr):
             life.running()
             async with open_consumers(
-                room.pool, sources, idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck.of(settings)
+                room.pool, sources, idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(room.pool)
             ) as loops:
                 await run_loops(loops, stop=life.stop, failed=partial(record_loop_failure, room.pool))

@@ -21,7 +21,6 @@ from postroom.http.asgi import build_app
 from postroom.http.auth import Authenticator
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import submission_options, submission_server
-from postroom.mail.catalog import Catalog
 from postroom.mail.template_check import TemplateCheck
 from postroom.post.message_id import room_keys
 from postroom.runtime import uvicorn_server
@@ -71,9 +70,7 @@ def take_doors(settings: Settings) -> Iterator[BoundSockets]:
         yield BoundSockets(http, smtp, bounces, take(settings.smtps_addr, "POSTROOM_SMTPS_ADDR"))
 
 
-async def keep_doors(
-    room: Room, catalog: Catalog, doors: BoundSockets, *, stop: asyncio.Event, on_ready: Callable[[], None]
-) -> None:
+async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on_ready: Callable[[], None]) -> None:
     """Answer until `stop` is set; then take nothing new and finish what has begun."""
     settings = room.settings
     if settings.tracing:
@@ -90,7 +87,7 @@ async def keep_doors(
         checks = partial(examine, settings)
         sites.append(build_dashboard(room, secret=settings.secret_key, stop=stop, auth=auth, examine=checks))
     async with AsyncExitStack() as stack:
-        check = TemplateCheck(catalog)
+        check = TemplateCheck(room.pool)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
             if listener is not None and options is not None:
@@ -101,7 +98,7 @@ async def keep_doors(
         signer = link_signer(settings)
         if signer is not None:
             sites.append(await stack.enter_async_context(public_links(room, signer)))
-        app = build_app(room, catalog=catalog, sites=sites, auth=auth)
+        app = build_app(room, sites=sites, auth=auth)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )

@@ -3,17 +3,18 @@
 A worker would find the same, but later: after a port is open, or in a child that is started again and again.
 """
 
-from postroom.app import make_composer, open_routes, publish_files
+from postroom.app import make_composer, open_routes
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
-from postroom.mail.catalog import Catalog
+from postroom.mail.publishing import publish_files
 from postroom.post.address import parse_address
+from postroom.runtime.terminal import actor
 
 
-async def prepare(room: Room) -> Catalog:
-    """Try everything that a worker needs, without connecting anywhere; returns the templates, parsed and published."""
+async def prepare(room: Room) -> None:
+    """Try everything that a worker needs, without connecting anywhere, and publish the templates."""
     settings = room.settings
-    catalog = await publish_files(room)
+    await publish_files(room, actor=actor())
     make_composer(settings)
     if settings.admin_email is not None:
         try:
@@ -21,4 +22,4 @@ async def prepare(room: Room) -> Catalog:
         except ValueError as error:
             raise SettingInvalid("POSTROOM_ADMIN_EMAIL", str(error)) from error
     async with open_routes(room):
-        return catalog
+        pass

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.runtime.terminal import load_settings, run, say
+from postroom.runtime.terminal import actor, load_settings, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,18 +27,18 @@ def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate th
 
 
 async def serve_here(settings: Settings, life: "Lifetime", *, migrating: bool) -> None:
-    from postroom.app import publish_files
     from postroom.cli.listeners import keep_doors, take_doors
     from postroom.db.room import open_room
     from postroom.http.service import list_keys
+    from postroom.mail.publishing import publish_files
     from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
         async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
-            catalog = await publish_files(room)
+            await publish_files(room, actor=actor())
             life.running()
             hint = "" if (await list_keys(room.pool, limit=1))[0] else NO_KEY
 
             await keep_doors(
-                room, catalog, doors, stop=life.stop, on_ready=lambda: say(f"{hint}Postroom answers at {doors.url}")
+                room, doors, stop=life.stop, on_ready=lambda: say(f"{hint}Postroom answers at {doors.url}")
             )

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from postroom.cli.lifetime import Lifetime
     from postroom.cli.listeners import BoundSockets
     from postroom.db.room import Room
-    from postroom.mail.catalog import Catalog
 
 _EXAMPLE = '{"to":["you@example.org"],"subject":"Hello","text":"It works."}'
 
@@ -55,27 +54,25 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
         settings = with_secret_key(settings, making=True)
         async with open_room(settings, migrating=True) as room:
             await settle_room(room.direct_url, settings)
-            catalog = await prepare(room)
+            await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
 
             def ready() -> None:
                 say(banner(room, doors, key_file=key_file, made=made))
 
             life.running()
-            work = _worker(room, catalog, life, workers=workers)
-            await _run(room, catalog, doors, life=life, work=work, ready=ready)
+            work = _worker(room, life, workers=workers)
+            await _run(room, doors, life=life, work=work, ready=ready)
 
 
-def _worker(
-    room: "Room", catalog: "Catalog", life: "Lifetime", *, workers: int
-) -> Callable[[], Coroutine[Any, Any, None]]:
+def _worker(room: "Room", life: "Lifetime", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
     """The work, in this process or in supervised ones with the same secret key."""
 
     async def work() -> None:
         if workers == 0:
             from postroom.app import run_worker
 
-            await run_worker(room, catalog, stop=life.stop)
+            await run_worker(room, stop=life.stop)
             return
         from postroom.cli.work import supervise_workers
 
@@ -88,7 +85,6 @@ def _worker(
 
 async def _run(
     room: "Room",
-    catalog: "Catalog",
     doors: "BoundSockets",
     *,
     life: "Lifetime",
@@ -99,7 +95,7 @@ async def _run(
     from postroom.cli.listeners import keep_doors
 
     async with asyncio.TaskGroup() as together:
-        together.create_task(keep_doors(room, catalog, doors, stop=life.stop, on_ready=ready), name="doors")
+        together.create_task(keep_doors(room, doors, stop=life.stop, on_ready=ready), name="doors")
         together.create_task(work(), name="work")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from postroom.errors import PostroomError
-from postroom.runtime.terminal import load_settings, run
+from postroom.runtime.terminal import actor, load_settings, run
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,16 +49,17 @@ def work(
 
 async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, migrating: bool) -> None:
     """Run the worker in this process."""
-    from postroom.app import publish_files, run_worker
+    from postroom.app import run_worker
     from postroom.db.room import open_room
+    from postroom.mail.publishing import publish_files
     from postroom.runtime.metrics_server import metrics_served
     from postroom.runtime.secret_key import with_secret_key
 
     async with open_room(with_secret_key(settings, making=False), migrating=migrating) as room:
-        catalog = await publish_files(room)
+        await publish_files(room, actor=actor())
         with metrics_served(None if until_empty else settings.metrics_addr):
             life.running()
-            await run_worker(room, catalog, stop=life.stop, until_empty=until_empty)
+            await run_worker(room, stop=life.stop, until_empty=until_empty)
 
 
 async def work_in_processes(

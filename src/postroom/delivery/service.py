@@ -1,6 +1,6 @@
 """Services of deliveries. HTTP, command line and other surfaces call only this module."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -92,8 +92,8 @@ async def accept_from_application(
         return await store.send(connection, room=room, **send_values(request, idempotency_ttl=idempotency_ttl))
 
 
-Check = Callable[[DeliveryRequest], None]
-"""Raises `BadInput` for a request that could be stored and not be sent, such as one with an unknown template."""
+Check = Callable[[Sequence[DeliveryRequest]], Awaitable[Sequence[Sequence[FieldError]]]]
+"""The errors of requests that could be stored and not be sent, such as one with an unknown template."""
 
 
 def count_accepted(request: DeliveryRequest, accepted: Accepted) -> None:
@@ -120,7 +120,7 @@ class AcceptCombiner:
 
     async def accept(self, request: CheckedRequest) -> Accepted:
         """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
-        self._check_all([request])
+        await self._check_all([request])
         accepted = await self._combiner.submit(request)
         count_accepted(request, accepted)
         if accepted.acceptance is Acceptance.CONFLICT:
@@ -129,7 +129,7 @@ class AcceptCombiner:
 
     async def accept_all(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         """Accept a batch that came as one request, in its own statement; a conflict is one of the answers."""
-        self._check_all(requests)
+        await self._check_all(requests)
         answers = await self._flush(requests)
         for request, accepted in zip(requests, answers, strict=True):
             count_accepted(request, accepted)
@@ -141,7 +141,7 @@ class AcceptCombiner:
         If they `share_key`, each with its position, a new request beside a known one is a conflict: it is not the
         batch that was accepted with that key.
         """
-        self._check_all(requests)
+        await self._check_all(requests)
         async with self._pool.acquire() as connection, connection.transaction():
             answers = await accept_batch(connection, requests, idempotency_ttl=self._ttl)
             found = {answer.acceptance for answer in answers}
@@ -155,17 +155,17 @@ class AcceptCombiner:
         """Wait until all joined requests are committed."""
         await self._combiner.drain()
 
-    def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
+    async def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
         """Check each request; in a batch of several, fields begin with `[3].`, as in `check_batch`."""
-        errors: list[FieldError] = []
         if self._check is None or all(request.template is None for request in requests):
             return
-        for index, request in enumerate(requests):
-            try:
-                self._check(request)
-            except BadInput as bad:
-                where = f"[{index}]." if len(requests) > 1 else ""
-                errors += [FieldError(f"{where}{error.field}", error.message) for error in bad.errors]
+        found = await self._check(requests)
+        wheres = [f"[{index}]." if len(requests) > 1 else "" for index in range(len(requests))]
+        errors = [
+            FieldError(f"{where}{error.field}", error.message)
+            for where, errors in zip(wheres, found, strict=True)
+            for error in errors
+        ]
         if errors:
             raise BadInput(errors)
 

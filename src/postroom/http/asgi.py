@@ -36,7 +36,6 @@ from postroom.http.routing import Route, Routes
 from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
-from postroom.mail.catalog import Catalog
 from postroom.mail.contents import contents_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.outbox import api as outbox_api
@@ -124,14 +123,13 @@ class HttpApplication:
 def build_app(
     room: Room,
     *,
-    catalog: Catalog | None = None,
     more: Sequence[Endpoint] = (),
     sites: Sequence[Site] = (),
     auth: Authenticator | None = None,
 ) -> HttpApplication:
     """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard."""
     auth = auth or Authenticator(room.pool)
-    check = None if catalog is None else TemplateCheck(catalog)
+    check = TemplateCheck(room.pool)
     accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
     endpoints = [
         *delivery_api.endpoints(accepting),
@@ -152,7 +150,7 @@ def build_app(
         *provider_api.endpoints(_provider_options(room.settings)),
         *stats_api.ENDPOINTS,
         *archive_api.ENDPOINTS,
-        *mail_api.endpoints(catalog),
+        *mail_api.ENDPOINTS,
         *inbox_api.ENDPOINTS,
         *resend_api.ENDPOINTS,
         *ses_api.ENDPOINTS,
@@ -162,7 +160,7 @@ def build_app(
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
     endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    tools = (accepting, contents_of(room.pool), *(() if catalog is None else (catalog,)))
+    tools = (accepting, contents_of(room.pool))
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
 

@@ -19,7 +19,7 @@ from postroom.delivery import store as delivery
 from postroom.http.problems import problem
 from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands
-from postroom.mail.catalog import Catalog
+from postroom.mail.store import count_templates
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY
 from postroom.schedule.metrics import show_backlog
@@ -78,14 +78,13 @@ async def _measure_queue(room: Room) -> None:
 
 
 async def readyz(call: Call) -> Answer:
-    catalog = call.tools.get(Catalog)
     try:
         async with call.room.pool.acquire(timeout=PATIENCE_S) as connection:
             await check_served(connection, call.room.name)
+            templates = await count_templates(connection)
             stall = await accounts.measure_stall(connection, now=None)
     except DatabaseError as error:
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
-    templates = len(catalog.names()) if catalog is not None else 0
     return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
 
 
@@ -95,7 +94,7 @@ ENDPOINTS = [
     _endpoint(path="/healthz", handler=healthz, summary="The process is alive.", answers={200: Alive}),
     _endpoint(
         path="/readyz", handler=readyz,
-        summary="The database answers, it has the migrations of this version, and the templates are parsed.",
+        summary="The database answers, it has the migrations of this version, and there are templates.",
         answers={200: Ready},
     ),
     _endpoint(

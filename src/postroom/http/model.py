@@ -12,6 +12,7 @@ SCOPES = (
     "inbox:read",
     "inbox:write",
     "templates:read",
+    "templates:write",
     "accounts:read",
     "accounts:write",
     "accounts:operate",

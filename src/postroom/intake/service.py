@@ -80,7 +80,7 @@ def _cut(batch: Sequence[StreamEntry]) -> Iterator[Sequence[StreamEntry]]:
 async def _accept_piece(
     pool: Pool, batch: Sequence[StreamEntry], idempotency_ttl: timedelta, check: Check | None
 ) -> list[Outcome]:
-    decoded = [_checked(decode_command(entry.raw), check) for entry in batch]
+    decoded = await _checked([decode_command(entry.raw) for entry in batch], check)
     try:
         outcomes = await _commit(pool, batch, decoded, idempotency_ttl)
     except _POISON as error:
@@ -97,14 +97,18 @@ async def _accept_piece(
     return outcomes
 
 
-def _checked(decoded: CheckedRequest | Malformed, check: Check | None) -> CheckedRequest | Malformed:
-    if check is None or isinstance(decoded, Malformed):
+async def _checked(decoded: list[CheckedRequest | Malformed], check: Check | None) -> list[CheckedRequest | Malformed]:
+    """The same commands; those with a template that cannot be rendered are malformed."""
+    templated = [one for one in decoded if not isinstance(one, Malformed) and one.template is not None]
+    if check is None or not templated:
         return decoded
-    try:
-        check(decoded)
-    except BadInput as bad:
-        return Malformed("bad_payload", tuple(bad.errors), decoded.source)
-    return decoded
+    found = {id(one): errors for one, errors in zip(templated, await check(templated), strict=True) if errors}
+    return [
+        one
+        if isinstance(one, Malformed) or (errors := found.get(id(one))) is None
+        else Malformed("bad_payload", tuple(errors), one.source)
+        for one in decoded
+    ]
 
 
 async def count_malformed_commands(pool: Pool) -> int:

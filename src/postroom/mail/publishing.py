@@ -5,15 +5,29 @@ older files that starts again, in the middle of a deployment, makes its version 
 new files, or `postroom templates publish`, corrects that. Accepted mail keeps the version it was accepted with.
 """
 
+import asyncio
 import json
 
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.db.room import Room
 from postroom.mail import store
-from postroom.mail.catalog import Catalog
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.settings import Settings
 
 _log = structlog.get_logger()
+
+
+def load_catalog(settings: Settings) -> Catalog:
+    """Parse the built-in templates and those of the installation."""
+    return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
+
+
+async def publish_files(room: Room, *, actor: str) -> dict[str, int]:
+    """Parse the files of this process and publish those that differ from the room's."""
+    catalog = await asyncio.to_thread(load_catalog, room.settings)
+    return await publish(room.pool, catalog, actor=actor)
 
 
 async def publish(pool: Pool, catalog: Catalog, *, actor: str) -> dict[str, int]:

@@ -1,8 +1,45 @@
 -- The statements of mail, by name.
 
+-- name: count_templates :one
+-- The number of templates.
+SELECT count(*) AS templates
+FROM templates;
+
+-- name: find_version :maybe
+-- One version of a template with its files; the current one if no id is given.
+SELECT v.id, v.template, v.content_hash, v.published_at, v.published_by, v.replaced_at, v.files::text
+FROM template_versions AS v
+WHERE v.template = :template
+    AND v.id = coalesce(:version_id::bigint, (SELECT t.version_id FROM templates AS t WHERE t.id = :template));
+
+-- name: find_version_before :maybe
+-- The version of a template that was published before another one.
+SELECT max(v.id) AS id
+FROM template_versions AS v
+WHERE v.template = :template AND v.id < :version_id
+HAVING max(v.id) IS NOT NULL;
+
 -- name: list_current_hashes :many
 -- The content hash of the current version of every template.
 SELECT t.id AS template, v.content_hash
+FROM templates AS t
+JOIN template_versions AS v ON v.id = t.version_id
+ORDER BY t.id;
+
+-- name: list_current_versions :many
+-- The current version of every template.
+SELECT id AS template, version_id
+FROM templates
+ORDER BY id;
+
+-- name: list_templates :many
+-- Every template with its current version and the locales of that.
+SELECT t.id, t.version_id, t.changed_at, v.content_hash, ARRAY(
+        SELECT DISTINCT replace(split_part(path, '/', 1), '_', '-')
+        FROM jsonb_object_keys(v.files) AS path
+        WHERE left(path, 1) <> '_'
+        ORDER BY 1
+    ) AS locales
 FROM templates AS t
 JOIN template_versions AS v ON v.id = t.version_id
 ORDER BY t.id;
@@ -19,6 +56,14 @@ WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.template_version_id IS NOT NULL 
 SELECT id, template, files::text
 FROM template_versions
 WHERE id = ANY(:version_ids::bigint[]);
+
+-- name: list_versions :many
+-- The versions of a template, newest first, below a cursor.
+SELECT v.id, v.template, v.content_hash, v.published_at, v.published_by, v.replaced_at
+FROM template_versions AS v
+WHERE v.template = :template AND (:before_id::bigint IS NULL OR v.id < :before_id)
+ORDER BY v.id DESC
+LIMIT :page_limit;
 
 -- name: publish_templates :many
 -- Store versions of templates and make them current; returns the templates that changed.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from postroom.delivery.model import Lane
+from postroom.errors import BadInput
 from postroom.runtime.setting import parse_duration
 from postroom.runtime.terminal import AsJson, in_room, parse_moment, parse_pair, parse_variables, print_json, say
 
@@ -89,7 +90,9 @@ async def _accept(room: "Room", request: "CheckedRequest") -> "Accepted":
     from postroom.mail.template_check import TemplateCheck
 
     if request.template is not None:
-        TemplateCheck.of(room.settings)(request)
+        [errors] = await TemplateCheck(room.pool)([request])
+        if errors:
+            raise BadInput(errors)
     async with room.pool.acquire() as connection, connection.transaction():
         return await service.accept(connection, request, idempotency_ttl=room.settings.idempotency_ttl)
 

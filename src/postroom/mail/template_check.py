@@ -1,56 +1,75 @@
 """Rejects at acceptance mail that a worker could not render: an unknown template, a missing variable.
 
-A process with the catalog renders a request once, as a trial, and caches the shape of its variables: their names,
-their types, empty or not. Requests of a known shape are not rendered again, so frequent senders only pay for the
-look-up. Templates can depend on values too; such a request passes here and fails as `render_failed`, as does mail
-from SQL and `postroom.send`, which have no catalog. API, command line and workers need the same
-POSTROOM_TEMPLATE_DIR.
+A request is rendered once, as a trial, with the current version of its template, and the shape of its variables is
+cached: their names, their types, empty or not. Requests of a known shape are not rendered again, so frequent senders
+only pay for the look-up. Templates can depend on values too; such a request passes here and fails as `render_failed`,
+as does mail from SQL and `postroom.send`, where only the name of the template is checked.
 """
 
+import asyncio
+import math
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
+from time import monotonic
 from typing import Any
 
+from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryRequest
-from postroom.errors import BadInput, FieldError
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.errors import FieldError
+from postroom.mail import store
 from postroom.mail.render import RenderError
-from postroom.settings import Settings
+from postroom.mail.versions import TemplateVersions
 
 MOST_SHAPES = 10_000
+FRESH_S = 1.0
+"""Within a second of publishing, a request may be checked with the version before; it is accepted with the new one."""
 _NAMED = 20
 _MISSING = re.compile(r"unknown variable: ([A-Za-z_]\w*(?:\.\w+)*)")
 
 
 class TemplateCheck:
-    """One per process and catalog. Call it with a request before it is accepted."""
+    """One per process. Call it with requests before they are accepted."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, pool: Pool, *, fresh_s: float = FRESH_S) -> None:
+        self._pool, self._fresh_s = pool, fresh_s
+        self._versions = TemplateVersions(pool)
+        self._current: Mapping[str, int] = {}
+        self._read_at = -math.inf
+        self._reading = asyncio.Lock()
         self._good: set[Hashable] = set()
 
-    @classmethod
-    def of(cls, settings: Settings) -> "TemplateCheck":
-        """A check with the templates of the settings."""
-        own = settings.template_dir
-        return cls(Catalog.load(BUILTIN_TEMPLATES, *([own] if own else [])))
+    async def __call__(self, requests: Sequence[DeliveryRequest]) -> list[list[FieldError]]:
+        """The errors of each request: they name `template`, `locale` or `variables.<name>`."""
+        await self._refresh({request.template for request in requests if request.template is not None})
+        return [self._errors(request) for request in requests]
 
-    def __call__(self, request: DeliveryRequest) -> None:
-        """Raise `BadInput` naming `template`, `locale` or `variables.<name>` if this request cannot be rendered."""
+    async def _refresh(self, templates: Collection[str]) -> None:
+        """Read the current versions again if they are old, or do not have one of these templates."""
+        async with self._reading:
+            if monotonic() - self._read_at >= self._fresh_s or not self._current.keys() >= set(templates):
+                self._current = await store.list_current_versions(self._pool)
+                self._read_at = monotonic()
+        await self._versions.load(self._current.get(template) for template in templates)
+
+    def _errors(self, request: DeliveryRequest) -> list[FieldError]:
         if request.template is None:
-            return
-        key = (request.template, request.locale, _shape(request.variables))
+            return []
+        version_id = self._current.get(request.template)
+        if version_id is None:
+            known = ", ".join(list(self._current)[:_NAMED])
+            return [FieldError("template", f"there is no template {request.template!r}; there are {known}")]
+        key = (version_id, request.locale, _shape(request.variables))
         if key in self._good:
-            return
-        if request.template not in self._catalog:
-            known = ", ".join(self._catalog.names()[:_NAMED])
-            raise BadInput.of("template", f"there is no template {request.template!r}; the catalog has {known}")
-        rendered = self._catalog.render(request.template, locale=request.locale, variables=request.variables)
+            return []
+        rendered = self._versions.render(
+            request.template, version_id, locale=request.locale, variables=request.variables
+        )
         if isinstance(rendered, RenderError):
-            raise BadInput([_named(rendered)])
+            return [_named(rendered)]
         if len(self._good) >= MOST_SHAPES:
             self._good.clear()
         self._good.add(key)
+        return []
 
 
 def _named(error: RenderError) -> FieldError:

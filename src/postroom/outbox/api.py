@@ -166,7 +166,7 @@ async def list_rules(call: Call) -> Answer:
 
 
 async def create_rule(call: Call) -> Answer:
-    templates = mails.list_templates(call.room.settings)
+    templates = await mails.list_template_names(call.room.pool)
     rule = await mails.add_rule(call.room.pool, call.body, templates=templates, actor=call.actor)
     return Answer(answer(RuleShape, rule), 201)
 

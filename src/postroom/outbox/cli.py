@@ -198,7 +198,7 @@ def add_rule(
     )
 
     async def added(room: Room) -> MailRule:
-        templates = rule_service.list_templates(room.settings)
+        templates = await rule_service.list_template_names(room.pool)
         return await rule_service.add_rule(room.pool, rule, templates=templates, actor=actor())
 
     say(str(in_room(added).id))

@@ -7,14 +7,13 @@ from msgspec.structs import asdict
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.events.audit import audited
-from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.library import list_templates
 from postroom.outbox.errors import RuleNotFound
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import MailRule, NewRule, check_rule
 from postroom.outbox.mails.publisher import PUBLISHER
 from postroom.outbox.model import Subscription
 from postroom.outbox.topics import ensure_pair
-from postroom.settings import Settings
 
 
 async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | None = None, actor: str) -> MailRule:
@@ -35,10 +34,9 @@ async def add_rule(pool: Pool, rule: NewRule, *, templates: Collection[str] | No
     return made
 
 
-def list_templates(settings: Settings) -> list[str]:
-    """The names of the installed templates."""
-    own = settings.template_dir
-    return Catalog.load(BUILTIN_TEMPLATES, *([own] if own else [])).names()
+async def list_template_names(pool: Pool) -> list[str]:
+    """The templates of the room."""
+    return [template.id for template in await list_templates(pool)]
 
 
 async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:

@@ -1,0 +1,70 @@
+"""Services of templates: the templates of a room, their versions, the difference between two, and previews."""
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput
+from postroom.mail import store
+from postroom.mail.catalog import Template
+from postroom.mail.errors import TemplateNotFound
+from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
+from postroom.mail.render import Rendered, RenderError
+from postroom.mail.template_files import TemplateSource
+from postroom.runtime.page import Found, read_page
+
+
+async def list_templates(pool: Pool) -> list[TemplateSummary]:
+    return await store.list_templates(pool)
+
+
+async def list_versions(
+    pool: Pool, template: str, *, cursor: str | None = None, limit: int = 50
+) -> Found[TemplateVersion]:
+    """A page of versions, newest first, and the cursor of the next page; `TemplateNotFound` if there is none."""
+    found, more = await read_page(store.list_versions, pool, cursor, limit, template=template)
+    if not found and cursor is None:
+        raise TemplateNotFound.of(template)
+    return found, more
+
+
+async def get_version(pool: Pool, template: str, version_id: int | None = None) -> VersionFiles:
+    """One version with its files, the current one by default; `TemplateNotFound` if there is none."""
+    found = await store.find_version(pool, template=template, version_id=version_id)
+    if found is None:
+        raise TemplateNotFound.of(template, version_id)
+    return found
+
+
+async def compare_versions(pool: Pool, template: str, version_id: int, *, against: int | None = None) -> str:
+    """The difference from another version, by default the one before, in the unified format."""
+    new = await get_version(pool, template, version_id)
+    earlier = against or await store.find_version_before(pool, template=template, version_id=version_id)
+    old = {} if earlier is None else (await get_version(pool, template, earlier)).files
+    return "".join(_compare(old, new.files))
+
+
+async def preview(
+    pool: Pool, template: str, *, version_id: int | None = None, locale: str | None, variables: Mapping[str, Any]
+) -> Rendered:
+    """Render a version as it would be sent. `BadInput` says why it cannot be rendered."""
+    found = await get_version(pool, template, version_id)
+    source = TemplateSource.stored(template, found.files, version_id=found.version.id)
+    rendered = Template.parse(source).render(locale=locale, variables=variables)
+    if isinstance(rendered, RenderError):
+        raise BadInput.of("variables", f"{rendered.part}: {rendered.message}")
+    return rendered
+
+
+def samples_of(found: VersionFiles) -> dict[str, dict[str, Any]]:
+    """The variables of each sample of a version, by name."""
+    source = TemplateSource.stored(found.version.template, found.files, version_id=found.version.id)
+    return Template.parse(source).samples()
+
+
+def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for path in sorted({*old, *new}):
+        before, after = (files.get(path, "").splitlines(keepends=True) for files in (old, new))
+        for line in difflib.unified_diff(before, after, f"a/{path}", f"b/{path}"):
+            yield line if line.endswith("\n") else f"{line}\n"
