@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.command_line import PATIENT, answer, environment, postroom
+from tests.support.templates import write_templates
 
 from postroom.db.room import Room
 
@@ -253,7 +254,10 @@ def test_templates_are_published_listed_and_compared(tmp_path: Path, settings: d
     assert {item["id"]: item["version_id"] for item in listed}["hello"] == second
     found = answer(postroom("templates", "versions", "hello", "--json", settings=settings))["items"]
     assert [version["id"] for version in found] == [second, first]
-    assert "-Dear {{ name }}\n+Hi {{ name }}" in postroom("templates", "diff", "hello", str(second), settings=settings).stdout
+    assert (
+        "-Dear {{ name }}\n+Hi {{ name }}"
+        in postroom("templates", "diff", "hello", str(second), settings=settings).stdout
+    )
     assert "Dear" in postroom("templates", "show", "hello", "--version", str(first), settings=settings).stdout
     old = postroom("templates", "preview", "hello", "--version", str(first), "--var", "name=Ann", settings=settings)
     assert old.stdout == "Subject: Hello Ann\n\nDear Ann\n"
