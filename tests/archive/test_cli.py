@@ -108,7 +108,7 @@ async def test_failures_of_archive_commands_exit_1(room: Room, tmp_path: Path) -
     shell = Shell(room, tmp_path)
     for command in ("verify", "list"):
         code, _, errors = await shell.run("archive", command, "--table", "nosuch")
-        assert (code, "must be one of attempts, open_events, click_events" in errors) == (1, True)
+        assert (code, "must be one of attempts, delivery_steps, open_events, click_events" in errors) == (1, True)
     await add_attempts(room.pool, LONG_AGO, 3)
     (tmp_path / "archive").write_text("no folder")
     code, output, errors = await shell.run("archive", "run")

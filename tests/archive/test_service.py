@@ -324,5 +324,5 @@ async def test_verify_continues_after_an_unreachable_store(room: Room, tmp_path:
 
 async def test_verify_rejects_an_unknown_table(room: Room, tmp_path: Path) -> None:
     """The error lists the archived tables."""
-    with pytest.raises(BadInput, match="attempts, open_events, click_events"):
+    with pytest.raises(BadInput, match="attempts, delivery_steps, open_events, click_events"):
         _ = [finding async for finding in verify_archive(room.pool, options_for(tmp_path), table="letters")]

@@ -57,7 +57,7 @@ async def mixed(pool: Pool, store: EventStore, count: int = 5) -> list[str]:
 
 @pytest.mark.parametrize("limit", [None, 1, 2, 3, 100])
 async def test_events_and_facts_are_one_sequence(pool: Pool, store: EventStore, limit: int | None) -> None:
-    """Whatever the size of its pages, a read of everything returns each event and fact once, in order."""
+    """A read of everything returns each event and fact once, in order, for any page size."""
     expected = await mixed(pool, store)
     seen, cursor, found = [], None, 1
     while found:

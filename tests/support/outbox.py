@@ -63,7 +63,7 @@ async def settled(pool: Pool) -> None:
     """Wait until events are settled: an open transaction of another test, in any database, holds followers back."""
 
     async def is_settled() -> bool:
-        return not await pool.fetchval("SELECT EXISTS (SELECT FROM events WHERE transaction_id >= event_horizon())")
+        return not await pool.fetchval("SELECT coalesce(last_event_transaction() >= event_horizon(), false)")
 
     await until(is_settled)
 

@@ -11,6 +11,7 @@ STATES   of a piece (one month of a table, or what came late of it):
 FILES    belong to the room that wrote them, in a folder of its own. No path is written twice, so rooms can share a
          store. A copy of a room is detected by its new location: it reads the original's files and never changes them,
          until `archive adopt` takes them over. Local files and backups have mode 0600
+STEPS    of deliveries stay in the database until statistics and every publisher of their facts have read them
 RESTORED months are released only while their rows equal those of their files: added rows exist nowhere else
 LOOP     every hour: continue erasures that need files, archive old months, make the backup that is due. A part that
          fails does not stop the others. Without an archive URL the loop only creates future partitions

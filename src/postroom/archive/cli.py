@@ -40,9 +40,11 @@ Endpoint = Annotated[
     str | None,
     typer.Option(help="URL of an S3-compatible store other than Amazon's."),
 ]
-Table = Annotated[str | None, typer.Option(help="Restrict to one table: attempts, open_events, click_events.")]
+Table = Annotated[
+    str | None, typer.Option(help="Restrict to one table: attempts, delivery_steps, open_events, click_events.")
+]
 
-TableArgument = Annotated[str, typer.Argument(help="attempts, open_events or click_events.")]
+TableArgument = Annotated[str, typer.Argument(help="attempts, delivery_steps, open_events or click_events.")]
 MonthArgument = Annotated[str, typer.Argument(help="Month, such as 2026-01.")]
 
 _LISTED = ("id", "table_name", "month", "part", "state", "rows", "bytes", "archived_at", "restored_name", "path")

@@ -156,7 +156,8 @@ WHERE id = :id AND state = 'exported';
 SELECT open_late_segment(:table_name, coalesce(:now::timestamptz, now()) - :retention::interval) AS id;
 
 -- name: open_segments :many
--- Begin a piece for every partition whose whole month is older than the table's retention, without restored months.
+-- Begin a piece for every partition whose whole month is older than the table's retention, without restored months, and
+-- without months that a follower still reads.
 INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
 SELECT 'exporting', true, numbered.part, from_time, to_time, (SELECT id FROM archive_room), :table_name, name,
     archive_path(:table_name, from_time, numbered.part)
@@ -174,6 +175,7 @@ CROSS JOIN LATERAL (
     WHERE table_name = :table_name AND archived_partitions.from_time = partition.from_time
 ) AS numbered
 WHERE to_time <= coalesce(:now::timestamptz, now()) - :retention::interval
+    AND is_month_read(:table_name, from_time, to_time)
     AND name NOT IN (SELECT source_name FROM archived_partitions WHERE state NOT IN ('archived', 'expired'))
     AND name NOT IN (SELECT restored_name FROM archived_partitions WHERE restored_name IS NOT NULL)
 ORDER BY from_time

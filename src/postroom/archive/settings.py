@@ -8,7 +8,7 @@ from pathlib import Path
 
 from postroom.runtime.setting import http_url, kept_for, parse_duration, per_kind, setting
 
-ARCHIVED_TABLES = ("attempts", "open_events", "click_events")
+ARCHIVED_TABLES = ("attempts", "delivery_steps", "open_events", "click_events")
 
 
 def parse_archive_url(value: str) -> str:
@@ -58,7 +58,7 @@ class ArchiveSettings:
         "POSTROOM_ARCHIVE_AFTER",
         _per_table(*ARCHIVED_TABLES),
         timedelta(days=90),
-        "age at which a month of attempts, opens and clicks moves into the archive; "
+        "age at which a month of attempts, steps, opens and clicks moves into the archive; "
         "or by table, such as attempts=90d,open_events=30d",
     )
     archive_retention: timedelta | tuple[tuple[str, timedelta], ...] = setting(

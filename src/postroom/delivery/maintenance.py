@@ -18,6 +18,7 @@ from postroom.delivery import store
 from postroom.delivery.lease import WORKER_SILENCE
 from postroom.delivery.model import Recovered
 from postroom.delivery.notices import Notice
+from postroom.events.store import delete_old_facts
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
@@ -28,6 +29,7 @@ _log = structlog.get_logger()
 RETENTION = (
     Retention(store.delete_old_payloads, "payload_retention"),  # bodies are deleted before their deliveries
     Retention(store.delete_old_deliveries, "delivery_retention", also=("dead_letter_retention",)),
+    Retention(delete_old_facts, "fact_retention"),
     Retention(store.forget_workers, WORKER_SILENCE),
 )
 

@@ -107,6 +107,13 @@ class DeliverySettings:
     cleanup_interval: timedelta = setting(
         "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "interval at which retention runs"
     )
+    fact_retention: timedelta = setting(
+        "POSTROOM_FACT_RETENTION",
+        kept_for,
+        timedelta(days=90),
+        "retention of facts of feedback and unsubscriptions in the event store; facts about deliveries are kept as "
+        "long as their months, see POSTROOM_ARCHIVE_AFTER",
+    )
     facts: tuple[str, ...] | None = setting(
         "POSTROOM_FACTS",
         _facts,

@@ -42,6 +42,7 @@ PLACES = (
     ErasedColumns(
         "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
     ),
+    ErasedColumns("delivery_steps", How.WITHIN, ("reason",), keys=("source",)),
     ErasedColumns("bounces", How.WITHIN, ("text", "origin")),
     ErasedColumns("suppressions", How.WITHIN, ("origin", "detail")),
     ErasedColumns("suppression_changes", How.WITHIN, ("note", "origin", "actor")),

@@ -40,6 +40,11 @@ VALUES (
 ON CONFLICT (command_id) DO NOTHING
 RETURNING id;
 
+-- name: delete_old_facts :one
+-- One bounded step of retention for Postroom's own facts of feedback and tracking, oldest first; see
+-- functions/delete_old_facts.sql.
+SELECT delete_old_facts(coalesce(:now::timestamptz, now()) - :retention::interval, :batch_limit) AS deleted;
+
 -- name: find_command :maybe
 -- The result of a command, the place of its last event, and whether the request was the same.
 SELECT result::text, transaction_id::text::bigint AS transaction_id,

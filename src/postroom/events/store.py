@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import starmap
 from typing import Any
 
@@ -61,6 +61,13 @@ async def begin_command(connection: Connection, **columns: Any) -> int | None:
     """The id of the row, or None if the command was executed before."""
     row = await QUERIES["begin_command"].maybe(connection, **columns)
     return None if row is None else int(row["id"])
+
+
+async def delete_old_facts(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    row = await QUERIES["delete_old_facts"].one(connection, retention=retention, batch_limit=batch_limit, now=now)
+    return int(row["deleted"])
 
 
 async def find_command(

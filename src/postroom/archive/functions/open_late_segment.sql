@@ -1,5 +1,5 @@
 -- Begin a piece for rows of a closed month that are in the default partition, and create its table. Returns the id of
--- the piece, or NULL if the default partition has no such rows.
+-- the piece, or NULL if the default partition has no such rows, or a follower still reads them.
 CREATE OR REPLACE FUNCTION open_late_segment(p_table text, p_before timestamptz) RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
@@ -20,7 +20,9 @@ BEGIN
     EXECUTE format('SELECT date_trunc(''month'', min(%1$I)) FROM %2$I WHERE %1$I < $1', v_column, default_partition(p_table))
     INTO v_from
     USING p_before;
-    IF v_from IS NULL OR v_from + interval '1 month' > p_before THEN
+    IF v_from IS NULL OR v_from + interval '1 month' > p_before
+        OR NOT is_month_read(p_table, v_from, v_from + interval '1 month')
+    THEN
         RETURN NULL;
     END IF;
     SELECT 1 + coalesce(max(part), 0) INTO v_part

@@ -302,8 +302,8 @@ CREATE TABLE dead_letters (
 -- list_dead_letters: newest first
 CREATE INDEX dead_letters_created_idx ON dead_letters (created_at, delivery_id);
 
--- The types of facts that readers of events see; a type without a row is not a fact. Of feedback and tracking, only facts of
--- these types are appended to the event store. No CHECK lists the types: the functions that read or append facts know them.
+-- The types of facts that readers of events see; a type without a row is not a fact. Feedback and tracking append only
+-- facts of these types. No CHECK lists the types: the functions that read or append facts know them.
 CREATE TABLE recorded_facts (
     type  text PRIMARY KEY,
     since xid8 NOT NULL DEFAULT '0', -- the transaction that chose the type: earlier steps are no facts

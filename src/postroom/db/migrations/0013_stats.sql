@@ -2,8 +2,8 @@
 
 -- ── Statistics ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- Counts of opens, clicks, bounces and other things that are no steps of a delivery, written in the transaction of what they
--- count. Writers only insert, so no writer waits for another's row; the rollup moves the rows into stats_hourly.
+-- Counts of opens, clicks, bounces and other things that are no steps of a delivery, written in the transaction of what
+-- they count. Writers only insert, so no writer waits for another's row; the rollup moves the rows into stats_hourly.
 CREATE TABLE stat_deltas (
     hour              timestamptz NOT NULL, -- the start of the hour
     campaign_id       bigint,
@@ -43,15 +43,15 @@ CREATE TABLE stats_cursor (
 
 INSERT INTO stats_cursor DEFAULT VALUES;
 
--- Steps of deliveries share the positions of events. Set here: in a room that began as an event store alone, the migration of
--- delivery comes after that of events.
+-- Steps of deliveries share the positions of events. Set here: in a room that began as an event store alone, the
+-- migration of delivery comes after that of events.
 ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_seq');
 
 -- ── Views ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
--- The queue, one row per delivery by e-mail, with its first recipient. Readers need rights on the tables below. Other tables
--- are read in subqueries: only when their columns are selected, and the rows can be locked. INSERT accepts a delivery, an
--- UPDATE of the status to `cancelled` cancels it: functions/*_email_queue.sql.
+-- The queue, one row per delivery by e-mail, with its first recipient. Readers need rights on the tables below. Other
+-- tables are read in subqueries: only when their columns are selected, and the rows can be locked. INSERT accepts a
+-- delivery, an UPDATE of the status to `cancelled` cancels it: functions/*_email_queue.sql.
 CREATE VIEW email_queue WITH (security_invoker = true) AS
 SELECT d.id,
     (SELECT r.email FROM delivery_recipients AS r
@@ -118,8 +118,8 @@ SELECT (a.delivery_id << 15) | a.attempt_no AS id,
     a.tags
 FROM attempts AS a
 WHERE a.domain IS NOT NULL -- set for every attempt of a mail, and for no attempt of a webhook
-    -- Always true. Recipients have no order on disk, so the planner ignores their Bloom filter alone and scans the table; with
-    -- a condition on the ordered column of attempts_ledger_idx it uses the index.
+    -- Always true. Recipients have no order on disk, so the planner ignores their Bloom filter alone and scans the
+    -- table; with a condition on the ordered column of attempts_ledger_idx it uses the index.
     AND a.finished_at > '-infinity';
 
 -- Addresses that bounced or complained. An address with two suppressions is shown with the more serious reason.

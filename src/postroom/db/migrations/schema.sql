@@ -1560,6 +1560,50 @@ CREATE FUNCTION default_partition(p_table text) RETURNS text
     WHERE p.partrelid = to_regclass(quote_ident(p_table))
 $$;
 
+CREATE FUNCTION delete_old_facts(p_before timestamp with time zone, p_limit integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    AS $$
+DECLARE
+    v_deleted integer;
+BEGIN
+    WITH oldest AS MATERIALIZED (
+        SELECT found.*
+        FROM unnest(ARRAY['RecipientUnsubscribed', 'RecipientBounced', 'RecipientComplained', 'RecipientSuppressed',
+                'SuppressionLifted']) AS own(type), LATERAL (
+            SELECT e.position, e.transaction_id, e.type, e.tags, e.occurred_at
+            FROM events AS e
+            WHERE e.type = own.type AND cardinality(e.tags) = 1 AND starts_with(e.tags[1], 'postroom.')
+            ORDER BY e.transaction_id, e.position
+            LIMIT p_limit
+        ) AS found
+    ),
+    old AS MATERIALIZED (
+        SELECT o.position, o.transaction_id, o.tags
+        FROM oldest AS o
+        WHERE o.occurred_at < p_before AND NOT EXISTS (
+            SELECT
+            FROM outbox_topic_progress AS p
+            JOIN outbox_topics AS t ON t.name = p.topic
+            WHERE (p.last_transaction_id, p.last_position) < (o.transaction_id, o.position)
+                AND outbox_topic_matches(t, o.type, o.tags)
+        )
+        LIMIT p_limit
+    ),
+    untagged AS (
+        DELETE FROM event_tags AS t
+        USING old
+        WHERE t.tag = old.tags[1] AND t.transaction_id = old.transaction_id AND t.position = old.position
+    ),
+    gone AS (
+        DELETE FROM events WHERE position IN (SELECT position FROM old) RETURNING position
+    )
+    SELECT count(*) INTO v_deleted FROM gone;
+    RETURN v_deleted;
+END
+$$;
+
 CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
@@ -2700,6 +2744,7 @@ BEGIN
     IF FOUND THEN
         PERFORM roll_up_steps(v_cursor.transaction_id, v_cursor.position, v_last.transaction_id, v_last.position);
         UPDATE stats_cursor SET transaction_id = v_last.transaction_id, position = v_last.position;
+        PERFORM wake_event_followers(); -- accepting a mail notifies none, and mail that is due later is claimed by no worker
     END IF;
     RETURN greatest(v_deltas, coalesce(v_last.steps, 0));
 END
@@ -2940,6 +2985,34 @@ $_$;
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     RETURN (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_transaction_id, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position))) OR ((p_transaction_id = (p_seen).own_transaction_id) AND (p_position <= (p_seen).own_position)));
+
+CREATE FUNCTION is_month_read(p_table text, p_from timestamp with time zone, p_to timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$
+DECLARE
+    v_last record;
+BEGIN
+    IF p_table <> 'delivery_steps' THEN
+        RETURN true;
+    END IF;
+    SELECT s.transaction_id, s.position INTO v_last
+    FROM delivery_steps AS s
+    WHERE s.at >= p_from AND s.at < p_to
+    ORDER BY s.transaction_id DESC, s.position DESC
+    LIMIT 1;
+    RETURN NOT EXISTS (
+        SELECT FROM stats_cursor AS c
+        WHERE (c.transaction_id, c.position) < (v_last.transaction_id, v_last.position)
+    ) AND NOT EXISTS (
+        SELECT
+        FROM outbox_topic_progress AS p
+        JOIN outbox_topics AS t ON t.name = p.topic
+        WHERE (p.last_transaction_id, p.last_position) < (v_last.transaction_id, v_last.position)
+            AND topic_can_match_steps(t)
+            AND (SELECT steps FROM visible_steps(t.types)) IS NOT NULL
+    );
+END
+$$;
 
 CREATE FUNCTION last_event_position() RETURNS bigint
     LANGUAGE plpgsql STABLE
@@ -3629,7 +3702,9 @@ BEGIN
     EXECUTE format('SELECT date_trunc(''month'', min(%1$I)) FROM %2$I WHERE %1$I < $1', v_column, default_partition(p_table))
     INTO v_from
     USING p_before;
-    IF v_from IS NULL OR v_from + interval '1 month' > p_before THEN
+    IF v_from IS NULL OR v_from + interval '1 month' > p_before
+        OR NOT is_month_read(p_table, v_from, v_from + interval '1 month')
+    THEN
         RETURN NULL;
     END IF;
     SELECT 1 + coalesce(max(part), 0) INTO v_part

@@ -1,5 +1,5 @@
--- The last steps, newest first, whose facts match one query item, lie before a place, and that a cursor has not seen; the
--- counterpart of match_steps.
+-- The last steps, newest first, whose facts match one query item, lie before a place, and that a cursor has not seen;
+-- the counterpart of match_steps.
 CREATE OR REPLACE FUNCTION match_steps_backwards(
     p_types                 text[],
     p_tags                  text[],

@@ -1,11 +1,12 @@
--- Begin a new epoch if this room was restored into another cluster, whose transaction ids may be behind those of its events,
--- its publishers and its cursors; returns whether it did. Nothing is rewritten: the epoch is in the upper bits of the
--- transaction id, so restored events come before all new ones in their old order, and every restored cursor and progress
--- row stays valid, including those beyond the last event.
+-- Begin a new epoch if this room was restored into another cluster, whose transaction ids may be behind those of its
+-- events, its publishers and its cursors; returns whether it did. Nothing is rewritten: the epoch is in the upper bits
+-- of the transaction id, so restored events come before all new ones in their old order, and every restored cursor and
+-- progress row stays valid, including those beyond the last event.
 --
--- With p_force a new epoch begins in any case: after a point-in-time recovery, when external readers may have seen events
--- that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch, and the lock on
--- delivery_steps for the steps. Without p_force that one is not needed: every writer of steps checks the cluster first.
+-- With p_force a new epoch begins in any case: after a point-in-time recovery, when external readers may have seen
+-- events that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch, and
+-- the lock on delivery_steps for the steps. Without p_force that one is not needed: every writer of steps checks the
+-- cluster first.
 CREATE OR REPLACE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,6 +1,6 @@
 -- The transaction id of events, after a check that this is the cluster that assigned the ids of the room; see
--- step_transaction. Nothing is written unless the room was restored: an application's open transaction must not hold the
--- lock on the clock's row.
+-- step_transaction. Nothing is written unless the room was restored: an application's open transaction must not hold
+-- the lock on the clock's row.
 CREATE OR REPLACE FUNCTION adopt_transaction_id() RETURNS xid8
 LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,5 @@
--- True if an item of a query may match facts about deliveries, and the room has deliveries: the event store can be installed
--- alone. See can_match_steps.
+-- True if an item of a query may match facts about deliveries, and the room has deliveries: the event store can be
+-- installed alone. See can_match_steps.
 CREATE OR REPLACE FUNCTION names_steps(p_query jsonb) RETURNS boolean
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,6 +1,6 @@
--- Events that match a query and that the cursor has not seen, in the order (transaction_id, position). One row more than
--- requested means that the limit cut the read. `until` is the snapshot of the read and `own` its transaction; the new
--- cursor is made from them, the old cursor and the rows. Without events there is one row with these two alone.
+-- Events that match a query and that the cursor has not seen, in the order (transaction_id, position). One row more
+-- than requested means that the limit cut the read. `until` is the snapshot of the read and `own` its transaction; the
+-- new cursor is made from them, the old cursor and the rows. Without events there is one row with these two alone.
 --
 -- A cut read continues within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
 -- p_is_settled only events below the oldest open transaction are read: followers read like this.

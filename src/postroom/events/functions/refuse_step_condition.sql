@@ -1,6 +1,6 @@
--- Reject a condition or idempotency query that names facts about deliveries: PR001. Deliveries take no locks of the event
--- store, so that sending never waits for an append: another transaction could commit such a fact after the check. A
--- condition on everything covers the events that are stored in `events`.
+-- Reject a condition or idempotency query that names facts about deliveries: PR001. Deliveries take no locks of the
+-- event store, so that sending never waits for an append: another transaction could commit such a fact after the check.
+-- A condition on everything covers the events that are stored in `events`.
 CREATE OR REPLACE FUNCTION refuse_step_condition() RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,8 +1,8 @@
 -- The transaction id of steps, one row, for a statement that writes any number of them:
 --     INSERT INTO delivery_steps (transaction_id, …) SELECT (SELECT id FROM step_transaction()), … FROM …
--- PostgreSQL inlines this function and evaluates the subquery once per statement. It equals event_transaction_id(), but has
--- no call of a stored function unless the server has restarted since the cluster was verified, the room was restored into
--- another cluster, or the isolation level is stricter than READ COMMITTED.
+-- PostgreSQL inlines this function and evaluates the subquery once per statement. It equals event_transaction_id(), but
+-- has no call of a stored function unless the server has restarted since the cluster was verified, the room was
+-- restored into another cluster, or the isolation level is stricter than READ COMMITTED.
 CREATE OR REPLACE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
 LANGUAGE sql STABLE -- a volatile function would not be inlined
 AS $$

@@ -3,8 +3,8 @@
 -- for a publisher that is not ACTIVE.
 --
 -- The scan covers at most p_scan_limit events. end_… is the last event returned if p_limit cut the result, otherwise
--- the last event scanned: a topic that matches few events moves past all the others. `has_unsettled` means that an older,
--- open transaction holds back committed events.
+-- the last event scanned: a topic that matches few events moves past all the others. `has_unsettled` means that an
+-- older, open transaction holds back committed events.
 CREATE OR REPLACE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_scan_limit bigint)
 RETURNS TABLE (
     status text, leader_instance text, last_transaction_id xid8, last_position bigint, end_transaction_id xid8,

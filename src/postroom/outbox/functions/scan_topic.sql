@@ -1,6 +1,6 @@
--- Events and facts about deliveries after a place and below a transaction, in order, at most p_limit of both together, and
--- whether each belongs to the topic. Facts are read from delivery_steps, only for a topic that may contain them; `step` is the
--- row of such a fact.
+-- Events and facts about deliveries after a place and below a transaction, in order, at most p_limit of both together,
+-- and whether each belongs to the topic. Facts are read from delivery_steps, only for a topic that may contain them;
+-- `step` is the row of such a fact.
 CREATE OR REPLACE FUNCTION scan_topic(
     p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint
 ) RETURNS TABLE (

@@ -1,6 +1,6 @@
--- The counts of the steps after a place, up to and including another. Webhooks are not mail and are not counted. A step that
--- ended an attempt counts by the outcome of the attempt, any other by itself; a dead letter counts as one until it is
--- redriven, or settled by an operator. Plans use the order of steps, whatever their number is.
+-- The counts of the steps after a place, up to and including another. Webhooks are not mail and are not counted. A step
+-- that ended an attempt counts by the outcome of the attempt, any other by itself; a dead letter counts as one until it
+-- is redriven, or settled by an operator. Plans use the order of steps, whatever their number is.
 CREATE OR REPLACE FUNCTION count_steps(
     p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint
 ) RETURNS TABLE (

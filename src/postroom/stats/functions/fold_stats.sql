@@ -1,6 +1,7 @@
--- Roll up at most p_limit deltas and p_limit steps into their hours, in one transaction, so that a reader sees each exactly
--- once. Deltas are deleted; the cursor moves past the steps. It stays below the oldest open transaction, where no step can
--- appear any more, so it never skips one. Returns the larger of both numbers; zero if another process rolls up.
+-- Roll up at most p_limit deltas and p_limit steps into their hours, in one transaction, so that a reader sees each
+-- exactly once. Deltas are deleted; the cursor moves past the steps. It stays below the oldest open transaction, where
+-- no step can appear any more, so it never skips one. Returns the larger of both numbers; zero if another process rolls
+-- up.
 CREATE OR REPLACE FUNCTION fold_stats(p_limit integer) RETURNS integer
 LANGUAGE plpgsql
 SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
@@ -47,6 +48,7 @@ BEGIN
     IF FOUND THEN
         PERFORM roll_up_steps(v_cursor.transaction_id, v_cursor.position, v_last.transaction_id, v_last.position);
         UPDATE stats_cursor SET transaction_id = v_last.transaction_id, position = v_last.position;
+        PERFORM wake_event_followers(); -- accepting a mail notifies none, and mail that is due later is claimed by no worker
     END IF;
     RETURN greatest(v_deltas, coalesce(v_last.steps, 0));
 END

@@ -1,6 +1,6 @@
--- All counts: rolled up hours, deltas that are not rolled up, and steps after the cursor, in the snapshot of the calling
--- statement, so that a concurrent rollup is seen completely or not at all. Plain SQL, so that PostgreSQL can inline it and
--- reads only the hours, campaign or domain that the caller selects.
+-- All counts: rolled up hours, deltas that are not rolled up, and steps after the cursor, in the snapshot of the
+-- calling statement, so that a concurrent rollup is seen completely or not at all. Plain SQL, so that PostgreSQL can
+-- inline it and reads only the hours, campaign or domain that the caller selects.
 CREATE OR REPLACE FUNCTION read_counts() RETURNS TABLE (
     hour timestamptz, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint
 )

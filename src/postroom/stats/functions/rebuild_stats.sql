@@ -1,6 +1,6 @@
--- Count all steps in the database again, in one transaction, and return their number. Replaced are the counts of mail in those
--- months whose steps are all in the database: a month of which a part was archived keeps its counts. Opens, clicks, bounces
--- and other counts that are no steps stay. Readers see the old figures until the transaction commits.
+-- Count all steps in the database again, in one transaction, and return their number. Replaced are the counts of mail
+-- in those months whose steps are all in the database: a month of which a part was archived keeps its counts. Opens,
+-- clicks, bounces and other counts that are no steps stay. Readers see the old figures until the transaction commits.
 CREATE OR REPLACE FUNCTION rebuild_stats() RETURNS bigint
 LANGUAGE plpgsql
 AS $$

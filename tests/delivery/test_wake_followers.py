@@ -1,0 +1,59 @@
+"""Followers of facts are woken by the worker and the rollup, never by a transaction that only sends a mail."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from tests.support.builders import Recording, a_mail, a_worker, accepted
+from tests.support.outbox import settled
+
+from postroom.db.pool import Pool, connect
+from postroom.delivery.model import Lane
+from postroom.stats.worker import Rollup
+
+Heard = Callable[[], Awaitable[int]]
+
+
+@pytest.fixture
+async def heard(pool: Pool, database_url: str) -> AsyncIterator[Heard]:
+    """A sleeping follower; the function returns the number of notifications since the last call."""
+    await pool.execute("INSERT INTO event_followers (name, is_asleep) VALUES ('tests', true)")
+    listener = await connect(database_url, "postroom")
+    payloads: asyncio.Queue[str] = asyncio.Queue()
+    await listener.add_listener("postroom_events", lambda *notification: payloads.put_nowait(notification[3]))
+
+    async def count() -> int:
+        await pool.execute(
+            "SELECT pg_notify('postroom_events', 'mark')"
+        )  # notifications arrive in the order of commits
+        count = 0
+        while await payloads.get() != "mark":
+            count += 1
+        return count
+
+    yield count
+    await listener.close()
+
+
+async def test_accepting_wakes_no_follower(pool: Pool, heard: Heard) -> None:
+    """The commit of an application pays for no NOTIFY of the event store."""
+    await accepted(pool, a_mail(), a_mail())
+    assert await heard() == 0
+
+
+async def test_finished_attempts_wake_followers(pool: Pool, heard: Heard) -> None:
+    """The worker wakes them with its results."""
+    await accepted(pool, a_mail())
+    await heard()
+    await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
+    assert await heard() > 0
+
+
+async def test_the_rollup_wakes_followers_of_mail_that_waits(pool: Pool, heard: Heard) -> None:
+    """Mail that is due later is claimed by no worker: its acceptance is published within an interval of the rollup."""
+    await accepted(pool, a_mail())
+    await settled(pool)
+    await Rollup(pool).run_once()
+    assert await heard() == 1
+    await Rollup(pool).run_once()
+    assert await heard() == 0
