@@ -45,7 +45,7 @@ AS_APPLICATION = (
     "SELECT * FROM postroom.consume_code('ada@example.org', 'activation', '00000')",
 )
 IN_ORDER = ("roles.sql", "grants.sql")  # these need an administrator and have a test of their own
-ELSEWHERE = {"openapi-python-client.yml": "http/test_generated_client.py"}
+ELSEWHERE = {"openapi-python-client.yml": "http/test_generated_client.py", "test_inbox.py": "inbox/test_plugin.py"}
 _SHOWN = re.compile(r"<!-- examples/(?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
 
 

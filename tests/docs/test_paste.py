@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from tests.inbox.test_plugin import plugin_environment
 from tests.support.command_line import running
 from tests.support.pasting import ILLUSTRATIONS, PASTED, Block, blocks_of, reading, shown_by
 from tests.support.patience import PATIENCE_S
@@ -43,6 +44,7 @@ def environment() -> dict[str, str]:
     return {
         **kept,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}",
+        **plugin_environment(),
         "PYTHONUNBUFFERED": "1",
         "COLUMNS": "200",
         "POSTROOM_HTTP_ADDR": f"127.0.0.1:{free_port()}",

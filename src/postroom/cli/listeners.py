@@ -19,14 +19,15 @@ from postroom.errors import SettingInvalid
 from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.http.asgi import build_app
 from postroom.http.auth import Authenticator
+from postroom.http.model import KEY_PREFIX
 from postroom.intake.smtp.handler import Authenticate
-from postroom.intake.smtp.server import submission_options, submission_server
+from postroom.intake.smtp.server import allows_any_login, submission_options, submission_server
 from postroom.mail.template_check import TemplateCheck
 from postroom.post.message_id import room_keys
 from postroom.runtime import uvicorn_server
 from postroom.runtime.endpoint import Site
 from postroom.runtime.http_connection import HttpLimits
-from postroom.runtime.peers import LOOPBACK
+from postroom.runtime.peers import LOOPBACK, is_within
 from postroom.runtime.tracing import enable_tracing
 from postroom.settings import Settings
 from postroom.tracking.buffer import EngagementBuffer
@@ -80,6 +81,7 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         (doors.smtp, submission_options(settings)),
         (doors.smtps, submission_options(settings, implicit=True)),
     ]
+    any_login = allows_any_login(settings)
     receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
     sites = []
@@ -91,7 +93,8 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
             if listener is not None and options is not None:
-                submission = submission_server(accepting, submitter(auth), options, listener=listener)
+                authenticate = submitter(auth, any_login=any_login)
+                submission = submission_server(accepting, authenticate, options, listener=listener)
                 await stack.enter_async_context(submission)
         if receiving is not None:
             await stack.enter_async_context(bounce_server(room.pool, receiving, listener=doors.bounces))
@@ -141,10 +144,15 @@ def bounce_options(settings: Settings) -> ListenerOptions:
     )
 
 
-def submitter(auth: Authenticator) -> Authenticate:
-    """Check keys that SMTP clients present as passwords: they need the scope that accepting over HTTP needs."""
+def submitter(auth: Authenticator, *, any_login: bool = False) -> Authenticate:
+    """Check keys that SMTP clients present as passwords: they need the scope that accepting over HTTP needs.
+
+    With `any_login`, a client on this machine may present any other password; its mail has the source `smtp`.
+    """
 
     async def authenticate(key: str, client: str) -> str:
+        if any_login and not key.startswith(KEY_PREFIX) and is_within(client, LOOPBACK):
+            return "smtp"
         return (await auth.authenticate(f"Bearer {key}", "deliveries:write", client=client)).name
 
     return authenticate

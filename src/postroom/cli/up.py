@@ -111,7 +111,8 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
         f"  API        {url}/v1, described at {url}/openapi.json",
     ]
     if doors.smtp_address is not None:
-        lines.append(f"  SMTP       {doors.smtp_address}, any user name, the API key as password")
+        password = "any password" if room.settings.smtp_any_login else "the API key as password"
+        lines.append(f"  SMTP       {doors.smtp_address}, any user name, {password}")
     if room.settings.transport == "capture":
         lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: all mail is captured, none leaves,")
         lines.append("             also not through sender accounts, until you set POSTROOM_TRANSPORT")

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.runtime.setting import address_or_off, kept_for, positive, setting
+from postroom.runtime.setting import address_or_off, kept_for, positive, setting, switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,12 @@ class IntakeSettings:
     )
     smtp_tls_key: Path | None = setting(
         "POSTROOM_SMTP_TLS_KEY", Path, None, "PEM private key; absent: in the certificate's file"
+    )
+    smtp_any_login: bool = setting(
+        "POSTROOM_SMTP_ANY_LOGIN",
+        switch,
+        default=False,
+        about="accept any SMTP user name and password from this machine; needs POSTROOM_TRANSPORT=capture and loopback",
     )
     smtp_max_mb: int = setting(
         "POSTROOM_SMTP_MAX_MB", positive, 35, "largest message accepted by SMTP submission, in megabytes"

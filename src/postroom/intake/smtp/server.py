@@ -8,7 +8,7 @@ from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
 from postroom.intake.smtp.session import SubmissionSession
-from postroom.runtime.peers import LOOPBACK
+from postroom.runtime.peers import LOOPBACK, is_within
 from postroom.runtime.smtp_server import MEGABYTE, SmtpOptions, SmtpServer
 from postroom.settings import Settings
 
@@ -34,6 +34,21 @@ def submission_options(settings: Settings, *, implicit: bool = False) -> SmtpOpt
         unlimited=(*LOOPBACK, *settings.trusted_proxies),
         grace=settings.shutdown_grace,
     )
+
+
+def allows_any_login(settings: Settings) -> bool:
+    """True if clients on this machine need no key; `SettingInvalid` where mail could leave or strangers could connect.
+
+    Captured mail stays in the room, so that a program that only knows a user name and a password can be tested.
+    """
+    if not settings.smtp_any_login:
+        return False
+    addresses = [address for address in (settings.smtp_addr, settings.smtps_addr) if address is not None]
+    if settings.transport != "capture":
+        raise SettingInvalid("POSTROOM_SMTP_ANY_LOGIN", "is only allowed with POSTROOM_TRANSPORT=capture")
+    if not all(host == "localhost" or is_within(host, LOOPBACK) for host, _port in addresses):
+        raise SettingInvalid("POSTROOM_SMTP_ANY_LOGIN", "is only allowed if POSTROOM_SMTP_ADDR is on loopback")
+    return True
 
 
 def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | None:
