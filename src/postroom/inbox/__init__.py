@@ -10,8 +10,8 @@ STATES   a message is unread until a person opens it; it exists until `inbox del
 FAILURES   a 250 is returned only after the commit; if the connection is lost before, the reply is ambiguous (`final`)
 
 Captured mail never leaves, unless a person releases a message: that is a new delivery, recorded in `inbox_releases`,
-which the transport sends through POSTROOM_INBOX_RELEASE_RELAY. Some recipients fail on purpose, with any domain and any suffix
-(`bounce+signup@example.org`), so that an application can test how its mail fails:
+which the transport sends through POSTROOM_INBOX_RELEASE_RELAY. Some recipients fail on purpose, with any domain and
+any suffix (`bounce+signup@example.org`), so that an application can test how its mail fails:
 
     bounce     550 5.1.1  no such mailbox; rejected
     blocked    550 5.7.1  rejected by policy

@@ -85,7 +85,7 @@ class LinkAnswers(msgspec.Struct, frozen=True):
     items: list[LinkAnswer]
 
 
-class Release(Shape, frozen=True, kw_only=True):
+class ReleaseRequest(Shape, frozen=True, kw_only=True):
     """The address that a captured message is released to."""
 
     to: Text
@@ -170,7 +170,7 @@ async def request_message_links(call: Call) -> Answer:
 
 async def release_inbox_message(call: Call) -> Answer:
     call.need("deliveries:write")  # the message leaves
-    wish: Release = call.body
+    wish: ReleaseRequest = call.body
     released = await release_message(call.room, call.path["message_id"], to=wish.to, actor=call.actor)
     return Answer(Released(released), 202)
 
@@ -216,7 +216,7 @@ ENDPOINTS = [
     _endpoint(
         "POST", "/v1/inbox/{message_id:int}/release", release_inbox_message,
         "Send a captured message to an address as a new delivery; the key also needs `deliveries:write`.", scope=WRITE,
-        body=Release, answers={202: Released}, problems=(409,),
+        body=ReleaseRequest, answers={202: Released}, problems=(409,),
     ),
     _endpoint(
         "GET", "/v1/inbox/{message_id:int}/raw", get_inbox_raw, "Read the raw bytes of a captured message.", scope=READ,

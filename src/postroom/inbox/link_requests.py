@@ -23,7 +23,7 @@ _AT_ONCE = 5
 
 @dataclass(frozen=True, slots=True)
 class LinkAnswer:
-    """The answer of a URL: a status, or the reason why there is none."""
+    """The answer of a URL: a status, or the reason why the request got no answer."""
 
     url: str
     status: int | None
