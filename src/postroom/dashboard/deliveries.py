@@ -1,12 +1,14 @@
 """Deliveries: the list, one delivery, and the actions on it."""
 
 from http import HTTPStatus
-from urllib.parse import urlencode
+from typing import Any
 
 import msgspec
 
+from postroom.dashboard.listing import Filter, options_of, query_with
 from postroom.dashboard.page import PageRequest
 from postroom.dashboard.preview import picture, preview
+from postroom.dashboard.timeline import read_timeline
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
@@ -14,22 +16,27 @@ from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, ProtocolError
 
-FILTERS = ("status", "recipient", "domain", "template", "source", "tag", "key", "message_id")
+RELATED = 5
+"""Other deliveries to the same person that are shown."""
 
 
 async def list_page(request: PageRequest) -> Answer:
-    chosen = {name: request.asked(name) for name in FILTERS}
+    filters = _filters(request)
+    chosen = {each.name: each.value for each in filters}
     found, cursor = await service.list_deliveries(
         request.pool,
         DeliveryFilter(
             state=_state(chosen["status"]),
             recipient=chosen["recipient"],
             recipient_domain=chosen["domain"],
+            campaign_id=request.number("campaign"),
             template_id=chosen["template"],
             source=chosen["source"],
             tags=parse_tag(chosen["tag"]),
             idempotency_key=chosen["key"],
             message_id=chosen["message_id"],
+            created_from=request.moment("from"),
+            created_before=request.moment("before"),
         ),
         cursor=request.asked("cursor"),
     )
@@ -37,11 +44,28 @@ async def list_page(request: PageRequest) -> Answer:
     return request.page(
         "deliveries.html",
         deliveries=[summary_shape(delivery) for delivery in found],
-        chosen=chosen,
-        query=urlencode({name: value for name, value in chosen.items() if value}),
+        filters=filters,
+        query=query_with(filters),
         next_cursor=cursor,
         is_first=request.asked("cursor") is None,
     )
+
+
+def _filters(request: PageRequest) -> list[Filter]:
+    asked = request.asked
+    return [
+        Filter("status", "Status", asked("status"), options_of(DeliveryState)),
+        Filter("recipient", "Recipient", asked("recipient"), placeholder="ada@example.org"),
+        Filter("domain", "Domain", asked("domain"), placeholder="example.org"),
+        Filter("source", "Source", asked("source"), placeholder="shop"),
+        Filter("template", "Template", asked("template"), is_rare=True),
+        Filter("campaign", "Campaign id", asked("campaign"), is_rare=True),
+        Filter("tag", "Tag", asked("tag"), placeholder="order=4711", is_rare=True),
+        Filter("key", "Idempotency key", asked("key"), is_rare=True),
+        Filter("message_id", "Message-ID", asked("message_id"), is_rare=True),
+        Filter("from", "Accepted from", asked("from"), kind="datetime-local", is_rare=True),
+        Filter("before", "Accepted before", asked("before"), kind="datetime-local", is_rare=True),
+    ]
 
 
 def _state(asked: str | None) -> DeliveryState | None:
@@ -53,15 +77,25 @@ def _state(asked: str | None) -> DeliveryState | None:
 
 async def show_page(request: PageRequest) -> Answer:
     delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
-    attempts = await service.list_attempts(request.pool, delivery.id)
-    shape = delivery_shape(delivery)  # what the API hides is hidden here
+    shape = delivery_shape(delivery)  # fields that the API hides are hidden here
     return request.page(
         "delivery.html",
         delivery=shape,
-        attempts=attempts,
+        timeline=await read_timeline(request, delivery),
+        related=await _related(request, delivery),
         custom_data=_json(delivery),
         can=_allowed(delivery),
     )
+
+
+async def _related(request: PageRequest, delivery: Delivery) -> list[Any]:
+    """The newest other deliveries to the same person."""
+    if not delivery.recipients:
+        return []
+    person = DeliveryFilter(recipient=delivery.recipients[0].address)
+    found, _more = await service.list_deliveries(request.pool, person, limit=RELATED + 1)
+    others = [each for each in found if each.id != delivery.id][:RELATED]
+    return [summary_shape(each) for each in await request.contents.fill_subjects(others)]
 
 
 def _allowed(delivery: Delivery) -> dict[str, bool]:

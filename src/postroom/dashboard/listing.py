@@ -97,6 +97,7 @@ class Filter:
     options: Sequence[str] = ()
     placeholder: str = ""
     is_required: bool = False  # a choice without `any`
+    is_rare: bool = False  # folded away unless it has a value
     kind: str = "text"  # the type of the input: text, date, number
 
 

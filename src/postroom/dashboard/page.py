@@ -29,6 +29,7 @@ from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey
 from postroom.http.problems import Problem
+from postroom.http.routing import LARGEST_ID
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
 from postroom.runtime.peers import WrongKeyCounter
@@ -130,6 +131,15 @@ class PageRequest:
     def asked(self, name: str) -> str | None:
         """A parameter of the query; an empty field of a form counts as absent."""
         return checked(name, query_of(self.call).get(name))
+
+    def number(self, name: str) -> int | None:
+        """An id of the query."""
+        written = self.asked(name)
+        if written is None:
+            return None
+        if not written.isdecimal() or int(written) > LARGEST_ID:
+            raise BadInput.of(name, "must be the id of one")
+        return int(written)
 
     def moment(self, name: str) -> datetime | None:
         """A time of the query, in the viewer's zone unless it has its own."""

@@ -90,22 +90,13 @@ def read_question(request: PageRequest, *, now: datetime) -> Question:
     if by is Grouping.DAY:  # whole days
         end = end.replace(hour=0) + timedelta(days=1) if end.hour else end
     selection = Selection(
-        campaign_id=_number(request, "campaign"),
-        sender_account_id=_number(request, "sender"),
+        campaign_id=request.number("campaign"),
+        sender_account_id=request.number("sender"),
         domain=request.asked("domain"),
         begin=end - timedelta(days=int(days)),
         end=end,
     )
     return Question(by, metric, int(days), selection)
-
-
-def _number(request: PageRequest, name: str) -> int | None:
-    written = request.asked(name)
-    if written is None:
-        return None
-    if not written.isdecimal() or int(written) >= 2**63:
-        raise BadInput.of(name, "must be the id of one")
-    return int(written)
 
 
 def _filters(request: PageRequest, asked: Question) -> list[Filter]:

@@ -88,6 +88,15 @@ class EngagedRecipients(NamedTuple):
     clicked: int
 
 
+class DeliveryEngagement(NamedTuple):
+    """The first open and click of one delivery: by anyone, machines included, and by a person."""
+
+    first_open_at: datetime | None
+    first_human_open_at: datetime | None
+    first_click_at: datetime | None
+    first_human_click_at: datetime | None
+
+
 class BulkMailStatus(NamedTuple):
     """The bulk mail status of an address: no bulk mail if either is true."""
 

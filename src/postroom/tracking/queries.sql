@@ -19,6 +19,12 @@ WHERE ctid = ANY (ARRAY(
 SELECT sum(ensure_partitions(name, 2, coalesce(:now::timestamptz, now()))) AS made
 FROM unnest(ARRAY['open_events', 'click_events']) AS t(name);
 
+-- name: find_engagement :maybe
+-- The first opens and clicks of a delivery, of anyone and of people.
+SELECT first_open_at, first_human_open_at, first_click_at, first_human_click_at
+FROM engagements
+WHERE delivery_id = :delivery_id;
+
 -- name: find_standing :one
 -- The bulk mail status of an address: unsubscribed by its owner, or suppressed for a reason that its owner cannot undo.
 SELECT coalesce(bool_or(reason = 'unsubscribe'), false) AS is_unsubscribed,

@@ -12,6 +12,7 @@ from postroom.tracking.metrics import UNSUBSCRIBES
 from postroom.tracking.model import (
     BulkMailStatus,
     ClickedLink,
+    DeliveryEngagement,
     EngagedRecipients,
     LinkFigures,
     LinkSubject,
@@ -24,6 +25,11 @@ from postroom.tracking.model import (
 async def count_people(connection: Connection, campaign_id: int) -> EngagedRecipients:
     """The number of deliveries of a campaign that people, and not only machines, opened and clicked."""
     return await store.count_people(connection, campaign_id=campaign_id)
+
+
+async def find_engagement(pool: Pool, delivery_id: int) -> DeliveryEngagement | None:
+    """The first opens and clicks of a delivery; None if there were none."""
+    return await store.find_engagement(pool, delivery_id=delivery_id)
 
 
 async def find_standing(connection: Connection, mark: LinkSubject, *, now: datetime | None = None) -> BulkMailStatus:

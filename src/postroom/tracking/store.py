@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from postroom.db.queries import Connection, load
-from postroom.tracking.model import BulkMailStatus, ClickedLink, EngagedRecipients, LinkFigures
+from postroom.tracking.model import BulkMailStatus, ClickedLink, DeliveryEngagement, EngagedRecipients, LinkFigures
 
 QUERIES = load("postroom.tracking")
 
@@ -24,6 +24,11 @@ async def delete_old_engagements(
 
 async def ensure_tracking_partitions(connection: Connection, *, now: datetime | None) -> int:
     return int((await QUERIES["ensure_tracking_partitions"].one(connection, now=now))["made"])
+
+
+async def find_engagement(connection: Connection, *, delivery_id: int) -> DeliveryEngagement | None:
+    row = await QUERIES["find_engagement"].maybe(connection, delivery_id=delivery_id)
+    return DeliveryEngagement(**row) if row else None
 
 
 async def find_standing(connection: Connection, *, address: str, now: datetime | None) -> BulkMailStatus:
