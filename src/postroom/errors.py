@@ -48,7 +48,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.resources import files
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,13 @@ class WrongKeysTooOften(LimitError):
 
 class NotFoundError(PostroomError):
     """The requested object does not exist."""
+
+    @classmethod
+    def unless(cls, found: T | None) -> T:
+        """The value; raises this error for None."""
+        if found is None:
+            raise cls
+        return found
 
 
 class KeyNotFound(NotFoundError):

@@ -212,10 +212,7 @@ def spellings(email: str) -> tuple[str, str]:
 
 
 async def _get(connection: Connection, account_id: int) -> Account:
-    account = await store.find_account(connection, account_id=account_id)
-    if account is None:
-        raise AccountNotFound
-    return account
+    return AccountNotFound.unless(await store.find_account(connection, account_id=account_id))
 
 
 async def _why_not(connection: Connection, action: Action, secret: bytes) -> Exception:

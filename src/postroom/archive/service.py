@@ -369,10 +369,7 @@ class Archiver:
         return await self._find(segment.id)
 
     async def _find(self, segment_id: int) -> Segment:
-        segment = await store.find_segment(self._session, id=segment_id)
-        if segment is None:
-            raise SegmentNotFound
-        return segment
+        return SegmentNotFound.unless(await store.find_segment(self._session, id=segment_id))
 
 
 async def delete_file(objects: Objects, segment: Segment) -> None:

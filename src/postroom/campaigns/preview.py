@@ -36,9 +36,7 @@ async def preview(
     Without an address, the first recipient is used. Given variables override the recipient's fields.
     """
     async with pool.acquire() as connection:
-        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
-        if campaign is None:
-            raise CampaignNotFound
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         person = await store.find_recipient(connection, campaign_id=campaign_id, email=email)
     if person is None and email is not None:
         raise CampaignRecipientNotFound
@@ -52,9 +50,7 @@ async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     `BadInput` names the part that exceeds the limits. A recipient without a required field is not an error here.
     """
     async with pool.acquire() as connection:
-        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
-        if campaign is None:
-            raise CampaignNotFound
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         first = await store.list_recipients(
             connection,
             campaign_id=campaign_id,
@@ -83,9 +79,7 @@ async def send_test(  # noqa: PLR0913 - the recipients, the variables and the ac
     to = _parse(addresses)
     rendered = await preview(pool, campaign_id, email=email, variables=variables)
     async with audited(pool, actor, "campaign.test", f"campaign:{campaign_id}") as (connection, note):
-        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
-        if campaign is None:
-            raise CampaignNotFound
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         requests = [_request(campaign, rendered, address) for address in to]
         accepted = await delivery_service.accept_batch(connection, check_batch(requests), now=now)
         note.after = {"deliveries": [answer.id for answer in accepted]}
@@ -95,9 +89,7 @@ async def send_test(  # noqa: PLR0913 - the recipients, the variables and the ac
 async def lint_campaign(pool: Pool, campaign_id: int) -> list[LetterWarning]:
     """The warnings about a letter, checked against the merge fields of the uploaded recipients."""
     async with pool.acquire() as connection:
-        campaign = await store.find_campaign(connection, campaign_id=campaign_id)
-        if campaign is None:
-            raise CampaignNotFound
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         fields = await store.list_fields(connection, campaign_id=campaign_id)
     return await lint_letter(campaign.plan.letter, fields=fields if campaign.total else None, people=campaign.total)
 

@@ -51,7 +51,7 @@ async def create_campaign(pool: Pool, plan: CampaignRequest, *, actor: str, now:
     async with audited(pool, actor, "campaign.create", after={"name": plan.name}) as (connection, note):
         campaign_id = await store.insert_campaign(connection, now=now, **_columns(plan))
         note.subject = f"campaign:{campaign_id}"
-        return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        return CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
 
 
 async def update_campaign(
@@ -64,14 +64,14 @@ async def update_campaign(
     checked: CampaignRequest | None = None
     while True:
         async with audited(pool, actor, "campaign.update", f"campaign:{campaign_id}") as (connection, note):
-            campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+            campaign = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
             if campaign.status is not CampaignStatus.DRAFT:
                 raise CampaignFrozen
             plan = _changed(campaign.plan, changes)
             if plan == checked:
                 await store.update_campaign(connection, campaign_id=campaign_id, now=now, **_columns(plan))
                 note.after = {"fields": sorted(changes)}
-                return _must(await store.find_campaign(connection, campaign_id=campaign_id))
+                return CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
             note.is_dropped = True
         await check_plan(plan)
         checked = plan
@@ -80,7 +80,7 @@ async def update_campaign(
 async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
     """Delete a draft and its recipients. A started campaign is kept, because sent mail refers to it."""
     async with audited(pool, actor, "campaign.delete", f"campaign:{campaign_id}") as (connection, note):
-        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        campaign = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.delete_campaign(connection, campaign_id=campaign_id):
             raise CampaignWrongStatus("deleted", campaign.status)
         await store.delete_recipients(connection, campaign_id=campaign_id)
@@ -104,7 +104,7 @@ async def start_campaign(
         raise SecretKeyMissing
     tried = await try_out(pool, campaign_id)
     async with audited(pool, actor, "campaign.start", f"campaign:{campaign_id}") as (connection, note):
-        campaign = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        campaign = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus("started", campaign.status)
         if campaign.total == 0:
@@ -115,7 +115,7 @@ async def start_campaign(
         last_due = await _give_turns(connection, campaign, moment)
         await store.wake_feeders(connection)
         note.after = {"recipients": campaign.total}
-        campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         accounts = [sealed.account for sealed in await sender_store.list_senders(connection)]
     queued = campaign.total - campaign.suppressed
     expected = estimate(queued, moment, last_due, rate=rate or EXPECTED_RATE, accounts=accounts)
@@ -152,7 +152,7 @@ def estimate(
 
 
 async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
-    return _must(await store.find_campaign(pool, campaign_id=campaign_id))
+    return CampaignNotFound.unless(await store.find_campaign(pool, campaign_id=campaign_id))
 
 
 async def list_campaigns(
@@ -165,7 +165,7 @@ async def list_campaigns(
 async def list_hours(pool: Pool, campaign_id: int) -> list[CampaignHour]:
     """The amounts of a campaign by hour."""
     async with pool.acquire() as connection:
-        _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         return await store.list_hours(connection, campaign_id=campaign_id)
 
 
@@ -183,7 +183,7 @@ async def list_recipients(
     order = {"after_zone": ("time_zone", str), "after_id": ("id", int)}
     filters = {"campaign_id": campaign_id, "state": state, "custom_data": containing}
     async with pool.acquire() as connection:
-        _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         return await read_page(store.list_recipients, connection, cursor, limit, order=order, **filters)
 
 
@@ -207,10 +207,10 @@ async def _step(pool: Pool, campaign_id: int, action: str, *, actor: str, now: d
     """Change the status and a bounded part of the queued mail in one transaction, and the rest after it."""
     change, done = _STEPS[action]
     async with audited(pool, actor, f"campaign.{action}", f"campaign:{campaign_id}") as (connection, note):
-        before = _must(await store.lock_campaign(connection, campaign_id=campaign_id))
+        before = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await change(connection, campaign_id=campaign_id, now=now):
             raise CampaignWrongStatus(done, before.status)
-        campaign = _must(await store.find_campaign(connection, campaign_id=campaign_id))
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
         await settle_step(connection, campaign_id, campaign.status, now=now)
         if campaign.status is CampaignStatus.ACTIVE:
             await store.wake_feeders(connection)
@@ -234,12 +234,6 @@ def _changed(plan: CampaignRequest, changes: Mapping[str, Any]) -> CampaignReque
     of_letter = {name: value for name, value in changes.items() if name in CONTENT}
     of_plan = {name: value for name, value in changes.items() if name not in CONTENT}
     return replace(plan, letter=replace(plan.letter, **of_letter), **of_plan)
-
-
-def _must(campaign: Campaign | None) -> Campaign:
-    if campaign is None:
-        raise CampaignNotFound
-    return campaign
 
 
 def _columns(plan: CampaignRequest) -> dict[str, Any]:

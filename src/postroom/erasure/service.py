@@ -100,10 +100,7 @@ async def resume_erasures(room: Room, options: ArchiveOptions) -> int:
 
 async def get_erasure(pool: Pool, erasure_id: int) -> Erasure:
     """Raises `ErasureNotFound`."""
-    found = await store.find_erasure(pool, id=erasure_id)
-    if found is None:
-        raise ErasureNotFound
-    return found
+    return ErasureNotFound.unless(await store.find_erasure(pool, id=erasure_id))
 
 
 async def list_erasures(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Erasure]:

@@ -50,9 +50,7 @@ async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None =
     A key can only revoke keys within its own scopes: `ScopeMissing` names a scope that `by` lacks.
     """
     async with audited(pool, actor, "key.revoke", f"key:{key_id}") as (connection, note):
-        key = await store.revoke_key(connection, key_id=key_id)
-        if key is None:
-            raise KeyNotFound
+        key = KeyNotFound.unless(await store.revoke_key(connection, key_id=key_id))
         if by is not None:
             check_within(by, key.scopes)
         note.before = _facts(key)

@@ -117,10 +117,7 @@ async def count_malformed_commands(pool: Pool) -> int:
 
 
 async def get_malformed_command(pool: Pool, command_id: int) -> MalformedCommand:
-    found = await store.find_malformed_command(pool, command_id=command_id)
-    if found is None:
-        raise MalformedCommandNotFound
-    return found
+    return MalformedCommandNotFound.unless(await store.find_malformed_command(pool, command_id=command_id))
 
 
 async def list_malformed_commands(
@@ -139,9 +136,9 @@ async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[
             if command_id in dismissed:
                 await record_audit(connection, actor, "malformed_command.dismiss", subject)
                 continue
-            command = await store.find_malformed_command(connection, command_id=command_id)
-            if command is None:
-                raise MalformedCommandNotFound
+            command = MalformedCommandNotFound.unless(
+                await store.find_malformed_command(connection, command_id=command_id)
+            )
             if command.summary.resubmitted_at is not None:
                 raise AlreadyResubmitted(command.summary.delivery_id)
     return dismissed
@@ -161,9 +158,7 @@ async def resubmit(
     """
     subject = f"malformed_command:{command_id}"
     async with audited(pool, actor, "malformed_command.resubmit", subject) as (connection, note):
-        command = await store.lock_malformed_command(connection, command_id=command_id)
-        if command is None:
-            raise MalformedCommandNotFound
+        command = MalformedCommandNotFound.unless(await store.lock_malformed_command(connection, command_id=command_id))
         if command.summary.resubmitted_at is not None:
             raise AlreadyResubmitted(command.summary.delivery_id)
         request = _mended(command.raw, changes or {})

@@ -81,10 +81,7 @@ async def skip(pool: Pool, pair: Subscription, *, position: int, actor: str) -> 
 
 async def reached(pool: Pool, pair: Subscription, place: Place) -> ProgressCheck:
     """Check whether a publisher has reached a place, and the reason if not. Raises `ProgressNotFound`."""
-    found = await store.find_reached(pool, **pair._asdict(), **place._asdict())
-    if found is None:
-        raise ProgressNotFound
-    return found
+    return ProgressNotFound.unless(await store.find_reached(pool, **pair._asdict(), **place._asdict()))
 
 
 async def _set_status(pool: Pool, pair: Subscription, status: PublisherStatus, actor: str, action: str) -> None:
@@ -118,8 +115,6 @@ async def _held(
 ) -> AsyncIterator[tuple[Connection, Progress, AuditNote]]:
     """Lock the row of one pair until the audited change is committed, and then notify the leaders."""
     async with audited(pool, actor, action, f"outbox:{pair}") as (connection, note):
-        progress = await store.find_progress(connection, **pair._asdict())
-        if progress is None:
-            raise ProgressNotFound
+        progress = ProgressNotFound.unless(await store.find_progress(connection, **pair._asdict()))
         yield connection, progress, note
         await store.notify_outbox(connection)

@@ -80,9 +80,7 @@ async def delete_topic(pool: Pool, name: str, *, force: bool = False, actor: str
     async with audited(pool, actor, "outbox.topic.delete", f"topic:{name}") as (connection, _note):
         if not force:
             await _refuse_needed(connection, name, None)
-        followers = await store.delete_topic(connection, name=name)
-        if followers is None:
-            raise TopicNotFound
+        followers = TopicNotFound.unless(await store.delete_topic(connection, name=name))
         await _forget(connection, followers)
         await store.notify_outbox(connection)
 
@@ -109,9 +107,7 @@ async def remove_publisher(pool: Pool, pair: Subscription, *, force: bool = Fals
     async with audited(pool, actor, "outbox.publisher.remove", f"outbox:{pair}") as (connection, _note):
         if not force:
             await _refuse_needed(connection, pair.topic, pair.publisher)
-        followers = await store.remove_progress(connection, **pair._asdict())
-        if followers is None:
-            raise ProgressNotFound
+        followers = ProgressNotFound.unless(await store.remove_progress(connection, **pair._asdict()))
         await _forget(connection, followers)
         await store.notify_outbox(connection)
 

@@ -96,9 +96,7 @@ class ViewCatalog:
         """Empty the view and begin again, also if it has failed; its leader notices the change."""
         subject = f"outbox:{view.pair}"
         async with audited(self._pool, actor, "outbox.view.rebuild", subject) as (connection, _note):
-            progress = await store.find_progress(connection, **view.pair._asdict())
-            if progress is None:
-                raise ProgressNotFound
+            progress = ProgressNotFound.unless(await store.find_progress(connection, **view.pair._asdict()))
             await view.clear(connection)
             await store.move(connection, **view.pair._asdict(), transaction_id=0, position=0, forgets=True)
             if progress.status is PublisherStatus.FAILED:

@@ -46,10 +46,7 @@ async def list_user_events(
 
 
 async def get_event(pool: Pool, event_id: UUID) -> ScheduledEvent:
-    event = await store.find_event(pool, event_id=event_id)
-    if event is None:
-        raise ScheduledEventNotFound
-    return event
+    return ScheduledEventNotFound.unless(await store.find_event(pool, event_id=event_id))
 
 
 async def move_event(

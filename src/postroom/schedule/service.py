@@ -72,10 +72,7 @@ async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
 
 
 async def get_user(pool: Pool, user_id: UUID) -> User:
-    user = await store.find_user(pool, user_id=user_id)
-    if user is None:
-        raise UserNotFound
-    return user
+    return UserNotFound.unless(await store.find_user(pool, user_id=user_id))
 
 
 async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[User]:
@@ -100,9 +97,7 @@ async def update_user(
 ) -> tuple[User, PlanChange]:
     """Change fields of a person and recompute planned events; with `version`, only if it is still current."""
     async with pool.acquire() as connection, connection.transaction():
-        user = await store.lock_user(connection, user_id=user_id)
-        if user is None:
-            raise UserNotFound
+        user = UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         if version is not None and user.version != version:
             raise VersionConflict
         person = replace(user.person, **changes)
@@ -135,9 +130,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
     if template is not None and not is_template_id(template):
         raise BadInput.of("template", BAD_TEMPLATE)
     async with pool.acquire() as connection, connection.transaction():
-        user = await store.lock_user(connection, user_id=user_id)
-        if user is None:
-            raise UserNotFound
+        user = UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         occasion = await store.insert_occasion(
             connection,
             user_id=user_id,

@@ -103,9 +103,7 @@ async def change_sender(
 async def delete_sender(pool: Pool, sender_id: int, *, actor: str) -> None:
     """Delete an account and its secret. Mail it has claimed is requeued at its turn."""
     async with audited(pool, actor, "sender.delete", f"sender:{sender_id}") as (connection, note):
-        email = await store.delete_sender(connection, id=sender_id)
-        if email is None:
-            raise SenderNotFound
+        email = SenderNotFound.unless(await store.delete_sender(connection, id=sender_id))
         note.before = {"email": email}
 
 
@@ -290,10 +288,7 @@ def _secret_columns(kind: AuthType, key_id: str | None, text: str | None) -> dic
 
 
 async def _get(pool: Pool, sender_id: int) -> SealedAccount:
-    found = await store.find_sender(pool, id=SenderId(sender_id))
-    if found is None:
-        raise SenderNotFound
-    return found
+    return SenderNotFound.unless(await store.find_sender(pool, id=SenderId(sender_id)))
 
 
 async def _locked(connection: Session, sender_id: int) -> SealedAccount:

@@ -21,8 +21,6 @@ async def show_credentials(room: Room, wanted: str, *, actor: str) -> tuple[SesK
         raise SecretKeyMissing
     key_id = int(wanted) if wanted.isascii() and wanted.isdigit() and int(wanted) <= LARGEST_ID else None
     async with audited(room.pool, actor, "key.ses_credentials") as (connection, note):
-        key = await store.find_key(connection, key_id=key_id, name=wanted)
-        if key is None:
-            raise KeyNotFound
+        key = KeyNotFound.unless(await store.find_key(connection, key_id=key_id, name=wanted))
         note.subject = f"key:{key.id}"
     return key, derive_credentials(key, room=room.name, secret_key=secret_key)

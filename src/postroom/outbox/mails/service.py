@@ -41,9 +41,7 @@ async def list_template_names(pool: Pool) -> list[str]:
 
 async def delete_rule(pool: Pool, rule_id: int, *, actor: str) -> None:
     async with audited(pool, actor, "outbox.rule.delete", f"rule:{rule_id}") as (connection, note):
-        topic = await store.delete_rule(connection, id=rule_id)
-        if topic is None:
-            raise RuleNotFound
+        topic = RuleNotFound.unless(await store.delete_rule(connection, id=rule_id))
         note.before = {"topic": topic}
 
 

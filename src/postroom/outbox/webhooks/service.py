@@ -81,11 +81,11 @@ async def change(  # noqa: PLR0913 - one parameter per property of an endpoint
     asked = None if topics is None else list(dict.fromkeys(topics))
     async with audited(pool, actor, "webhook.change", f"webhook:{endpoint_id}") as (connection, note):
         await _follow(connection, asked or ())
-        endpoint = await store.change_endpoint(
-            connection, id=endpoint_id, url=url, topics=asked, description=description, format=format
+        endpoint = EndpointNotFound.unless(
+            await store.change_endpoint(
+                connection, id=endpoint_id, url=url, topics=asked, description=description, format=format
+            )
         )
-        if endpoint is None:
-            raise EndpointNotFound
         note.after = _told(endpoint)
     return endpoint
 
@@ -93,17 +93,12 @@ async def change(  # noqa: PLR0913 - one parameter per property of an endpoint
 async def delete(pool: Pool, endpoint_id: int, *, actor: str) -> None:
     """Delete an endpoint; its queued deliveries will be refused."""
     async with audited(pool, actor, "webhook.delete", f"webhook:{endpoint_id}") as (connection, note):
-        url = await store.delete_endpoint(connection, id=endpoint_id)
-        if url is None:
-            raise EndpointNotFound
+        url = EndpointNotFound.unless(await store.delete_endpoint(connection, id=endpoint_id))
         note.after = {"url": url}
 
 
 async def get_endpoint(pool: Pool, endpoint_id: int) -> WebhookEndpoint:
-    endpoint = await store.find_endpoint(pool, id=endpoint_id)
-    if endpoint is None:
-        raise EndpointNotFound
-    return endpoint
+    return EndpointNotFound.unless(await store.find_endpoint(pool, id=endpoint_id))
 
 
 async def list_endpoints(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[WebhookEndpoint]:
@@ -142,11 +137,11 @@ async def rotate(
     sealed = box.seal(secret.encode(), purpose=purpose_of(endpoint_id))
     after = {"overlap_s": overlap.total_seconds()}
     async with audited(pool, actor, "webhook.rotate", f"webhook:{endpoint_id}", after=after) as (connection, _note):
-        endpoint = await store.rotate_secret(
-            connection, id=endpoint_id, secret=sealed.data, secret_key_id=sealed.key_id, overlap=overlap
+        endpoint = EndpointNotFound.unless(
+            await store.rotate_secret(
+                connection, id=endpoint_id, secret=sealed.data, secret_key_id=sealed.key_id, overlap=overlap
+            )
         )
-        if endpoint is None:
-            raise EndpointNotFound
     return endpoint, secret
 
 
