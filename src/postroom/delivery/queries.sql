@@ -176,8 +176,19 @@ done AS (
         detail = i.detail
     FROM input AS i
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
-    RETURNING d.id, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.idempotency_key,
-        d.template_id, d.tags, d.custom_data, i.*
+    RETURNING d.id, d.lane, d.channel, d.source, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id,
+        d.idempotency_key, d.template_id, d.tags, d.custom_data, i.*
+),
+stepped AS (
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+        outcome, domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, coalesce(:now::timestamptz, now()),
+        CASE state WHEN 'waiting' THEN 'deferred' WHEN 'dead_letter' THEN 'dead_lettered' ELSE state END::delivery_step,
+        lane, channel, source, reason, attempt_count, campaign_id, sender_account_id, outcome::attempt_outcome,
+        CASE WHEN channel = 'email' THEN coalesce(domain, nullif(first_domain(id), '')) END
+    FROM done
 ),
 attempted AS (
     INSERT INTO attempts (
@@ -215,7 +226,9 @@ given_up AS (
     FROM done
     WHERE dead_letter_reason IS NOT NULL
 )
-SELECT id FROM done;
+SELECT id
+FROM done
+CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: count_redrivable :one
 -- The number of dead letters a filter selects, and how many of them are skipped because their campaign was cancelled.
@@ -312,11 +325,21 @@ SELECT cancel_deliveries(
 
 -- name: fail_rendering :exec
 -- End deliveries whose template cannot be rendered with their variables, with the reason; a retry would not help.
-UPDATE deliveries AS d
-SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
-    reason = 'render_failed', detail = i.detail
-FROM unnest(:delivery_id::bigint[], :detail::text[]) AS i(delivery_id, detail)
-WHERE d.id = i.delivery_id AND d.state = 'queued';
+WITH failed AS (
+    UPDATE deliveries AS d
+    SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
+        reason = 'render_failed', detail = i.detail
+    FROM unnest(:delivery_id::bigint[], :detail::text[]) AS i(delivery_id, detail)
+    WHERE d.id = i.delivery_id AND d.state = 'queued'
+    RETURNING d.*
+)
+INSERT INTO delivery_steps (
+    transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
+)
+SELECT (SELECT s.id FROM step_transaction() AS s), id, finished_at, 'failed', lane, channel, source, reason, attempt_count,
+    campaign_id, sender_account_id, nullif(first_domain(id), '')
+FROM failed
+CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: find_cancelled_campaign :maybe
 -- The first of these deliveries that belongs to a cancelled campaign.
@@ -556,7 +579,7 @@ recovered AS (
     FROM held
     WHERE d.id = held.id AND d.claim_id = held.claim_id
     RETURNING d.id, d.state, d.lane, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id, d.channel,
-        d.created_at, d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
+        d.source, d.created_at, d.idempotency_key, d.template_id, d.tags, d.custom_data, held.claim_id, held.claimed_at, held.is_ambiguous, held.is_given_up
 ),
 attempted AS (
     INSERT INTO attempts (
@@ -583,6 +606,18 @@ attempted AS (
     ) AS headers ON true
     WHERE is_ambiguous
 ),
+stepped AS (
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+        outcome, domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, coalesce(:now::timestamptz, now()),
+        CASE WHEN is_given_up THEN 'dead_lettered' ELSE 'deferred' END::delivery_step, lane, channel, source, 'ambiguous',
+        attempt_count, campaign_id, sender_account_id, 'ambiguous',
+        CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM recovered
+    WHERE is_ambiguous
+),
 doubted AS (
     UPDATE delivery_recipients AS r
     SET outcome = 'ambiguous'
@@ -606,7 +641,8 @@ returned AS ( -- deliveries not started have used no quota of their account
 )
 SELECT id, state::text, is_ambiguous, created_at
 FROM recovered
-CROSS JOIN returned;
+CROSS JOIN returned
+CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: redrive :many
 -- Return dead letters to the queue with all their attempts. Those without a body and those of a cancelled campaign stay
@@ -630,19 +666,32 @@ freed AS (
     DELETE FROM dead_letters
     WHERE delivery_id IN (SELECT delivery_id FROM chosen)
     RETURNING delivery_id
+),
+redriven AS (
+    UPDATE deliveries
+    SET state = CASE WHEN template_version_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+        next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
+        dated_at = coalesce(:now::timestamptz, now()),
+        first_attempt_at = NULL,
+        throttled_by = NULL,
+        attempt_base = attempt_count,
+        finished_at = NULL,
+        reason = NULL,
+        detail = NULL
+    WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
+    RETURNING *
+),
+stepped AS (
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, attempt_no, campaign_id, sender_account_id, domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, dated_at, 'redriven', lane, channel, source, attempt_count,
+        campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM redriven
 )
-UPDATE deliveries
-SET state = CASE WHEN template_version_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
-    next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
-    dated_at = coalesce(:now::timestamptz, now()),
-    first_attempt_at = NULL,
-    throttled_by = NULL,
-    attempt_base = attempt_count,
-    finished_at = NULL,
-    reason = NULL,
-    detail = NULL
-WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
-RETURNING id;
+SELECT id
+FROM redriven
+CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: register_worker :one
 -- Register a worker.
@@ -804,11 +853,25 @@ delivered AS (
     UPDATE delivery_recipients
     SET outcome = 'delivered'
     WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome IN ('pending', 'ambiguous') AND kind <> 'reply_to'
+),
+settled AS (
+    UPDATE deliveries
+    SET state = 'sent', reason = 'settled_by_operator', detail = NULL
+    WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
+    RETURNING *
+),
+stepped AS (
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+        domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, now(), 'sent', lane, channel, source, reason, attempt_count,
+        campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM settled
 )
-UPDATE deliveries
-SET state = 'sent', reason = 'settled_by_operator', detail = NULL
-WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
-RETURNING id;
+SELECT id
+FROM settled
+CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: wake_up :exec
 -- Stop notifications for this lane: the worker is awake.

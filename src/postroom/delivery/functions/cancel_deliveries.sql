@@ -3,8 +3,22 @@ CREATE OR REPLACE FUNCTION cancel_deliveries(p_ids bigint[], p_reason text, p_no
 RETURNS SETOF bigint
 LANGUAGE sql -- planned at each call: a plan cached while the queue was short would read all of a long one
 AS $$
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
-    WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
-    RETURNING id
+    WITH cancelled AS (
+        UPDATE deliveries
+        SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
+        WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
+        RETURNING *
+    ),
+    stepped AS (
+        INSERT INTO delivery_steps (
+            transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+            domain
+        )
+        SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, p_reason,
+            attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+        FROM cancelled
+    )
+    SELECT id
+    FROM cancelled
+    CROSS JOIN (SELECT wake_event_followers()) AS woken
 $$;

@@ -20,13 +20,24 @@ BEGIN
         SELECT FROM delivery_recipients AS r
         WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
     );
-    UPDATE deliveries AS d
-    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
-    WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
-        AND NOT EXISTS (
-            SELECT FROM delivery_recipients AS r
-            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome IN ('pending', 'ambiguous')
-        );
+    WITH cancelled AS (
+        UPDATE deliveries AS d
+        SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
+        WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
+            AND NOT EXISTS (
+                SELECT FROM delivery_recipients AS r
+                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
+                    AND r.outcome IN ('pending', 'ambiguous')
+            )
+        RETURNING *
+    )
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
+        campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM cancelled;
+    PERFORM wake_event_followers();
     UPDATE deliveries AS d
     SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
         custom_data = CASE
