@@ -969,10 +969,24 @@ CREATE FUNCTION can_match_steps(p_types text[], p_tags text[]) RETURNS boolean
 CREATE FUNCTION cancel_deliveries(p_ids bigint[], p_reason text, p_now timestamp with time zone DEFAULT now()) RETURNS SETOF bigint
     LANGUAGE sql
     AS $$
-    UPDATE deliveries
-    SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
-    WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
-    RETURNING id
+    WITH cancelled AS (
+        UPDATE deliveries
+        SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
+        WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
+        RETURNING *
+    ),
+    stepped AS (
+        INSERT INTO delivery_steps (
+            transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+            domain
+        )
+        SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, p_reason,
+            attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+        FROM cancelled
+    )
+    SELECT id
+    FROM cancelled
+    CROSS JOIN (SELECT wake_event_followers()) AS woken
 $$;
 
 CREATE FUNCTION cancel_greetings() RETURNS trigger
@@ -1613,10 +1627,6 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION delivery_step_of(p_old delivery_state, p_new delivery_state, p_attempts_taken_back integer) RETURNS delivery_step
-    LANGUAGE sql IMMUTABLE
-    RETURN (CASE p_new WHEN 'sent'::delivery_state THEN 'sent'::text WHEN 'failed'::delivery_state THEN 'failed'::text WHEN 'dead_letter'::delivery_state THEN 'dead_lettered'::text WHEN 'cancelled'::delivery_state THEN 'cancelled'::text WHEN 'suppressed'::delivery_state THEN 'suppressed'::text ELSE CASE WHEN ((p_old = 'sending'::delivery_state) AND (p_new <> 'sending'::delivery_state) AND (p_attempts_taken_back = 0)) THEN 'deferred'::text WHEN (p_old = 'dead_letter'::delivery_state) THEN 'redriven'::text ELSE NULL::text END END)::delivery_step;
-
 CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint, locale character varying)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -2043,13 +2053,24 @@ BEGIN
         SELECT FROM delivery_recipients AS r
         WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
     );
-    UPDATE deliveries AS d
-    SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
-    WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
-        AND NOT EXISTS (
-            SELECT FROM delivery_recipients AS r
-            WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address AND r.outcome IN ('pending', 'ambiguous')
-        );
+    WITH cancelled AS (
+        UPDATE deliveries AS d
+        SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
+        WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
+            AND NOT EXISTS (
+                SELECT FROM delivery_recipients AS r
+                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
+                    AND r.outcome IN ('pending', 'ambiguous')
+            )
+        RETURNING *
+    )
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
+        campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM cancelled;
+    PERFORM wake_event_followers();
     UPDATE deliveries AS d
     SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
         custom_data = CASE
@@ -3297,38 +3318,6 @@ BEGIN
     ORDER BY w.lane, w.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED;
-END
-$$;
-
-CREATE FUNCTION log_delivery_steps() RETURNS trigger
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'postroom', 'pg_temp'
-    SET jit TO 'off'
-    SET enable_hashjoin TO 'off'
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM new_rows WHERE state NOT IN ('sending', 'rendered'))
-        OR EXISTS (SELECT FROM old_rows WHERE state NOT IN ('queued', 'rendered'))
-    THEN -- skips claims and renderings, the most frequent statements
-        INSERT INTO delivery_steps (
-            transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
-            outcome, domain
-        )
-        SELECT (SELECT id FROM step_transaction()), n.id, coalesce(
-                a.finished_at,
-                CASE WHEN o.finished_at IS NULL THEN n.finished_at END,
-                CASE WHEN n.finished_at IS NULL THEN n.dated_at END,
-                now()),
-            s.step, n.lane, n.channel, n.source, n.reason, n.attempt_count, n.campaign_id, n.sender_account_id, a.outcome,
-            CASE WHEN n.channel = 'email' THEN coalesce(a.domain, nullif(first_domain(n.id), '')) END
-        FROM new_rows AS n
-        JOIN old_rows AS o USING (id)
-        CROSS JOIN LATERAL (SELECT delivery_step_of(o.state, n.state, n.attempt_count - o.attempt_count) AS step) AS s
-        LEFT JOIN attempts AS a ON a.delivery_id = n.id AND a.attempt_no = n.attempt_count AND o.state = 'sending'
-        WHERE n.state <> o.state AND s.step IS NOT NULL;
-        PERFORM wake_event_followers();
-    END IF;
-    RETURN NULL;
 END
 $$;
 
@@ -6957,8 +6946,6 @@ CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH RO
 CREATE TRIGGER deliveries_unsent_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER deliveries_unsent_inserted AFTER INSERT ON deliveries FOR EACH ROW WHEN ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
-
-CREATE TRIGGER deliveries_update_steps AFTER UPDATE ON deliveries REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION log_delivery_steps();
 
 CREATE TRIGGER empty_auth_payload AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((new.lane = 'auth'::delivery_lane) AND (new.finished_at IS NOT NULL) AND (new.state <> 'dead_letter'::delivery_state) AND (old.state <> new.state))) EXECUTE FUNCTION empty_auth_payload();
 
