@@ -77,7 +77,7 @@ def make_composer(settings: Settings) -> Composer:
     )
 
 
-def make_writers(room: Room, versions: TemplateVersions, *, accounts: AccountsInUse | None) -> Writers:
+def make_writers(room: Room, templates: TemplateRendering, *, accounts: AccountsInUse | None) -> Writers:
     """The writer of each channel."""
     settings = room.settings
     domain = domain_of(read_address("POSTROOM_FROM", settings.default_from).email)
@@ -86,7 +86,7 @@ def make_writers(room: Room, versions: TemplateVersions, *, accounts: AccountsIn
     return {
         Channel.EMAIL: MailWriter(
             make_composer(settings),
-            templates=TemplateRendering(versions),
+            templates=templates,
             campaigns=campaigns,
             accounts=accounts,
         ),
@@ -177,13 +177,15 @@ async def run_worker(room: Room, *, stop: asyncio.Event, until_empty: bool = Fal
     if settings.tracing:
         enable_tracing()
     waker, versions = LaneWakeups(), TemplateVersions(room.pool)
+    templates = TemplateRendering(room.pool, versions)
     failed = partial(record_loop_failure, room.pool)
     async with AsyncExitStack() as stack:
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
         worker = Worker(
             room.pool,
-            writers=make_writers(room, versions, accounts=accounts),
+            writers=make_writers(room, templates, accounts=accounts),
+            on_started=templates.store if settings.store_rendered else None,
             routes=routes,
             senders=accounts,
             options=_worker_options(settings, until_empty=until_empty),

@@ -24,6 +24,7 @@ from postroom.feedback.imap import ImapOptions, ImapPoller
 from postroom.intake import notice as intake
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
+from postroom.mail import worker as mail
 from postroom.mail.compose import message_domain_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.outbox.run import open_outbox
@@ -47,6 +48,7 @@ RETENTION = (
     *tracking.RETENTION,
     *campaigns.RETENTION,
     *stats.RETENTION,
+    *mail.RETENTION,
 )
 """Tables whose old rows are deleted, besides the months that the archive takes."""
 

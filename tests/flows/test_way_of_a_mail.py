@@ -15,6 +15,7 @@ from postroom.app import make_writers, open_routes
 from postroom.db.room import Room
 from postroom.delivery.model import Lane
 from postroom.delivery.worker import Worker
+from postroom.mail.rendering import TemplateRendering
 from postroom.mail.versions import TemplateVersions
 
 SOURCE = Path(postroom.__file__).parent
@@ -84,9 +85,8 @@ async def test_a_mail_passes_few_files_and_seldom_turns_back(room: Room) -> None
         relay = f"smtp://127.0.0.1:{server.port}?tls=none"
         serving = replace(room, settings=replace(room.settings, transport="smtp", smtp_relay=relay))
         async with open_routes(serving) as routes:
-            worker = Worker(
-                room.pool, writers=make_writers(serving, TemplateVersions(room.pool), accounts=None), routes=routes
-            )
+            templates = TemplateRendering(room.pool, TemplateVersions(room.pool))
+            worker = Worker(room.pool, writers=make_writers(serving, templates, accounts=None), routes=routes)
             for _ in range(2):
                 with traced() as accepting:
                     assert (await browser.post("/v1/deliveries", json=MAIL)).status == 202

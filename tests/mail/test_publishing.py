@@ -1,17 +1,20 @@
 """Publishing templates: versions by content, the current one, samples, and the version that a delivery keeps."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 from tests.support.builders import a_mail, accepted
+from tests.support.retention import swept
 from tests.support.templates import published, write_templates
 
 from postroom.db.pool import Pool
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish
+from postroom.mail.worker import RETENTION
 
 NOTE = {"note/en/subject": "Hello {{ name }}", "note/en/text": "Dear {{ name }},"}
 
@@ -91,6 +94,19 @@ async def test_a_delivery_keeps_the_version_it_was_accepted_with(pool: Pool, tmp
     pinned = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
     assert (pinned, await current(pool)) != (first, first)
     assert pinned == first
+
+
+async def test_old_versions_are_deleted_when_no_delivery_keeps_them(pool: Pool, tmp_path: Path) -> None:
+    """The current version stays, and so does one that a delivery was accepted with."""
+    for text in ("unused", "kept", "current"):
+        await published(pool, tmp_path, {**NOTE, "note/en/text": text})
+        if text == "kept":
+            await accepted(pool, a_mail(template="note", variables={"name": "Ada"}))
+    _unused, kept, newest = await versions(pool)
+    later = datetime.now(UTC) + timedelta(days=91)
+    assert await swept(pool, RETENTION, clock=lambda: later - timedelta(days=2)) == 0
+    assert await swept(pool, RETENTION, clock=lambda: later) == 1
+    assert await versions(pool) == [kept, newest]
 
 
 async def test_sql_rejects_an_unknown_template(pool: Pool) -> None:

@@ -23,6 +23,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
 from postroom.mail.contents import contents_of
+from postroom.mail.rendering import TemplateRendering
 from postroom.mail.service import render_ahead
 from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
@@ -69,6 +70,18 @@ async def test_a_template_is_rendered_as_it_leaves(pool: Pool) -> None:
     assert (await state_of(pool, delivery), await subject_of(pool, delivery)) == (DeliveryState.SENT, "Hello Ada")
     stored = await pool.fetchrow("SELECT subject, text_body, html_body FROM delivery_payloads")
     assert tuple(stored or ()) == (None, None, None)
+
+
+async def test_rendered_content_is_stored_on_request(pool: Pool, versions: TemplateVersions) -> None:
+    """With the setting, subject and parts are stored before the mail leaves; a failure stores nothing."""
+    await accepted(pool, a_note(), a_note(variables={}), now=NOON)
+    store_content = TemplateRendering(pool, versions).store
+    worker = a_template_worker(pool, transport := Recording(), clock=Hands(), on_started=store_content)
+    await versions.load([await pool.fetchval("SELECT version_id FROM templates WHERE id = 'note'")])
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert len(transport.contents) == 1
+    stored = await pool.fetch("SELECT subject, text_body FROM delivery_payloads ORDER BY delivery_id")
+    assert [tuple(row) for row in stored] == [("Hello Ada", "Dear Ada,"), (None, None)]
 
 
 @pytest.mark.usefixtures("versions")

@@ -38,7 +38,7 @@ async def published(pool: Pool, root: Path, files: Mapping[str, str]) -> Catalog
 def template_writers(pool: Pool) -> Writers:
     """Writers that render templates."""
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
-    writer = MailWriter(composer, templates=TemplateRendering(TemplateVersions(pool)), now=lambda: NOON)
+    writer = MailWriter(composer, templates=TemplateRendering(pool, TemplateVersions(pool)), now=lambda: NOON)
     return {Channel.EMAIL: writer}
 
 

@@ -873,6 +873,15 @@ SELECT id
 FROM settled
 CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
+-- name: store_rendered :exec
+-- Store the content that was rendered for these deliveries.
+UPDATE delivery_payloads AS p
+SET subject = i.subject, text_body = i.text_body, html_body = i.html_body,
+    rendered_at = coalesce(:now::timestamptz, now())
+FROM unnest(:delivery_id::bigint[], :subject::text[], :text_body::text[], :html_body::text[])
+    AS i(delivery_id, subject, text_body, html_body)
+WHERE p.delivery_id = i.delivery_id;
+
 -- name: wake_up :exec
 -- Stop notifications for this lane: the worker is awake.
 UPDATE workers

@@ -363,6 +363,20 @@ async def settle_ambiguous(connection: Connection, *, delivery_id: int) -> bool:
     return await QUERIES["settle_ambiguous"].maybe(connection, delivery_id=delivery_id) is not None
 
 
+async def store_rendered(
+    connection: Connection,
+    *,
+    delivery_id: Sequence[int],
+    subject: Sequence[str],
+    text_body: Sequence[str | None],
+    html_body: Sequence[str | None],
+    now: datetime | None = None,
+) -> int:
+    return await QUERIES["store_rendered"].exec(
+        connection, delivery_id=delivery_id, subject=subject, text_body=text_body, html_body=html_body, now=now
+    )
+
+
 async def wake_up(connection: Connection, *, worker_id: int, lane: Lane) -> int:
     return await QUERIES["wake_up"].exec(connection, worker_id=worker_id, lane=lane.value)
 

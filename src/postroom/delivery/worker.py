@@ -12,7 +12,7 @@ as ambiguous if it can.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -75,13 +75,14 @@ class Worker:
         waker: LaneWakeups | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
+        on_started: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None,
         failed: Failed | None = None,
     ) -> None:
         self._failed = failed
         self._pool, self._writers, self._senders = pool, writers, senders
         self._options = options or WorkerOptions()
         self._waker = waker or LaneWakeups()
-        self._clock, self._signal = clock, signal
+        self._clock, self._signal, self._on_started = clock, signal, on_started
         self._now = DatabaseClock(clock)
         self._ledger = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
         self._ledger.on_written = self._written
@@ -307,7 +308,10 @@ class Worker:
         self._leases.renewed([chunk[0].claim_id], asked_at)
         self._now.hear(rows[0]["now"])
         contents = {row["id"]: row for row in rows}
-        return [read_content(outgoing, contents[outgoing.id]) for outgoing in chunk]
+        started = [read_content(outgoing, contents[outgoing.id]) for outgoing in chunk]
+        if self._on_started is not None:
+            await self._on_started(started)
+        return started
 
     async def _rest(self, lane: Lane) -> None:
         """Nothing is due: poll for a while, then request notifications, poll once more, and wait."""

@@ -5,6 +5,20 @@
 SELECT count(*) AS templates
 FROM templates;
 
+-- name: delete_old_versions :exec
+-- Delete versions that were replaced long ago and that no delivery keeps.
+DELETE FROM template_versions
+WHERE id IN (
+    SELECT v.id
+    FROM template_versions AS v
+    WHERE v.replaced_at < coalesce(:now::timestamptz, now()) - :retention::interval
+        AND NOT EXISTS (SELECT FROM templates AS t WHERE t.version_id = v.id)
+        AND NOT EXISTS (
+            SELECT FROM deliveries AS d WHERE d.template_id = v.template AND d.template_version_id = v.id)
+    ORDER BY v.replaced_at
+    LIMIT :batch_limit
+);
+
 -- name: find_version :maybe
 -- One version of a template with its files; the current one if no id is given.
 SELECT v.id, v.template, v.content_hash, v.published_at, v.published_by, v.replaced_at, v.files::text

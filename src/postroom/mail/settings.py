@@ -1,9 +1,10 @@
 """The settings of mail, read from the environment by `postroom.settings`."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
-from postroom.runtime.setting import setting
+from postroom.runtime.setting import kept_for, setting, switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,6 +13,18 @@ class MailSettings:
 
     template_dir: Path | None = setting(
         "POSTROOM_TEMPLATE_DIR", Path, None, "folder of your templates, in addition to the built-in ones"
+    )
+    template_version_retention: timedelta = setting(
+        "POSTROOM_TEMPLATE_VERSION_RETENTION",
+        kept_for,
+        timedelta(days=90),
+        "retention of replaced versions of templates; a version that a delivery keeps is not deleted",
+    )
+    store_rendered: bool = setting(
+        "POSTROOM_STORE_RENDERED",
+        switch,
+        default=False,
+        about="store the rendered content of templated mail before it leaves; otherwise it is rendered again for readers",
     )
     default_locale: str = setting(
         "POSTROOM_DEFAULT_LOCALE", str, "en", "language of account mail to people without a locale"

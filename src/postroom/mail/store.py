@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from postroom.db.queries import Connection, load
 from postroom.delivery.model import Unrendered
@@ -16,6 +17,12 @@ QUERIES = load("postroom.mail")
 async def count_templates(connection: Connection) -> int:
     count: int = (await QUERIES["count_templates"].one(connection))["templates"]
     return count
+
+
+async def delete_old_versions(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_versions"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def find_version(connection: Connection, *, template: str, version_id: int | None) -> VersionFiles | None:

@@ -3,10 +3,14 @@
 from datetime import timedelta
 
 from postroom.db.pool import Pool
+from postroom.db.retention import Retention
+from postroom.mail import store
 from postroom.mail.service import TriedBatch, render_ahead
 from postroom.mail.versions import TemplateVersions
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
+
+RETENTION = (Retention(store.delete_old_versions, "template_version_retention"),)
 
 REST = timedelta(seconds=2)
 """Only mail that is due in more than ten seconds is tried: see functions/accept_deliveries.sql of delivery."""
