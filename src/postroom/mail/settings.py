@@ -24,7 +24,7 @@ class MailSettings:
         "POSTROOM_STORE_RENDERED",
         switch,
         default=False,
-        about="store the rendered content of templated mail before it leaves; otherwise it is rendered again for readers",
+        about="store the rendered content of templated mail before it leaves; otherwise readers get it rendered again",
     )
     default_locale: str = setting(
         "POSTROOM_DEFAULT_LOCALE", str, "en", "language of account mail to people without a locale"
