@@ -8,9 +8,10 @@ from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
-from postroom.events.api import endpoints
+from postroom.events.api import ENDPOINTS
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
+from postroom.runtime.endpoint import Site
 
 
 def nested(levels: int) -> list[object]:
@@ -25,9 +26,8 @@ OPENED = {"type": "WalletOpened", "tags": ["wallet=1", "owner=Smith, John"], "da
 
 @pytest.fixture
 async def browser(room: Room) -> Browser:
-    return await open_browser(
-        room, app=HttpApplication(room, endpoints(EventStore(room.pool)), auth=Authenticator(room.pool))
-    )
+    site = Site(ENDPOINTS, tools=(EventStore(room.pool),))
+    return await open_browser(room, app=HttpApplication(room, (), auth=Authenticator(room.pool), sites=(site,)))
 
 
 async def test_events_are_appended_and_read(browser: Browser, room: Room) -> None:

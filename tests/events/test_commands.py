@@ -12,13 +12,14 @@ from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.errors import BadInput
 from postroom.events import Command, Event, EventSession, EventStore, Place, Query, SequencedEvent
-from postroom.events.api import endpoints
+from postroom.events.api import ENDPOINTS
 from postroom.events.commands import list_commands
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.views import View, ViewCatalog
 from postroom.outbox.worker import Outbox
+from postroom.runtime.endpoint import Site
 
 
 async def deposit_twice(session: EventSession) -> str:
@@ -107,7 +108,7 @@ async def test_a_view_can_be_waited_for_after_a_command(room: Room, store: Event
     await pool.execute("CREATE TABLE totals AS SELECT 0 AS deposited")
     view = View("deposited", count, forget, types=("Deposited",))
     await ViewCatalog(pool).install(view)
-    app = HttpApplication(room, endpoints(store), auth=Authenticator(pool))
+    app = HttpApplication(room, (), auth=Authenticator(pool), sites=(Site(ENDPOINTS, tools=(store,)),))
     running = asyncio.create_task(Outbox(room, Publishers.of([view])).loop(stop).run(stop))
     try:
         result = await store.execute(Command("Deposit", "deposit-1"), deposit_twice)

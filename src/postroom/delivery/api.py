@@ -246,100 +246,66 @@ async def resend_delivery(call: Call) -> Answer:
     return Answer(Resent(clone, DeliveryState.QUEUED.value, original), 202)
 
 
-def endpoints(accepting: AcceptCombiner) -> list[Endpoint]:
-    """All endpoints of deliveries; acceptance goes through the combiner."""
-    return [*_accepting(accepting), *_FOLLOWING, *_OPERATING]
+async def accept_delivery(call: Call) -> Answer:
+    request = request_from(
+        call.body,
+        source=call.source,
+        idempotency_key=call.headers.get("idempotency-key"),
+        traceparent=traceparent_of(call),
+    )
+    return accepted_answer(await call.tool(AcceptCombiner).accept(request))
 
 
-def _accepting(accepting: AcceptCombiner) -> list[Endpoint]:
-    async def accept_delivery(call: Call) -> Answer:
-        request = request_from(
-            call.body,
-            source=call.source,
-            idempotency_key=call.headers.get("idempotency-key"),
-            traceparent=traceparent_of(call),
-        )
-        return accepted_answer(await accepting.accept(request))
-
-    async def accept_batch(call: Call) -> Answer:
-        answers = await accepting.accept_all(_batch_requests(call))
-        return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
-
-    async def accept_login_code(call: Call) -> Answer:
-        return accepted_answer(await accepting.accept(_login_request(call)))
-
-    many = partial(Endpoint, method="POST", scope=WRITE, tag="deliveries", idempotent=True)
-    one = partial(many, answers={202: AcceptedShape, 200: AcceptedShape}, problems=(409,))
-    return [
-        one(
-            path="/v1/deliveries",
-            handler=accept_delivery,
-            summary="Accept a delivery. 202: accepted. 200: an earlier request with this key was.",
-            body=DeliveryBody,
-            most_body=LARGE,
-        ),
-        many(
-            path="/v1/deliveries/batch",
-            handler=accept_batch,
-            summary=f"Accept up to {MAX_BATCH} deliveries in one transaction. One invalid delivery rejects them all.",
-            body=Batch,
-            most_body=LARGE,
-            answers={202: BatchAnswer},
-        ),
-        one(
-            path="/v1/login-codes",
-            handler=accept_login_code,
-            summary="Send a one-time code in the auth lane. It is cancelled when the code expires.",
-            body=LoginCodeBody,
-        ),
-    ]
+async def accept_batch(call: Call) -> Answer:
+    answers = await call.tool(AcceptCombiner).accept_all(_batch_requests(call))
+    return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
 
 
-_FOLLOWING = [
-    Endpoint(
-        method="GET",
-        path="/v1/deliveries",
-        handler=list_deliveries,
-        summary="List deliveries, newest first.",
-        scope=READ,
-        tag="deliveries",
-        query=DeliveryQuery,
+async def accept_login_code(call: Call) -> Answer:
+    return accepted_answer(await call.tool(AcceptCombiner).accept(_login_request(call)))
+
+
+_endpoint = partial(Endpoint, tag="deliveries")
+_accept = partial(_endpoint, scope=WRITE, idempotent=True)
+_operate = partial(_endpoint, scope=OPERATE, problems=(409,))
+_ONE = "/v1/deliveries/{delivery_id:int}"
+_ACCEPTED = {202: AcceptedShape, 200: AcceptedShape}
+
+ENDPOINTS = [
+    _accept(
+        "POST", "/v1/deliveries", accept_delivery,
+        "Accept a delivery. 202: accepted. 200: an earlier request with this key was.", body=DeliveryBody,
+        most_body=LARGE, answers=_ACCEPTED, problems=(409,),
+    ),
+    _accept(
+        "POST", "/v1/deliveries/batch", accept_batch,
+        f"Accept up to {MAX_BATCH} deliveries in one transaction. One invalid delivery rejects them all.", body=Batch,
+        most_body=LARGE, answers={202: BatchAnswer},
+    ),
+    _accept(
+        "POST", "/v1/login-codes", accept_login_code,
+        "Send a one-time code in the auth lane. It is cancelled when the code expires.", body=LoginCodeBody,
+        answers=_ACCEPTED, problems=(409,),
+    ),
+    _endpoint(
+        "GET", "/v1/deliveries", list_deliveries, "List deliveries, newest first.", scope=READ, query=DeliveryQuery,
         answers={200: Page[SummaryShape]},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/deliveries/{delivery_id:int}",
-        handler=get_delivery,
-        summary="Show a delivery: its state, the outcome of each recipient, and its content.",
-        scope=READ,
-        tag="deliveries",
-        answers={200: DeliveryShape},
+    _endpoint(
+        "GET", _ONE, get_delivery, "Show a delivery: its state, the outcome of each recipient, and its content.",
+        scope=READ, answers={200: DeliveryShape},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/deliveries/{delivery_id:int}/attempts",
-        handler=list_attempts,
-        summary="List the attempts of a delivery and the reply to each.",
-        scope=READ,
-        tag="deliveries",
+    _endpoint(
+        "GET", f"{_ONE}/attempts", list_attempts, "List the attempts of a delivery and the reply to each.", scope=READ,
         answers={200: Page[Attempt]},
     ),
-]
-
-_OPERATING = [
-    Endpoint(
-        method="POST",
-        path=f"/v1/deliveries/{{delivery_id:int}}/{verb}",
-        handler=handler,
-        summary=summary,
-        scope=OPERATE,
-        tag="deliveries",
-        answers=answers,
-        problems=(409,),
-    )
-    for verb, handler, summary, answers in (
-        ("cancel", cancel_delivery, "Cancel a waiting delivery.", {200: DeliveryStatus}),
-        ("retry", retry_delivery, "Retry now; a dead letter returns to the queue first.", {200: DeliveryStatus}),
-        ("resend", resend_delivery, "Send the same content again as a new delivery.", {202: Resent}),
-    )
-]
+    _operate("POST", f"{_ONE}/cancel", cancel_delivery, "Cancel a waiting delivery.", answers={200: DeliveryStatus}),
+    _operate(
+        "POST", f"{_ONE}/retry", retry_delivery, "Retry now; a dead letter returns to the queue first.",
+        answers={200: DeliveryStatus},
+    ),
+    _operate(
+        "POST", f"{_ONE}/resend", resend_delivery, "Send the same content again as a new delivery.",
+        answers={202: Resent},
+    ),
+]  # fmt: skip

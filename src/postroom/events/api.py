@@ -161,7 +161,8 @@ class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
     matched: MatchedShape
 
 
-async def append_events(store: EventStore, call: Call) -> Answer:
+async def append_events(call: Call) -> Answer:
+    store = call.tool(EventStore)
     body: NewEvents = call.body
     append = _asked_append(body)
     key = call.headers.get("idempotency-key")
@@ -209,8 +210,8 @@ def _appended(appended: Appended) -> AppendedShape:
     )
 
 
-async def get_head(store: EventStore, _call: Call) -> Answer:
-    head = await store.head()
+async def get_head(call: Call) -> Answer:
+    head = await call.tool(EventStore).head()
     return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
 
 
@@ -218,7 +219,8 @@ async def list_kept_commands(call: Call) -> Answer:
     return Answer(Page(*await list_commands(call.room.pool, **asdict(call.query))))
 
 
-async def list_events(store: EventStore, call: Call) -> Answer:
+async def list_events(call: Call) -> Answer:
+    store = call.tool(EventStore)
     asked: EventsQuery = call.query
     query = _asked(asked)
     if asked.backwards == "true":
@@ -293,53 +295,25 @@ def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
     return Answer(problem, 409, PROBLEM)
 
 
-COMMANDS = Endpoint(
-    method="GET",
-    path="/v1/commands",
-    handler=list_kept_commands,
-    summary="List executed commands with their results, newest first.",
-    scope=READ,
-    tag="events",
-    query=CommandsQuery,
-    answers={200: Page[KeptCommand]},
-)
+_endpoint = partial(Endpoint, tag="events")
 
-
-def endpoints(store: EventStore) -> list[Endpoint]:
-    """The endpoints of one store, which is shared by all calls so that concurrent appends share a commit."""
-    return [
-        COMMANDS,
-        Endpoint(
-            method="GET",
-            path="/v1/events",
-            handler=partial(list_events, store),
-            summary="List matching events in order; newest first with backwards=true.",
-            scope=READ,
-            tag="events",
-            query=EventsQuery,
-            answers={200: EventPage},
-            problems=(409,),
-        ),
-        Endpoint(
-            method="POST",
-            path="/v1/events",
-            handler=partial(append_events, store),
-            summary="Append events, all or none, if the condition holds; 409 names the event that matched.",
-            scope=WRITE,
-            tag="events",
-            body=NewEvents,
-            most_body=LARGE,
-            answers={200: AppendedShape, 201: AppendedShape},
-            problems=(409,),
-            idempotent=True,
-        ),
-        Endpoint(
-            method="GET",
-            path="/v1/events/head",
-            handler=partial(get_head, store),
-            summary="Show the end of the store.",
-            scope=READ,
-            tag="events",
-            answers={200: HeadShape},
-        ),
-    ]
+ENDPOINTS = [
+    _endpoint(
+        "GET", "/v1/commands", list_kept_commands, "List executed commands with their results, newest first.",
+        scope=READ, query=CommandsQuery, answers={200: Page[KeptCommand]},
+    ),
+    _endpoint(
+        "GET", "/v1/events", list_events, "List matching events in order; newest first with backwards=true.",
+        scope=READ, query=EventsQuery, answers={200: EventPage}, problems=(409,),
+    ),
+    _endpoint(
+        "POST", "/v1/events", append_events,
+        "Append events, all or none, if the condition holds; 409 names the event that matched.", scope=WRITE,
+        body=NewEvents, most_body=LARGE, answers={200: AppendedShape, 201: AppendedShape}, problems=(409,),
+        idempotent=True,
+    ),
+    _endpoint(
+        "GET", "/v1/events/head", get_head, "Show the end of the store.", scope=READ, answers={200: HeadShape},
+    ),
+]  # fmt: skip
+"""They share one `EventStore`, a tool of the site, so that concurrent appends share a commit."""

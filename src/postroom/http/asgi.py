@@ -132,14 +132,14 @@ def build_app(
     check = TemplateCheck(room.pool)
     accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
     endpoints = [
-        *delivery_api.endpoints(accepting),
+        *delivery_api.ENDPOINTS,
         *dead_letter_api.ENDPOINTS,
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
         *occasion_api.ENDPOINTS,
         *event_api.ENDPOINTS,
-        *events_api.endpoints(EventStore(room.pool)),
+        *events_api.ENDPOINTS,
         *audit_api.ENDPOINTS,
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
@@ -160,7 +160,7 @@ def build_app(
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
     endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    tools = (accepting, contents_of(room.pool))
+    tools = (accepting, EventStore(room.pool), contents_of(room.pool))
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
 
