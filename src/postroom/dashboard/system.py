@@ -47,8 +47,7 @@ async def health_page(request: PageRequest) -> Answer:
 
 async def workers_page(request: PageRequest) -> Answer:
     lease = request.call.room.settings.lease
-    async with request.pool.acquire() as connection:
-        found = await store.list_workers(connection, page_limit=MOST_WORKERS)
+    found = await store.list_workers(request.pool, page_limit=MOST_WORKERS)
     return request.listing(
         "Workers",
         _worker_columns(lease),

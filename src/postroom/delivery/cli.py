@@ -1,11 +1,15 @@
 """Commands for deliveries: list, show, cancel, retry, resend."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
+from postroom.delivery import service
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import DeliveryFilter, DeliveryState
+from postroom.delivery.model import Delivery, DeliveryFilter, DeliveryState, DeliverySummary
+from postroom.delivery.shapes import delivery_shape, summary_shape
+from postroom.runtime.page import Found
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -21,11 +25,6 @@ from postroom.runtime.terminal import (
     printable,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.delivery.model import Delivery, DeliverySummary
-    from postroom.runtime.page import Found
 
 deliveries = typer.Typer()
 
@@ -71,9 +70,6 @@ def list_(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """List deliveries, newest first."""
-    from postroom.delivery import service
-    from postroom.delivery.shapes import summary_shape
-
     chosen = DeliveryFilter(
         state=status,
         recipient=recipient,
@@ -88,7 +84,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
         created_before=parse_moment(before) if before else None,
     )
 
-    async def read(room: "Room") -> "Found[DeliverySummary]":
+    async def read(room: Room) -> Found[DeliverySummary]:
         found, more = await service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit)
         return await context.obj(room).fill_subjects(found), more
 
@@ -112,10 +108,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one delivery and the outcome of each recipient."""
-    from postroom.delivery import service
-    from postroom.delivery.shapes import delivery_shape
 
-    async def read(room: "Room") -> "Delivery":
+    async def read(room: Room) -> Delivery:
         filled: Delivery = await context.obj(room).fill(await service.get_delivery(room.pool, delivery_id))
         return filled
 
@@ -138,8 +132,6 @@ def _print_delivery(delivery: Any, *, body: bool) -> None:
 @deliveries.command()
 def attempts(delivery_id: Id, *, as_json: AsJson = False) -> None:
     """List the attempts of one delivery: the reply, the server, and the time of the next attempt."""
-    from postroom.delivery import service
-
     found = in_room(lambda room: service.list_attempts(room.pool, delivery_id))
     print_page(found, None, columns=_ATTEMPTED, as_json=as_json)
 
@@ -147,9 +139,8 @@ def attempts(delivery_id: Id, *, as_json: AsJson = False) -> None:
 @deliveries.command()
 def cancel(delivery_ids: Ids) -> None:
     """Cancel waiting deliveries."""
-    from postroom.delivery import service
 
-    async def command(room: "Room") -> None:
+    async def command(room: Room) -> None:
         for delivery_id in delivery_ids:
             await service.cancel(room.pool, delivery_id, actor=actor())
             say(f"{delivery_id} cancelled")
@@ -160,9 +151,8 @@ def cancel(delivery_ids: Ids) -> None:
 @deliveries.command()
 def retry(delivery_ids: Ids) -> None:
     """Retry now; a dead letter returns to the queue first."""
-    from postroom.delivery import service
 
-    async def command(room: "Room") -> None:
+    async def command(room: Room) -> None:
         for delivery_id in delivery_ids:
             await service.retry(room.pool, delivery_id, actor=actor())
             say(f"{delivery_id} will be tried now")
@@ -173,8 +163,6 @@ def retry(delivery_ids: Ids) -> None:
 @deliveries.command()
 def resend(delivery_id: Id, *, as_json: AsJson = False) -> None:
     """Send the same content again as a new delivery, and print its id."""
-    from postroom.delivery import service
-
     clone = in_room(lambda room: service.resend(room.pool, delivery_id, actor=actor()))
     if as_json:
         print_json({"id": clone, "resend_of": delivery_id})

@@ -1,6 +1,7 @@
 """HTTP endpoints of dead letters: list, redrive, settle."""
 
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import msgspec
@@ -88,35 +89,21 @@ async def settle_dead_letter(call: Call) -> Answer:
     return Answer(Settled(call.path["delivery_id"], DeliveryState.SENT.value))
 
 
+_endpoint = partial(Endpoint, tag="dead letters")
+
 ENDPOINTS = [
-    Endpoint(
-        method="GET",
-        path="/v1/dead-letters",
-        handler=list_dead_letters,
-        summary="List deliveries that were given up, newest first.",
-        scope=READ,
-        tag="dead letters",
-        query=DeadLetterQuery,
-        answers={200: page_of(DeadLetterShape)},
+    _endpoint(
+        "GET", "/v1/dead-letters", list_dead_letters, "List deliveries that were given up, newest first.", scope=READ,
+        query=DeadLetterQuery, answers={200: page_of(DeadLetterShape)},
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/dead-letters/redrive",
-        handler=redrive_dead_letters,
-        summary="Return dead letters to the queue with all their attempts, or count those that would return.",
-        scope=OPERATE,
-        tag="dead letters",
-        body=RedriveBody,
-        answers={200: RedriveResult},
-        problems=(404,),
+    _endpoint(
+        "POST", "/v1/dead-letters/redrive", redrive_dead_letters,
+        "Return dead letters to the queue with all their attempts, or count those that would return.", scope=OPERATE,
+        body=RedriveBody, answers={200: RedriveResult}, problems=(404,),
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/dead-letters/{delivery_id:int}/settle",
-        handler=settle_dead_letter,
-        summary="Mark an ambiguous dead letter as sent: it did arrive, and is not sent again.",
-        scope=OPERATE,
-        tag="dead letters",
+    _endpoint(
+        "POST", "/v1/dead-letters/{delivery_id:int}/settle", settle_dead_letter,
+        "Mark an ambiguous dead letter as sent: it did arrive, and is not sent again.", scope=OPERATE,
         answers={200: Settled},
     ),
-]
+]  # fmt: skip

@@ -1,10 +1,15 @@
 """Commands for dead letters: list, redrive, or mark ambiguous ones as sent."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from postroom.delivery.model import DeadLetterFilter, DeliveryId
+from postroom.db.room import Room
+from postroom.delivery import service
+from postroom.delivery.dead_letter_api import DeadLetterShape
+from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId
+from postroom.runtime.page import Found
+from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -17,11 +22,6 @@ from postroom.runtime.terminal import (
     print_page,
     say,
 )
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.delivery.model import DeadLetter
-    from postroom.runtime.page import Found
 
 dead_letters = typer.Typer()
 
@@ -40,11 +40,8 @@ def list_(
     as_json: AsJson = False,
 ) -> None:
     """List dead letters, newest first."""
-    from postroom.delivery import service
-    from postroom.delivery.dead_letter_api import DeadLetterShape
-    from postroom.runtime.record import answer
 
-    async def read(room: "Room") -> "Found[DeadLetter]":
+    async def read(room: Room) -> Found[DeadLetter]:
         found, more = await service.list_dead_letters(room.pool, reason=_known(reason), cursor=cursor, limit=limit)
         return await context.obj(room).fill_subjects(found), more
 
@@ -67,8 +64,6 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """Return dead letters to the queue, with all their attempts."""
-    from postroom.delivery import service
-
     chosen = DeadLetterFilter(
         reason=_known(reason),
         source=source,
@@ -92,8 +87,6 @@ def settle(
     delivery_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of an ambiguous delivery.")],
 ) -> None:
     """Mark an ambiguous dead letter as sent: it did arrive, and is not sent again."""
-    from postroom.delivery import service
-
     in_room(lambda room: service.settle(room.pool, delivery_id, actor=actor()))
     say(f"{delivery_id} is sent")
 

@@ -27,13 +27,8 @@ async def list_entries(call: Call) -> Answer:
 
 ENDPOINTS = [
     Endpoint(
-        method="GET",
-        path="/v1/audit",
-        handler=list_entries,
-        summary="List manual actions, newest first: who did what to which object, and the values before and after.",
-        scope=READ,
-        tag="audit",
-        query=AuditQuery,
-        answers={200: Page[AuditEntry]},
+        "GET", "/v1/audit", list_entries,
+        "List manual actions, newest first: who did what to which object, and the values before and after.", scope=READ,
+        tag="audit", query=AuditQuery, answers={200: Page[AuditEntry]},
     ),
-]
+]  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from postroom.events.audit import list_audit
 from postroom.runtime.terminal import AsJson, Cursor, Limit, in_room, parse_moment, print_page
 
 audit = typer.Typer()
@@ -40,8 +41,6 @@ def list_(  # noqa: PLR0913 - one option per filter
     as_json: AsJson = False,
 ) -> None:
     """List manual actions, newest first: who did what to which object, and the values before and after."""
-    from postroom.events.audit import list_audit
-
     chosen = {"actor": actor, "action": action, "subject": subject, "recorded_from": since, "recorded_before": before}
     found = in_room(lambda room: list_audit(room.pool, **chosen, cursor=cursor, limit=limit))  # type: ignore[arg-type]
     print_page(*found, columns=_LISTED, as_json=as_json)

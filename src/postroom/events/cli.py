@@ -1,10 +1,26 @@
 """Events at the command line: append, read, follow, and list executed commands."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from postroom.db.room import Room
+from postroom.events import (
+    AppendCondition,
+    Appended,
+    Cursor,
+    Event,
+    EventStore,
+    Place,
+    Query,
+    QueryItem,
+    Reading,
+    SequencedEvent,
+)
+from postroom.events.commands import list_commands
+from postroom.events.service import index_event_tags
+from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -19,10 +35,6 @@ from postroom.runtime.terminal import (
     shown,
 )
 from postroom.runtime.terminal import Cursor as PageCursor
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.events import AppendCondition, Appended, Event, Query, Reading, SequencedEvent
 
 events = typer.Typer()
 
@@ -50,8 +62,6 @@ def append(
     as_json: AsJson = False,
 ) -> None:
     """Append one event and print its position."""
-    from postroom.events import Event, Query, QueryItem
-
     event = Event(type_, _json(data), tuple(_tags(tag)))
     unless = Query(tuple(QueryItem(tags=(one,)) for one in _tags(once))) if once else None
     appended = in_room(lambda room: _append(room, event, _condition(event.tags, after), unless))
@@ -72,8 +82,6 @@ def commands(
     as_json: AsJson = False,
 ) -> None:
     """List executed commands with their results, newest first."""
-    from postroom.events.commands import list_commands
-
     found, more = in_room(lambda room: list_commands(room.pool, transaction_id=transaction, cursor=cursor, limit=limit))
     print_page(found, more, columns=_COMMANDS, as_json=as_json)
 
@@ -81,8 +89,6 @@ def commands(
 @events.command("index-tags")
 def index_tags() -> None:
     """Create the index for `tags @> …` in your own SQL. Appends continue meanwhile."""
-    from postroom.events.service import index_event_tags
-
     made = in_room(lambda room: index_event_tags(room.pool, actor=actor()))
     say("created" if made else "already exists")
 
@@ -137,27 +143,18 @@ def tail(
     in_room(lambda room: _tail(room, query, count=count, start="" if from_start else after, as_json=as_json))
 
 
-async def _append(
-    room: "Room", event: "Event", condition: "AppendCondition | None", unless: "Query | None"
-) -> "Appended":
-    from postroom.events import EventStore
-
+async def _append(room: Room, event: Event, condition: AppendCondition | None, unless: Query | None) -> Appended:
     return await EventStore(room.pool).append(event, condition, idempotency=unless)
 
 
-async def _read(room: "Room", query: "Query", *, after: str | None, limit: int) -> "Reading":
-    from postroom.events import Cursor, EventStore
-
+async def _read(room: Room, query: Query, *, after: str | None, limit: int) -> Reading:
     return await EventStore(room.pool).read(query, after=Cursor.parse(after) if after else None, limit=limit)
 
 
 async def _read_backwards(
-    room: "Room", query: "Query", *, after: str | None, limit: int, before: str | None
-) -> "tuple[Reading, str | None]":
+    room: Room, query: Query, *, after: str | None, limit: int, before: str | None
+) -> tuple[Reading, str | None]:
     """The page, and the `before` of the next one if more events follow."""
-    from postroom.events import Cursor, EventStore, Place, Reading
-    from postroom.runtime.page import decode_cursor, encode_cursor
-
     place = Place(*decode_cursor(before, tuple[int, int])) if before else None
     cursor = Cursor.parse(after) if after else None
     found, seen = await EventStore(room.pool).read(query, after=cursor, limit=limit + 1, backwards=True, before=place)
@@ -165,11 +162,9 @@ async def _read_backwards(
     return Reading(page, seen), encode_cursor(*page[-1].place) if len(found) > limit else None
 
 
-async def _tail(room: "Room", query: "Query", *, count: int | None, start: str | None, as_json: bool) -> None:
+async def _tail(room: Room, query: Query, *, count: int | None, start: str | None, as_json: bool) -> None:
     """`start` is a cursor; empty for the first event, None for the next new one."""
     import asyncio
-
-    from postroom.events import Cursor, EventStore
 
     store = EventStore(room.pool)
     cursor = (await store.head()).cursor if start is None else Cursor.parse(start) if start else None
@@ -183,7 +178,7 @@ async def _tail(room: "Room", query: "Query", *, count: int | None, start: str |
             await asyncio.sleep(_POLL_S)
 
 
-def _print_line(event: "SequencedEvent", *, as_json: bool) -> None:
+def _print_line(event: SequencedEvent, *, as_json: bool) -> None:
     import msgspec
 
     if as_json:
@@ -193,9 +188,7 @@ def _print_line(event: "SequencedEvent", *, as_json: bool) -> None:
         say(f"{event.position}  {shown(event.occurred_at)}  {shown(event.type)}  {shown(event.tags)}  {shown(data)}")
 
 
-def _condition(tags: tuple[str, ...], after: str | None) -> "AppendCondition | None":
-    from postroom.events import AppendCondition, Cursor, Query
-
+def _condition(tags: tuple[str, ...], after: str | None) -> AppendCondition | None:
     if after is None:
         return None
     if not tags:
@@ -203,9 +196,7 @@ def _condition(tags: tuple[str, ...], after: str | None) -> "AppendCondition | N
     return AppendCondition(Query.of(tags=tags), Cursor.parse(after))
 
 
-def _query(types: list[str] | None, tags: list[str] | None) -> "Query":
-    from postroom.events import Query
-
+def _query(types: list[str] | None, tags: list[str] | None) -> Query:
     return Query.of(*(types or []), tags=_tags(tags))
 
 
@@ -222,7 +213,7 @@ def _json(text: str) -> Any:
         raise typer.BadParameter(f"--data is not JSON: {error}") from error
 
 
-def _as_json(event: "SequencedEvent") -> dict[str, Any]:
+def _as_json(event: SequencedEvent) -> dict[str, Any]:
     """The event with the field names of the API."""
     return {
         "position": event.position,

@@ -2,20 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from postroom.delivery.model import Lane
+from postroom.db.room import Room
+from postroom.delivery import service
+from postroom.delivery.check import CheckedRequest
+from postroom.delivery.model import Accepted, Lane
+from postroom.delivery.shapes import AcceptedShape, AttachmentBody, DeliveryBody, request_from
 from postroom.errors import BadInput
+from postroom.mail.template_check import TemplateCheck
 from postroom.runtime.setting import parse_duration
 from postroom.runtime.terminal import AsJson, in_room, parse_moment, parse_pair, parse_variables, print_json, say
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.delivery.check import CheckedRequest
-    from postroom.delivery.model import Accepted
-    from postroom.delivery.shapes import AttachmentBody, DeliveryBody
 
 SOURCE = "cli"
 
@@ -46,8 +45,6 @@ def send(  # noqa: PLR0913 - one parameter per option
     as_json: AsJson = False,
 ) -> None:
     """Accept one mail for delivery and print its id. Workers (`postroom work`, `postroom up`) deliver it."""
-    from postroom.delivery.shapes import DeliveryBody
-
     people: dict[str, Any] = {"to": to, "cc": cc or [], "bcc": bcc or [], "reply_to": reply_to or [], "sender": sender}
     body = DeliveryBody(
         **people,
@@ -74,9 +71,7 @@ def _seconds(duration: str) -> int:
         raise typer.BadParameter("--give-up-after must be a duration such as 90s, 15m, 2h or 3d") from error
 
 
-def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:
-    from postroom.delivery.shapes import AcceptedShape, request_from
-
+def _send(body: DeliveryBody, key: str | None, *, as_json: bool) -> None:
     request = request_from(body, source=SOURCE, idempotency_key=key, traceparent=None)
     accepted = in_room(lambda room: _accept(room, request))
     if as_json:
@@ -85,10 +80,7 @@ def _send(body: "DeliveryBody", key: str | None, *, as_json: bool) -> None:
         say(str(accepted.id))
 
 
-async def _accept(room: "Room", request: "CheckedRequest") -> "Accepted":
-    from postroom.delivery import service
-    from postroom.mail.template_check import TemplateCheck
-
+async def _accept(room: Room, request: CheckedRequest) -> Accepted:
     if request.template is not None:
         [errors] = await TemplateCheck(room.pool)([request])
         if errors:
@@ -97,11 +89,9 @@ async def _accept(room: "Room", request: "CheckedRequest") -> "Accepted":
         return await service.accept(connection, request, idempotency_ttl=room.settings.idempotency_ttl)
 
 
-def _attachment(path: Path) -> "AttachmentBody":
+def _attachment(path: Path) -> AttachmentBody:
     import base64
     import mimetypes
-
-    from postroom.delivery.shapes import AttachmentBody
 
     content_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     content = base64.b64encode(path.read_bytes()).decode()

@@ -1,6 +1,7 @@
 """HTTP endpoints of statistics: rows by time, campaign, sender or domain, and totals."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -145,25 +146,15 @@ _PLAIN = (
     "dead_lettered",
 )
 
+_endpoint = partial(Endpoint, scope=READ, tag="stats")
+
 ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/v1/stats",
-        handler=list_stats,
-        summary="List figures by hour, day, campaign, sender or domain.",
-        scope=READ,
-        tag="stats",
-        query=StatsQuery,
+    _endpoint(
+        "GET", "/v1/stats", list_stats, "List figures by hour, day, campaign, sender or domain.", query=StatsQuery,
         answers={200: StatsPage},
     ),
-    Endpoint(
-        method="GET",
-        path="/v1/stats/summary",
-        handler=read_summary,
-        summary="Read the total of the figures.",
-        scope=READ,
-        tag="stats",
-        query=SummaryQuery,
+    _endpoint(
+        "GET", "/v1/stats/summary", read_summary, "Read the total of the figures.", query=SummaryQuery,
         answers={200: FiguresShape},
     ),
-)
+)  # fmt: skip

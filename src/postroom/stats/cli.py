@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from postroom.db.room import Room
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -18,12 +19,10 @@ from postroom.runtime.terminal import (
     print_table,
     say,
 )
+from postroom.stats import service
+from postroom.stats.api import FiguresShape, shape_line
 from postroom.stats.model import METRICS, Figures, Grouping, Selection, StatsRow
 from postroom.stats.plot import bar, sparkline
-
-if TYPE_CHECKING:
-    from postroom.db.room import Room
-    from postroom.stats.api import FiguresShape
 
 stats = typer.Typer()
 
@@ -133,21 +132,15 @@ def series(  # noqa: PLR0913 - every filter is an option
 @stats.command()
 def rebuild() -> None:
     """Count all steps of deliveries in the database again, month by month; archived months keep their counts."""
-    from postroom.stats import service
-
     steps = in_room(lambda room: service.rebuild(room.pool, actor=actor()))
     say(f"counted {steps} steps")
 
 
-async def _measure(room: "Room", selection: Selection, groups: list[Grouping], limit: int | None) -> list[StatsRow]:
-    from postroom.stats import service
-
+async def _measure(room: Room, selection: Selection, groups: list[Grouping], limit: int | None) -> list[StatsRow]:
     return await service.measure(room.pool, selection, groups=groups, limit=limit or service.MOST_LINES)
 
 
-def _as_json(lines: list[StatsRow], groups: list[Grouping]) -> "dict[str, list[FiguresShape] | None]":
-    from postroom.stats.api import shape_line
-
+def _as_json(lines: list[StatsRow], groups: list[Grouping]) -> dict[str, list[FiguresShape] | None]:
     return {"items": [shape_line(line, groups) for line in lines], "next_cursor": None}
 
 

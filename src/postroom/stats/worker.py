@@ -36,5 +36,4 @@ class Rollup:
 
     async def run_once(self) -> int:
         """Roll up one batch; returns its number of steps or deltas. Zero also while another process rolls up."""
-        async with self._pool.acquire() as connection:
-            return await store.fold(connection, batch_limit=self._options.batch)
+        return await store.fold(self._pool, batch_limit=self._options.batch)
