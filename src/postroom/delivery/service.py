@@ -36,7 +36,7 @@ from postroom.delivery.model import (
 )
 from postroom.delivery.rows import accept_columns, accept_values, send_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
-from postroom.events.audit import record_audit
+from postroom.events.audit import audited, record_audit
 from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
 from postroom.runtime.page import Found, read_page
@@ -177,10 +177,9 @@ class AcceptCombiner:
 
 async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Cancel a waiting delivery."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "delivery.cancel", f"delivery:{delivery_id}") as (connection, _note):
         done = await store.cancel(connection, delivery_id=delivery_id, reason="cancelled_by_operator", now=now)
         await _must(connection, delivery_id, "cancelled", done=done)
-        await record_audit(connection, actor=actor, action="delivery.cancel", subject=f"delivery:{delivery_id}")
 
 
 async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
@@ -246,9 +245,7 @@ async def _redrive_step(
         ids = await store.redrive(connection, batch_limit=REDRIVE_BATCH, now=now, **filters)
         if ids:
             summary = {"count": len(ids), "first": min(ids), "last": max(ids)}
-            await record_audit(
-                connection, actor=actor, action="dead_letter.redrive", subject="dead_letters", after=summary
-            )
+            await record_audit(connection, actor, "dead_letter.redrive", "dead_letters", after=summary)
     return ids
 
 
@@ -256,23 +253,20 @@ async def reschedule(
     pool: Pool, delivery_id: int, *, send_at: datetime, actor: str, now: datetime | None = None
 ) -> None:
     """Move a delivery that was never attempted to another time."""
-    async with pool.acquire() as connection, connection.transaction():
+    after = {"send_at": send_at.isoformat()}
+    async with audited(pool, actor, "delivery.reschedule", f"delivery:{delivery_id}", after=after) as (
+        connection,
+        _note,
+    ):
         done = await store.reschedule(connection, delivery_id=delivery_id, send_at=send_at, now=now)
         await _must(connection, delivery_id, "rescheduled", done=done)
-        await record_audit(
-            connection,
-            actor=actor,
-            action="delivery.reschedule",
-            subject=f"delivery:{delivery_id}",
-            after={"send_at": send_at.isoformat()},
-        )
 
 
 async def resend(
     pool: Pool, delivery_id: int, *, actor: str, url: str | None = None, now: datetime | None = None
 ) -> DeliveryId:
     """Send the same content again as a new delivery; the original is unchanged. A webhook may go to another `url`."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "delivery.resend", f"delivery:{delivery_id}") as (connection, note):
         await _refuse_cancelled(connection, [delivery_id], "resent")
         clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
         if clone is None:
@@ -280,31 +274,26 @@ async def resend(
             if delivery.state in ENDED and delivery.has_body:
                 raise DeliveryExpired(delivery_id, "resent")
             _refuse(delivery, "resent", with_body=ENDED)
-        after = {"delivery_id": clone}
-        await record_audit(
-            connection, actor=actor, action="delivery.resend", subject=f"delivery:{delivery_id}", after=after
-        )
+        note.after = {"delivery_id": clone}
     return clone
 
 
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Retry now instead of at `next_attempt_at`; a dead letter returns to the queue first."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "delivery.retry", f"delivery:{delivery_id}") as (connection, _note):
         await _refuse_cancelled(connection, [delivery_id], "retried")
         done = await store.retry_now(connection, delivery_id=delivery_id, now=now)
         if not done:
             chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
             done = bool(await store.redrive(connection, batch_limit=1, now=now, **chosen))
         await _must(connection, delivery_id, "retried", done=done, with_body=(DeliveryState.DEAD_LETTER,))
-        await record_audit(connection, actor=actor, action="delivery.retry", subject=f"delivery:{delivery_id}")
 
 
 async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
     """Mark an ambiguous dead letter as sent: it did arrive and is not sent again."""
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "dead_letter.settle", f"delivery:{delivery_id}") as (connection, _note):
         if not await store.settle_ambiguous(connection, delivery_id=delivery_id):
             raise DeadLetterNotFound.of(delivery_id, kind="ambiguous dead letter")
-        await record_audit(connection, actor=actor, action="dead_letter.settle", subject=f"delivery:{delivery_id}")
 
 
 async def _must(

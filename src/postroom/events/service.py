@@ -193,6 +193,5 @@ async def index_event_tags(pool: Pool, *, actor: str) -> bool:
     """Create the index for `tags @> …` on events, concurrently with appends; False if it exists."""
     made = await make_index(pool, "events_tags_idx", store.index_event_tags)
     if made:
-        async with pool.acquire() as connection:
-            await record_audit(connection, actor=actor, action="event_tags.index", subject="events")
+        await record_audit(pool, actor, "event_tags.index", "events")
     return made
