@@ -270,7 +270,8 @@ RETURNING id;
 SELECT coalesce(:now::timestamptz, now()) AS moment;
 
 -- name: release_mail :one
--- One bounded step of releasing the mail that a pause held.
+-- One bounded step of releasing the mail that a pause held. SKIP LOCKED: mail that another transaction is cancelling is
+-- left to it, and two releases cannot wait for each other.
 SELECT count(*) AS moved
 FROM shift_deliveries(
     ARRAY(

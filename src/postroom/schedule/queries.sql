@@ -15,7 +15,8 @@ RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_ti
 -- Claim due events, oldest first, a hundred at a time, with the current data of the person. Status and limit are
 -- literals, so that the planner uses the order of the partial index and expects few rows. Events of people that SQL
 -- changed are skipped until the sweep has planned again. That condition is a CASE, because the planner takes a plain
--- comparison for selective and would read and sort all due events.
+-- comparison for selective and would read and sort all due events. SKIP LOCKED: concurrent schedulers claim different
+-- events, and a person who is being changed is claimed after the change.
 WITH due AS (
     SELECT e.id, u.first_name, u.last_name, u.date_of_birth, u.timezone, u.email, u.webhook_url, u.locale,
         u.template
@@ -60,7 +61,8 @@ WHERE id = :occasion_id AND user_id = :user_id
 RETURNING id;
 
 -- name: delete_old_events :exec
--- One bounded step of retention: delete events that ended before the retention time.
+-- One bounded step of retention: delete events that ended before the retention time. SKIP LOCKED leaves an event that
+-- another transaction uses to the next step.
 DELETE FROM scheduled_events
 WHERE id IN (
     SELECT id
@@ -445,7 +447,8 @@ RETURNING e.id;
 SELECT coalesce(:now::timestamptz, now()) AS moment;
 
 -- name: recover_events :many
--- Recover events whose lease has expired: without a delivery they become PENDING again, otherwise they follow its state.
+-- Recover events whose lease has expired: without a delivery they become PENDING again, otherwise they follow its
+-- state. SKIP LOCKED leaves events to the scheduler that is handing them over late, and to a concurrent recovery.
 WITH stuck AS MATERIALIZED (
     SELECT id, user_id, event_type, occasion_id, delivery_id
     FROM scheduled_events

@@ -1,7 +1,8 @@
 -- Reorder tokens that were restored from another cluster by the transaction ids of this one. Ended tokens get
 -- transaction 0; live tokens get the current transaction, because tokens written here since cannot be distinguished
 -- from tokens collected there. No token is mailed twice: its id is the idempotency key of its delivery. `postroom
--- restore` knows the cursor and uses adopt_restored_tokens instead.
+-- restore` knows the cursor and uses adopt_restored_tokens instead. The lock on the job's row makes collectors wait
+-- until the new order is committed.
 CREATE OR REPLACE FUNCTION renumber_tokens() RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

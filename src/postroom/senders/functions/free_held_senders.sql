@@ -1,5 +1,6 @@
 -- Release accounts whose holder is gone: its claim was closed or its lease expired. The holder's last start is unknown
--- but not later than now, so the next mail may start one delay from now.
+-- but not later than now, so the next mail may start one delay from now. SKIP LOCKED: an account that another claim is
+-- taking or releasing is left to that claim.
 CREATE OR REPLACE FUNCTION free_held_senders(p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 AS $$

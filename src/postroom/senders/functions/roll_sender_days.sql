@@ -3,7 +3,9 @@
 --
 -- A day of warm-up counts if at least half of the allowed mails were sent: a quiet or paused day does not show that the
 -- mailbox can do more. A completed stage advances if fewer than 2 % of its mails bounced; otherwise it starts again.
--- After the last stage the account is active, and only its daily limit applies.
+-- After the last stage the account is active, and only its daily limit applies. The rows are locked in the order of
+-- their ids, so that two hosts at midnight wait for each other instead of deadlocking, and the second finds the day
+-- begun.
 CREATE OR REPLACE FUNCTION roll_sender_days(p_now timestamptz) RETURNS integer
 LANGUAGE plpgsql
 AS $$
