@@ -10,6 +10,7 @@ from postroom.dashboard import (
     destinations,
     inbox,
     keys,
+    mail_templates,
     overview,
     preferences,
     senders,
@@ -97,6 +98,7 @@ ENDPOINTS = (
     form("/dead-letters/redrive", dead_letters.redrive_page, scope=OPERATE),
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
     *inbox.PAGES,
+    *mail_templates.PAGES,
 )
 
 

@@ -71,6 +71,7 @@ GROUPS = (
             Link("/deliveries", "Deliveries", "deliveries", "deliveries:read", "d"),
             Link("/dead-letters", "Dead letters", "dead_letters", "deliveries:read", "l"),
             Link("/inbox", "Inbox", "inbox", "inbox:read", "i"),
+            Link("/templates", "Templates", "templates", "templates:read", "e"),
         ),
     ),
     Group(

@@ -57,10 +57,15 @@ async def preview(
     return rendered
 
 
-def samples_of(found: VersionFiles) -> dict[str, dict[str, Any]]:
-    """The variables of each sample of a version, by name."""
+def render_samples(found: VersionFiles) -> Iterator[tuple[str, str, Rendered]]:
+    """Every sample of a version in every locale: its name, the locale, and the content."""
     source = TemplateSource.stored(found.version.template, found.files, version_id=found.version.id)
-    return Template.parse(source).samples()
+    template = Template.parse(source)
+    for name, variables in template.samples().items():
+        for locale in template.locales:
+            rendered = template.render(locale=locale, variables=variables)
+            if isinstance(rendered, Rendered):  # publishing has proven it, with this version of Postroom or another
+                yield name, locale, rendered
 
 
 def _compare(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:

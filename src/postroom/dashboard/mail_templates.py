@@ -1,0 +1,107 @@
+"""Templates of mail: the list, the versions of one, and a version with its changes, previews and files."""
+
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from postroom.dashboard.listing import ListColumn, columns
+from postroom.dashboard.page import PageRequest, page
+from postroom.dashboard.preview import preview
+from postroom.mail import library
+from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
+from postroom.mail.render import Rendered
+from postroom.runtime.endpoint import Answer, ProtocolError
+
+READ = "templates:read"
+
+_SHORT = 12
+
+
+def _path(version: TemplateVersion) -> str:
+    return f"/templates/{quote(version.template)}/versions/{version.id}"
+
+
+_TEMPLATES = columns(
+    TemplateSummary,
+    "id",
+    "locales",
+    "version_id",
+    "content_hash",
+    "changed_at",
+    id={"label": "Template", "link": lambda template: f"/templates/{quote(template.id)}"},
+    content_hash={"value": lambda template: template.content_hash[:_SHORT], "form": "code", "is_minor": True},
+    changed_at={"label": "Current since"},
+)
+_VERSIONS = (
+    ListColumn("state", "State", "state", value=lambda version: "replaced" if version.replaced_at else "current"),
+    *columns(
+        TemplateVersion,
+        "id",
+        "content_hash",
+        "published_at",
+        "published_by",
+        "replaced_at",
+        id={"label": "Version", "link": _path},
+        content_hash={"value": lambda version: version.content_hash[:_SHORT], "form": "code", "is_minor": True},
+    ),
+)
+
+
+async def list_page(request: PageRequest) -> Answer:
+    return request.listing(
+        "Templates",
+        _TEMPLATES,
+        (await library.list_templates(request.pool), None),
+        lead="Mail is accepted with the current version of its template, and keeps it.",
+    )
+
+
+async def versions_page(request: PageRequest) -> Answer:
+    template: str = request.call.path["template_id"]
+    found = await library.list_versions(request.pool, template, cursor=request.asked("cursor"))
+    return request.listing(f"Versions of {template}", _VERSIONS, found, lead="Newest first.")
+
+
+async def version_page(request: PageRequest) -> Answer:
+    """What the version changed, its samples as they would be sent, and its files."""
+    found = await _version(request)
+    version = found.version
+    return request.page(
+        "template_version.html",
+        version=version,
+        files=sorted(found.files.items()),
+        diff=await library.compare_versions(request.pool, version.template, version.id),
+        samples=[_shown(version, *each) for each in library.render_samples(found)],
+    )
+
+
+async def preview_page(request: PageRequest) -> Answer:
+    """The HTML of one sample, harmless, for the frame on the version's page."""
+    wanted = (request.asked("sample"), request.asked("locale"))
+    for name, locale, rendered in library.render_samples(await _version(request)):
+        if (name, locale) == wanted and rendered.html is not None:
+            return preview(rendered.html, dark=request.asked("dark") is not None)
+    raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
+
+
+async def _version(request: PageRequest) -> VersionFiles:
+    path = request.call.path
+    return await library.get_version(request.pool, path["template_id"], path["version_id"])
+
+
+def _shown(version: TemplateVersion, name: str, locale: str, rendered: Rendered) -> dict[str, Any]:
+    query = urlencode({"sample": name, "locale": locale})
+    return {
+        "name": name,
+        "locale": locale,
+        "rendered": rendered,
+        "preview": f"{_path(version)}/preview?{query}" if rendered.html is not None else None,
+    }
+
+
+PAGES = (
+    page("/templates", list_page, scope=READ),
+    page("/templates/{template_id}", versions_page, scope=READ),
+    page("/templates/{template_id}/versions/{version_id:int}", version_page, scope=READ),
+    page("/templates/{template_id}/versions/{version_id:int}/preview", preview_page, scope=READ),
+)
