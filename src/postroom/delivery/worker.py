@@ -84,7 +84,13 @@ class Worker:
         self._waker = waker or LaneWakeups()
         self._clock, self._signal, self._on_started = clock, signal, on_started
         self._now = DatabaseClock(clock)
-        self._ledger = Ledger(pool, clock=clock, signal=signal, policy=senders.policy if senders else None)
+        self._ledger = Ledger(
+            pool,
+            clock=clock,
+            signal=signal,
+            enough=max(self._options.chunk // 2, 1),
+            policy=senders.policy if senders else None,
+        )
         self._ledger.on_written = self._written
         if senders is not None:
             self._ledger.on_closed = senders.turns.forget

@@ -97,8 +97,11 @@ def _assemble(message: ComposedMessage, eight_bit: bool) -> _Entity:  # noqa: FB
         text = _text_entity("plain", message.text or "", eight_bit)
     if not message.attachments and (text is None or html is None):
         return _ended(text or html)
-    images = [_file_entity(each, b"inline", eight_bit) for each in _inline(message)]
-    files = [_file_entity(each, b"attachment", eight_bit) for each in _attached(message)]
+    images: list[_Entity] = []
+    files: list[_Entity] = []
+    if message.attachments:
+        images = [_file_entity(each, b"inline", eight_bit) for each in _inline(message)]
+        files = [_file_entity(each, b"attachment", eight_bit) for each in _attached(message)]
     plain = [part.body for part in (text, html, *images, *files) if part is not None and _BASE64 not in part.fields]
     boundary = _boundary(message.seed, plain)
     if html is not None and images:
@@ -152,14 +155,15 @@ def _multipart(subtype: bytes, boundary: bytes, parts: Sequence[_Entity]) -> _En
 
 
 def _text_entity(subtype: str, content: str, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private, hot
-    if "\r" in content:
-        content = content.replace("\r\n", "\n").replace("\r", "\n")
     try:
-        body = content.replace("\n", "\r\n").encode()
+        body = content.encode()
     except UnicodeEncodeError:
         raise ValueError(f"the {subtype} part contains half a character (a lone surrogate)") from None
+    if b"\r" in body:
+        body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    body = body.replace(b"\n", b"\r\n")  # in bytes this takes a third of the time that it takes in a string
     if _can_travel_as_is(body):
-        if content.isascii():
+        if body.isascii():
             return _Entity((_TEXT_TYPES[subtype], _SEVEN_BIT), body, is_eight_bit=False)
         if eight_bit:
             return _Entity((_TEXT_TYPES[subtype], _EIGHT_BIT), body, is_eight_bit=True)
