@@ -17,8 +17,8 @@ STATES   queued → rendered → sending → sent | failed | dead_letter | cance
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    check → accept (functions/accept_deliver*.sql) → claim → start → attempt → complete (queries.sql). A request
          is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel makes
-         envelope and content, a transport sends them, `decision` decides, `ledger` writes. Recover, expire and
-         retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
+         envelope and content, `dispatch` serves the transports, `decision` decides, `ledger` writes. Recover, expire
+         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
          (the age counts from the first attempt, by the database's clock; a request may set `max_retries` and
          `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
@@ -36,7 +36,7 @@ CALLS    a writer for each channel and a transport for each channel and lane, as
 FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
          `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
          A worker that cannot write results keeps them, stops sending, and retries until the database takes them
-         (`ledger`).
+         (`ledger`). A bug in a loop of the worker is reported and retried; one around an attempt makes it ambiguous.
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.
 """
