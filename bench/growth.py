@@ -5,9 +5,10 @@ of the round: a million, or `python -m bench growth --size 10000000`. Two hundre
 evenly, have the values that listings look for.
 """
 
+import contextlib
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,10 +18,10 @@ import msgspec
 from bench import letters
 from bench.events import Postroom as Store
 from bench.load import compare
+from bench.postroom_process import ask, postroom
 from bench.schedule import measure_ticks
 from bench.server import Arena
 from bench.statements import read_statements
-from bench.subjects.postroom_process import ask, postroom
 from bench.workers import run_workers
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
@@ -88,16 +89,25 @@ USUAL_VALUES = {"delivery_recipients.email": "'reader-' || n || '@domain-' || n 
 SELDOM_VALUES = {"deliveries.template_id": "'rare'", "deliveries.campaign_id": "77", "deliveries.endpoint_id": "77"}
 
 
-async def filled_room(arena: Arena, templates: Path, size: int) -> Pool:
-    """A room with so many finished deliveries, in which every finished mail is a copy of two real ones."""
+@contextlib.asynccontextmanager
+async def filled_room(arena: Arena, templates: Path, size: int) -> AsyncIterator[Pool]:
+    """A room with so many finished deliveries, all of them copies of two real ones."""
     url = await arena.create_database(f"bench_growth_{size}_{time.monotonic_ns()}")
     ask(postroom(url, templates, "migrate"))
     pool = await open_pool(url, ROOM, size=2)
-    async with pool.acquire() as connection:
-        usual = (await service.accept(connection, check_request(USUAL))).id
-        seldom = (await service.accept(connection, check_request(SELDOM))).id
-    await service.cancel(pool, seldom, actor="bench")
-    await run_workers([postroom(url, templates, "work", "--until-empty", transport="noop")])
+    try:
+        async with pool.acquire() as connection:
+            usual = (await service.accept(connection, check_request(USUAL))).id
+            seldom = (await service.accept(connection, check_request(SELDOM))).id
+        await service.cancel(pool, seldom, actor="bench")
+        await run_workers([postroom(url, templates, "work", "--until-empty", transport="noop")])
+        await copy_deliveries(url, size, usual=usual, seldom=seldom)
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def copy_deliveries(url: str, size: int, *, usual: int, seldom: int) -> None:
     connection = await asyncpg.connect(url, server_settings={"search_path": ROOM})
     await connection.execute(SQL["create_copier"])
     for source, first, step, count, word, values in (
@@ -108,18 +118,15 @@ async def filled_room(arena: Arena, templates: Path, size: int) -> Pool:
         await connection.execute(SQL["copy"], source, first, step, count, given, timeout=3600)
     await connection.execute(SQL["settle"], timeout=3600)
     await connection.close()
-    return pool
 
 
 async def measure_listings(arena: Arena, templates: Path, size: int) -> dict[str, float]:
     """Milliseconds of a page in the larger room, and its ratio to the smaller one."""
-    small, large = [await filled_room(arena, templates, each) for each in (SMALL, size)]
     readings: dict[str, float] = {}
-    for name, chosen in LISTINGS.items():
-        few, many = await compare(page_timer(small, chosen()), page_timer(large, chosen()))
-        readings |= growth_readings(f"list-{name}", few, many)
-    for pool in (small, large):
-        await pool.close()
+    async with filled_room(arena, templates, SMALL) as small, filled_room(arena, templates, size) as large:
+        for name, chosen in LISTINGS.items():
+            few, many = await compare(page_timer(small, chosen()), page_timer(large, chosen()))
+            readings |= growth_readings(f"list-{name}", few, many)
     return readings
 
 

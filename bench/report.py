@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.harness import Results
-from bench.rows import COSTS, ROWS, Unit
+from bench.rows import COSTS, EXPERIMENTS, ROWS, Unit
 from bench.targets import OURS, TARGETS, Level, Target, Verdict
 
 
@@ -106,9 +106,9 @@ def print_tables(results: Results, machine: Machine, console: Console) -> None:
         f"{machine.cores} cores · PostgreSQL {machine.postgresql} · Python {machine.python} · {machine.platform}"
     )
     console.print(build_table(results))
-    unmeasured = {target.row for target, verdict in judge_targets(results) if target.row not in results.samples}
+    unmeasured = [experiment.name for experiment in EXPERIMENTS if experiment.rows[0].name not in results.samples]
     if unmeasured:
-        console.print(f"Targets without a measurement in this run: {', '.join(sorted(unmeasured))}.")
+        console.print(f"Not measured in this run: {', '.join(unmeasured)}.")
     for (experiment, subject), reason in results.failures.items():
         console.print(f"[red]failed[/red] {experiment} · {subject}: ", end="")
         console.print(reason, markup=False)

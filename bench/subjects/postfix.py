@@ -17,9 +17,9 @@ from pathlib import Path
 
 from bench import letters, load
 from bench.harness import Measure, Readings
+from bench.postroom_process import free_port
 from bench.server import Arena
 from bench.sink import Sink, start_sink
-from bench.subjects.postroom_process import free_port
 from bench.subjects.smtp_pipeline import connect_all, send_over
 
 PATIENCE_S = 120

@@ -21,10 +21,10 @@ from bench.cost import cpu_of_tree
 from bench.growth import measure_appends, measure_listings, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
+from bench.postroom_process import API_KEY_COMMAND, ask, find_api_key, free_port, postroom, running
 from bench.server import Arena
 from bench.sink import Sink, start_sink
 from bench.statements import read_statements
-from bench.subjects.postroom_process import API_KEY_COMMAND, ask, find_api_key, free_port, postroom, running
 from bench.workers import Command, drain, run_workers
 from postroom.db.pool import connect
 from postroom.delivery import service, store
