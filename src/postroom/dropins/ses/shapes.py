@@ -87,7 +87,7 @@ class Raw(_Aws, frozen=True, kw_only=True):
     data: str
 
 
-class Template(_Aws, frozen=True, kw_only=True):
+class SesTemplate(_Aws, frozen=True, kw_only=True):
     """One of our templates, by its name; the data are JSON in a string."""
 
     template_name: str
@@ -101,7 +101,7 @@ class SesContent(_Aws, frozen=True, kw_only=True):
 
     simple: Simple | None = None
     raw: Raw | None = None
-    template: Template | None = None
+    template: SesTemplate | None = None
 
 
 class Destination(_Aws, frozen=True, kw_only=True):
@@ -176,7 +176,7 @@ def _recipients(to: Destination) -> list[dict[str, Any]]:
     return [{"to": [address]} for address in to.bcc_addresses]
 
 
-def _content(way: Simple | Template) -> dict[str, Any]:
+def _content(way: Simple | SesTemplate) -> dict[str, Any]:
     if isinstance(way, Simple):
         text, html = way.body.text, way.body.html
         return {
