@@ -3663,6 +3663,9 @@ CREATE FUNCTION names_steps(p_query jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$
 BEGIN
+    IF p_query::text !~ '"Delivery|"postroom\.delivery=|\{("(types|tags)": \[\](, )?)*\}' THEN
+        RETURN false;
+    END IF;
     RETURN (SELECT bool_or(can_match_steps(types, tags)) FROM event_query_items(p_query))
         AND to_regclass('delivery_steps') IS NOT NULL;
 END
