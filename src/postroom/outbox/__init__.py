@@ -18,8 +18,8 @@ PUBLISHERS   webhook   a delivery for each event and endpoint, through the deliv
 ORDER    (transaction_id, position), below the oldest open transaction. Nothing is skipped. One open transaction
          delays every publisher; the listing names it.
 FACTS    about deliveries are scanned in the log of steps, merged with events in this order, for topics that may contain
-         them; all other topics leave the log alone. Results of workers and the rollup of statistics wake the publishers,
-         accepting a mail does not: an accepted mail that is due later is published within two seconds
+         them; all other topics leave the log alone. The worker's results and the rollup of statistics wake publishers.
+         Accepting a mail does not: the acceptance of mail that is due later is published within two seconds.
 ONCE     Local publishers commit their effect together with the progress: exactly once. The others repeat messages
          of the last batch after a crash, with the same id: `<source>:<epoch>:<position>`.
 STATES   ACTIVE → PAUSED by an operator; → FAILED after consecutive errors; back by `resume`, which clears the errors.
