@@ -139,6 +139,7 @@ def test_every_feature_of_the_table_is_found() -> None:
     [
         ("https://example.org/a?b=c", None),
         ("mailto:ada@example.org", None),
+        ("https://example.org/canone", None),
         ("", "no destination"),
         ("#", "no destination"),
         ("/account", "relative"),

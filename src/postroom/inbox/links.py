@@ -14,7 +14,7 @@ MOST_LINKS = 200
 
 _IN_TEXT = re.compile(r"""https?://[^\s<>"']+""", re.IGNORECASE)
 _TRAILING = ".,;:!?)]}"
-_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{%|%\}|\$\{|\[\[|(?:undefined|null|none)(?:/|$)", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{%|%\}|\$\{|\[\[|(?:^|[/=])(?:undefined|null|none)(?:[/&]|$)", re.IGNORECASE)
 _SOURCES = (("a[href]", "href", "link"), ("area[href]", "href", "link"), ("img[src]", "src", "image"))
 _KNOWN = frozenset({"http", "https", "mailto", "tel", "sms", "cid", "data"})
 
