@@ -63,7 +63,7 @@ async def versions_page(request: PageRequest) -> Answer:
 
 
 async def version_page(request: PageRequest) -> Answer:
-    """What the version changed, its samples as they would be sent, and its files."""
+    """The changes of the version, its samples as they would be sent, and its files."""
     found = await _version(request)
     version = found.version
     return request.page(

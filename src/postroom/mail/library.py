@@ -22,7 +22,7 @@ async def list_templates(pool: Pool) -> list[TemplateSummary]:
 async def list_versions(
     pool: Pool, template: str, *, cursor: str | None = None, limit: int = 50
 ) -> Found[TemplateVersion]:
-    """A page of versions, newest first, and the cursor of the next page; `TemplateNotFound` if there is none."""
+    """A page of versions, newest first, and the cursor of the next page. Raises `TemplateNotFound`."""
     found, more = await read_page(store.list_versions, pool, cursor, limit, template=template)
     if not found and cursor is None:
         raise TemplateNotFound.of(template)
@@ -30,7 +30,7 @@ async def list_versions(
 
 
 async def get_version(pool: Pool, template: str, version_id: int | None = None) -> VersionFiles:
-    """One version with its files, the current one by default; `TemplateNotFound` if there is none."""
+    """One version with its files, the current one by default. Raises `TemplateNotFound`."""
     found = await store.find_version(pool, template=template, version_id=version_id)
     if found is None:
         raise TemplateNotFound.of(template, version_id)
