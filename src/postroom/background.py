@@ -27,10 +27,12 @@ from postroom.intake.worker import open_consumers
 from postroom.mail import worker as mail
 from postroom.mail.compose import message_domain_of
 from postroom.mail.template_check import TemplateCheck
+from postroom.mail.watcher import TemplateWatcher
 from postroom.outbox.run import open_outbox
 from postroom.post.address import Address, parse_address
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.runtime.loop import Loop
+from postroom.runtime.terminal import actor
 from postroom.schedule import worker as schedule
 from postroom.schedule.service import policy_of
 from postroom.settings import Settings
@@ -83,11 +85,14 @@ async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> 
 
 
 async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """Loops that need a setting: the administrator's address, a mailbox of bounces, the key that signs links."""
+    """Loops that need a setting: an administrator, templates, a mailbox of bounces, the key that signs links."""
     settings, loops = room.settings, list[Loop]()
     if settings.admin_email is not None:
         admin = read_address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
         loops.append(Notifier(room.pool, admin, NOTICES, settings).loop())
+    if settings.template_dir is not None:
+        interval = settings.template_reload
+        loops.append(TemplateWatcher(room, settings.template_dir, interval=interval, actor=actor()).loop())
     if settings.bounce_imap_url is not None:
         loops.append(_imap_poller(room, settings.bounce_imap_url, stop).loop())
     if (collector := accounts.make_mailing_collector(room, stop=stop)) is not None:

@@ -1,6 +1,7 @@
 """Publishing templates: versions by content, the current one, samples, and the version that a delivery keeps."""
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,9 +12,11 @@ from tests.support.retention import swept
 from tests.support.templates import published, write_templates
 
 from postroom.db.pool import Pool
+from postroom.db.room import Room
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish
+from postroom.mail.watcher import TemplateWatcher
 from postroom.mail.worker import RETENTION
 
 NOTE = {"note/en/subject": "Hello {{ name }}", "note/en/text": "Dear {{ name }},"}
@@ -107,6 +110,21 @@ async def test_old_versions_are_deleted_when_no_delivery_keeps_them(pool: Pool, 
     assert await swept(pool, RETENTION, clock=lambda: later - timedelta(days=2)) == 0
     assert await swept(pool, RETENTION, clock=lambda: later) == 1
     assert await versions(pool) == [kept, newest]
+
+
+async def test_a_change_of_files_is_published_without_a_restart(room: Room, tmp_path: Path) -> None:
+    """When two looks in a row find the same files; an invalid file changes nothing until it is corrected."""
+    await published(room.pool, tmp_path, NOTE)
+    settings = replace(room.settings, template_dir=tmp_path)
+    watcher = TemplateWatcher(
+        replace(room, settings=settings), tmp_path, interval=timedelta(seconds=5), actor="cli:tests"
+    )
+    assert [await watcher.run_once() for _ in range(2)] == [{}, {}]
+    write_templates(tmp_path, {"note/en/text": "Changed: {{"})
+    assert [await watcher.run_once() for _ in range(3)] == [{}, {}, {}]
+    write_templates(tmp_path, {"note/en/text": "Changed by hand"})
+    first, second, third = [await watcher.run_once() for _ in range(3)]
+    assert (first, second, third) == ({}, {"note": await current(room.pool)}, {})
 
 
 async def test_sql_rejects_an_unknown_template(pool: Pool) -> None:

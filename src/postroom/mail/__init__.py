@@ -5,6 +5,7 @@ OWNS     `templates` and `template_versions`; it changes deliveries through deli
          template_files  templates as files, and the source of each
          catalog    templates, parsed
          publishing templates of files become the current versions of the room
+         watcher    publishes the files of a worker after a change
          versions   versions of the room, loaded once and rendered from memory
          library    the room's templates for people: versions, differences, previews
          template_check  rejects, at acceptance, a template or variables that cannot be rendered

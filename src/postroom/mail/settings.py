@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.runtime.setting import kept_for, setting, switch
+from postroom.runtime.setting import duration_from, kept_for, setting, switch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -13,6 +13,12 @@ class MailSettings:
 
     template_dir: Path | None = setting(
         "POSTROOM_TEMPLATE_DIR", Path, None, "folder of your templates, in addition to the built-in ones"
+    )
+    template_reload: timedelta = setting(
+        "POSTROOM_TEMPLATE_RELOAD",
+        duration_from(timedelta(seconds=1)),
+        timedelta(seconds=5),
+        "interval at which workers look for changed template files, and publish them",
     )
     template_version_retention: timedelta = setting(
         "POSTROOM_TEMPLATE_VERSION_RETENTION",
