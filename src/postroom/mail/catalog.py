@@ -1,8 +1,8 @@
 """Templates, parsed: ready to render, with their locales and samples.
 
-A `Template` is one version of a template with a renderer of its own, from files or from the database. The `Catalog` has
-the templates of the files of this process, all parsed at once: the first error raises `TemplateInvalid` with file, line
-and reason. Rendering reads no file: templates can name only what was loaded, so no path leads anywhere else.
+A `ParsedTemplate` is one version of a template with a renderer of its own, from files or from the database. The
+`Catalog` has the templates of the files of this process, all parsed at once: the first error raises `TemplateInvalid`
+with file, line and reason. Rendering reads no file: templates can name only what was loaded, so no path leads out.
 
 A locale is looked up from specific to general, then in English: `zh-Hant-TW → zh-Hant → zh → en`.
 Filters are the engine's own (`default`, `upper`, `join`, `urlencode`, `tojson`, `items`, …); none are added.
@@ -53,7 +53,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
+class ParsedTemplate:
     """One version of a template, parsed."""
 
     source: TemplateSource
@@ -62,7 +62,7 @@ class Template:
     locales: tuple[str, ...]
 
     @classmethod
-    def parse(cls, source: TemplateSource) -> "Template":
+    def parse(cls, source: TemplateSource) -> "ParsedTemplate":
         """Parse all locales; raises `TemplateInvalid` naming file, line and reason."""
         shared = source.shared
         renderer = _renderer_with(shared)
@@ -119,7 +119,7 @@ class Catalog:
     def __init__(self, shared: Mapping[str, SourceFile], sources: Iterable[TemplateSource] = ()) -> None:
         _renderer_with(shared)  # shared files that no template uses are parsed too
         self._shared = dict(shared)
-        self.templates = {source.template: Template.parse(source) for source in sources}
+        self.templates = {source.template: ParsedTemplate.parse(source) for source in sources}
 
     @classmethod
     def load(cls, *directories: Path) -> "Catalog":

@@ -7,7 +7,7 @@ from typing import Any
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.mail import store
-from postroom.mail.catalog import Template
+from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateNotFound
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.render import Rendered, RenderError
@@ -51,7 +51,7 @@ async def preview(
     """Render a version as it would be sent. `BadInput` says why it cannot be rendered."""
     found = await get_version(pool, template, version_id)
     source = TemplateSource.stored(template, found.files, version_id=found.version.id)
-    rendered = Template.parse(source).render(locale=locale, variables=variables)
+    rendered = ParsedTemplate.parse(source).render(locale=locale, variables=variables)
     if isinstance(rendered, RenderError):
         raise BadInput.of("variables", f"{rendered.part}: {rendered.message}")
     return rendered
@@ -60,7 +60,7 @@ async def preview(
 def render_samples(found: VersionFiles) -> Iterator[tuple[str, str, Rendered]]:
     """Every sample of a version in every locale: its name, the locale, and the content."""
     source = TemplateSource.stored(found.version.template, found.files, version_id=found.version.id)
-    template = Template.parse(source)
+    template = ParsedTemplate.parse(source)
     for name, variables in template.samples().items():
         for locale in template.locales:
             rendered = template.render(locale=locale, variables=variables)

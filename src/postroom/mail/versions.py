@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.model import Unrendered
 from postroom.mail import store
-from postroom.mail.catalog import Template
+from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.template_files import TemplateSource
@@ -28,7 +28,7 @@ class TemplateVersions:
 
     def __init__(self, pool: Pool, *, cached: int = CACHED) -> None:
         self._pool, self._cached = pool, cached
-        self._versions: OrderedDict[int, Template | str] = OrderedDict()
+        self._versions: OrderedDict[int, ParsedTemplate | str] = OrderedDict()
 
     async def load(self, version_ids: Iterable[int | None], *, connection: Connection | None = None) -> None:
         """Load and parse those of these versions that are not in memory, on this connection or one of the pool."""
@@ -43,11 +43,11 @@ class TemplateVersions:
         while len(self._versions) > max(self._cached, len(wanted)):
             self._versions.popitem(last=False)
 
-    async def get(self, version_id: int) -> Template | None:
+    async def get(self, version_id: int) -> ParsedTemplate | None:
         """One version; None if it does not exist or cannot be parsed."""
         await self.load([version_id])
         found = self._versions[version_id]
-        return found if isinstance(found, Template) else None
+        return found if isinstance(found, ParsedTemplate) else None
 
     def render_mail(self, mail: Unrendered) -> Rendered | RenderError:
         """Render a delivery whose version is loaded."""
@@ -82,12 +82,12 @@ def _without_nul(template: str, rendered: Rendered | RenderError) -> Rendered | 
     return rendered
 
 
-def _parsed(version_id: int, source: TemplateSource | None) -> Template | str:
+def _parsed(version_id: int, source: TemplateSource | None) -> ParsedTemplate | str:
     """The version, or the reason why it cannot be rendered."""
     if source is None:
         return f"version_not_found: version {version_id} was deleted"
     try:
-        return Template.parse(source)
+        return ParsedTemplate.parse(source)
     except TemplateInvalid as invalid:  # changed by plain SQL, or published by another version of Postroom
         return f"version_invalid: {invalid.message}"
     except Exception as error:  # noqa: BLE001 - one version must not stop the mail of the others
