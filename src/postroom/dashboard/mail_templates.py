@@ -63,11 +63,7 @@ async def versions_page(request: PageRequest) -> Answer:
 
 
 async def version_page(request: PageRequest) -> Answer:
-<<<<<<< HEAD
     """The changes of the version, its samples as they would be sent, and its files."""
-=======
-    """The changes of a version, its samples as they would be sent, and its files."""
->>>>>>> c6738dc (refactor(mail): name parsed templates apart from the drop-in's)
     found = await _version(request)
     version = found.version
     return request.page(
