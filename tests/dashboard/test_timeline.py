@@ -69,7 +69,7 @@ async def test_operators_actions_are_for_keys_that_read_the_audit_log(room: Room
 
 
 async def test_an_ambiguous_delivery_explains_each_button(room: Room, guest: Guest) -> None:
-    """It says what is known, what each button does, and which risk it has."""
+    """The page has the known facts, the effect of each button, and its risk."""
     text = text_of(await guest.get(f"/deliveries/{await ambiguous(room.pool)}"))
     assert "Known so far" in text
     assert "If it had arrived, the person gets it twice." in text

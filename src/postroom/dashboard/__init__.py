@@ -1,20 +1,31 @@
 """dashboard: web pages for operators.
 
-NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox
-OWNS     `ended_sessions`; sessions are signed cookies, figures are read when they are asked for
+NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, suppressions, senders,
+         destinations, statistics, health, workers, keys, audit log, archive, settings
+OWNS     `ended_sessions`; sessions are signed cookies, preferences a cookie, figures are read when they are requested
 STATES   a session is good for twelve hours, until its key is revoked, or until its owner signs out
 CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages
-CALLS    the services of delivery and of the capture inbox; its own statements only read
-FAILURES   what the API answers as a problem becomes a page with the same status and the same sentence; a bug answers
-         500 with a reference that the log knows as well; below /v1 an unknown path stays a problem document
+CALLS    the services of the other capabilities; its own statements read claims and workers
+FAILURES   an error that the API answers as a problem becomes a page with the same status and sentence; a bug answers
+         500 with a reference that is also in the log; below /v1 an unknown path stays a problem document
 
 HOSTILE INPUTS  everything shown was written by strangers: subjects, names, replies of servers, HTML
          pages        escaped by the templates; no script, style or picture but our own (Content-Security-Policy)
          HTML bodies  cleaned, then shown as a document of their own: sandboxed, without scripts, forms or the network
          forms        a session's token and the browser's word that the form was ours; addresses to return to are local
+         sentences    about a result stand in the address, sealed for the session against forged links
          sign-in      wrong keys are counted per address; the cookie holds no part of the key
 
-The pages work without a script. With it, the overview follows along by server-sent events.
+A key sees the pages, parts and buttons that its scopes allow, and each request checks the scope again. The pages work
+without a script. With it, the overview and the inbox are live, filters search as you type, and `?` lists shortcuts.
+
+    page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
+    listing.py      tables, filters, forms and buttons declared as data; columns come from the records' declarations
+    navigation.py   the links in groups, their icons and shortcuts
+    preferences.py  time zone, colors and row height of a browser
+    chart.py        charts as SVG: bars, lines and areas, with the numbers as a table
+    live.py         parts of a page that are sent again when they change
+    timeline.py     the story of one delivery
 """
 
 from postroom.dashboard.endpoints import build_dashboard

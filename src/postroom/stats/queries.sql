@@ -11,18 +11,17 @@ WITH counted AS (
     SELECT transaction_id, position, at, step
     FROM delivery_steps
     WHERE (transaction_id, position) > (:transaction_id::bigint::text::xid8, :position::bigint)
-        AND transaction_id < event_horizon()
+        AND transaction_id < (SELECT event_horizon())
     ORDER BY transaction_id, position
     LIMIT :bound
-), reached AS (
-    SELECT transaction_id::text::bigint AS transaction_id, position
+), by_minute AS (
+    SELECT date_trunc('minute', at, 'UTC') AS minute, step::text, count(*) AS steps
     FROM counted
-    ORDER BY counted.transaction_id DESC, position DESC
-    LIMIT 1
+    GROUP BY 1, 2
 )
-SELECT date_trunc('minute', c.at, 'UTC') AS minute, c.step::text, count(*) AS steps, r.transaction_id, r.position
-FROM counted AS c, reached AS r
-GROUP BY 1, 2, 4, 5;
+SELECT m.minute, m.step, m.steps, last.transaction_id::text::bigint AS transaction_id, last.position
+FROM by_minute AS m,
+    (SELECT transaction_id, position FROM counted ORDER BY transaction_id DESC, position DESC LIMIT 1) AS last;
 
 -- name: count_steps_before :many
 -- Settled steps before a place, or the newest, by minute, up to a limit; each row has the places of the first and last.
@@ -30,20 +29,19 @@ WITH counted AS (
     SELECT transaction_id, position, at, step
     FROM delivery_steps
     WHERE (transaction_id, position)
-        < (coalesce(:transaction_id::bigint::text::xid8, event_horizon()), coalesce(:position::bigint, 0))
+        < (coalesce(:transaction_id::bigint::text::xid8, (SELECT event_horizon())), coalesce(:position::bigint, 0))
     ORDER BY transaction_id DESC, position DESC
     LIMIT :bound
-), bounds AS (
-    SELECT (array_agg(transaction_id::text::bigint ORDER BY transaction_id, position))[1] AS transaction_id,
-        (array_agg(position ORDER BY transaction_id, position))[1] AS position,
-        (array_agg(transaction_id::text::bigint ORDER BY transaction_id DESC, position DESC))[1] AS last_transaction_id,
-        (array_agg(position ORDER BY transaction_id DESC, position DESC))[1] AS last_position
+), by_minute AS (
+    SELECT date_trunc('minute', at, 'UTC') AS minute, step::text, count(*) AS steps
     FROM counted
+    GROUP BY 1, 2
 )
-SELECT date_trunc('minute', c.at, 'UTC') AS minute, c.step::text, count(*) AS steps,
-    b.transaction_id, b.position, b.last_transaction_id, b.last_position
-FROM counted AS c, bounds AS b
-GROUP BY 1, 2, 4, 5, 6, 7;
+SELECT m.minute, m.step, m.steps, first.transaction_id::text::bigint AS transaction_id, first.position,
+    last.transaction_id::text::bigint AS last_transaction_id, last.position AS last_position
+FROM by_minute AS m,
+    (SELECT transaction_id, position FROM counted ORDER BY transaction_id, position LIMIT 1) AS first,
+    (SELECT transaction_id, position FROM counted ORDER BY transaction_id DESC, position DESC LIMIT 1) AS last;
 
 -- name: delete_old_hours :exec
 -- One bounded step of retention for hourly counts.
@@ -61,15 +59,28 @@ WHERE ctid = ANY (ARRAY(
 SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: measure :many
--- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails.
-SELECT
-    CASE
-        WHEN 'hour' = ANY(:groups::text[]) THEN hour
-        WHEN 'day' = ANY(:groups::text[]) THEN date_trunc('day', hour, 'UTC')
-    END AS moment,
-    CASE WHEN 'campaign' = ANY(:groups::text[]) THEN campaign_id END AS campaign_id,
-    CASE WHEN 'sender' = ANY(:groups::text[]) THEN sender_account_id END AS sender_account_id,
-    CASE WHEN 'domain' = ANY(:groups::text[]) THEN domain END AS domain,
+-- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. Amounts are added by
+-- metric before metrics become columns: eighteen filters on every row took four times as long.
+WITH counted AS (
+    SELECT
+        CASE
+            WHEN 'hour' = ANY(:groups::text[]) THEN hour
+            WHEN 'day' = ANY(:groups::text[]) THEN date_trunc('day', hour, 'UTC')
+        END AS moment,
+        CASE WHEN 'campaign' = ANY(:groups::text[]) THEN campaign_id END AS campaign_id,
+        CASE WHEN 'sender' = ANY(:groups::text[]) THEN sender_account_id END AS sender_account_id,
+        CASE WHEN 'domain' = ANY(:groups::text[]) THEN domain END AS domain,
+        metric,
+        sum(amount) AS amount
+    FROM read_counts() AS c
+    WHERE (:campaign_id::bigint IS NULL OR c.campaign_id = :campaign_id)
+        AND (:sender_account_id::bigint IS NULL OR c.sender_account_id = :sender_account_id)
+        AND (:domain::text IS NULL OR c.domain = :domain)
+        AND (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
+        AND (:end_hour::timestamptz IS NULL OR hour < :end_hour)
+    GROUP BY 1, 2, 3, 4, 5
+)
+SELECT moment, campaign_id, sender_account_id, domain,
     coalesce(sum(amount) FILTER (WHERE metric = 'accepted'), 0)::bigint AS accepted,
     coalesce(sum(amount) FILTER (WHERE metric = 'sent'), 0)::bigint AS sent,
     coalesce(sum(amount) FILTER (WHERE metric = 'deferred'), 0)::bigint AS deferred,
@@ -88,12 +99,7 @@ SELECT
     coalesce(sum(amount) FILTER (WHERE metric = 'clicked_machine'), 0)::bigint AS clicked_machine,
     coalesce(sum(amount) FILTER (WHERE metric = 'unsubscribed'), 0)::bigint AS unsubscribed,
     coalesce(sum(amount) FILTER (WHERE metric = 'complained'), 0)::bigint AS complained
-FROM read_counts()
-WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
-    AND (:sender_account_id::bigint IS NULL OR sender_account_id = :sender_account_id)
-    AND (:domain::text IS NULL OR domain = :domain)
-    AND (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
-    AND (:end_hour::timestamptz IS NULL OR hour < :end_hour)
+FROM counted
 GROUP BY 1, 2, 3, 4
 ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain
 LIMIT :page_limit;
