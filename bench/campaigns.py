@@ -194,7 +194,7 @@ async def add_account(pool: Pool, number: int, port: int) -> None:
         batch_size=50,
         send_delay_ms=0,
     )
-    tools = Tools(LocalSealer.from_keys(KEY), ProviderAddresses())
+    tools = Tools(LocalSealer.from_keys(KEY), ProviderAddresses(), allow_private=True)
     await create_sender(pool, tools, request, actor="bench")
 
 
@@ -210,6 +210,7 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
         transport="smtp",
         smtp_relay=f"smtp://127.0.0.1:{port}?tls=none",
         secret_key=KEY,
+        senders_allow_private=True,
         public_url="https://mail.example.org",
         default_from="News <news@example.org>",
         message_domain="example.org",
