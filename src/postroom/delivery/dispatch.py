@@ -61,10 +61,11 @@ class Dispatcher:
     async def finish(self, timeout_s: float | None) -> None:
         """Wait for all attempts; after the timeout release those that wait and cancel those in flight."""
         if hanging := await self._wait(timeout_s):
-            await self._release(self._places.take_waiting())
+            waiting = self._places.take_waiting()  # first, so that a cancelled task finds no other mail
             for task in hanging:
                 task.cancel()
             await asyncio.wait(hanging)
+            await self._release(waiting)
 
     async def _wait(self, timeout_s: float | None) -> set[asyncio.Task[None]]:
         tasks = {task for load in self._lanes.values() for task in load.tasks}

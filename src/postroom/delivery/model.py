@@ -221,7 +221,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_addresses(self) -> tuple[str, ...]:
         """The recipients of the next attempt, each address once even if it is in To and Cc."""
-        return tuple(dict.fromkeys([each.address for each in self.recipients if each.is_open]))
+        addresses = [each.address for each in self.recipients if each.is_open]
+        return tuple(addresses) if len(addresses) < 2 else tuple(dict.fromkeys(addresses))  # noqa: PLR2004 - one is unique
 
     @property
     def url(self) -> str:

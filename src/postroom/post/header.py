@@ -9,7 +9,7 @@ returned without the final line end.
 
 import binascii
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from postroom.post.address import Address
@@ -118,8 +118,10 @@ def is_structured(lowered: str) -> bool:
     return lowered in _STRUCTURED or lowered.startswith("list-")
 
 
-def encode_addresses(field: str, addresses: Iterable[Address]) -> bytes:
+def encode_addresses(field: str, addresses: Sequence[Address]) -> bytes:
     """An address list, folded between and, if need be, inside the addresses."""
+    if len(addresses) == 1 and addresses[0].name is None:  # nearly every mail: one word, never folded
+        return _address_words(field, addresses[0])[0].encode()
     words: list[str] = []
     for address in addresses:
         words += _address_words(field, address)
