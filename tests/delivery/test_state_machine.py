@@ -98,14 +98,24 @@ async def move(connection: Session, delivery: int, state: DeliveryState) -> None
         "idempotency_key = 'k', request_fingerprint = ''",
         "request_fingerprint = ''",
         "attempt_count = -1",
+        "max_retries = 101",
+        "give_up_after = interval '31 days'",
+        "expires_at = '10000-01-01Z'",
+        "dated_at = '-infinity'",
     ],
 )
 async def test_a_row_that_contradicts_itself_is_refused(pool: Pool, broken: str) -> None:
-    """The table checks that each state has exactly its columns."""
+    """The table checks that each state has exactly its columns, in an update and in a new row."""
     [delivery] = await accepted(pool, a_mail(template="welcome"))
     async with pool.acquire() as connection:
         with pytest.raises(asyncpg.CheckViolationError):
             await connection.execute(f"UPDATE deliveries SET {broken} WHERE id = $1", delivery)
+        await connection.execute("CREATE TEMPORARY TABLE copied AS SELECT * FROM deliveries")
+        await connection.execute("UPDATE copied SET id = id + 1")
+        await connection.execute("INSERT INTO deliveries SELECT * FROM copied")
+        await connection.execute(f"UPDATE copied SET id = id + 1, {broken}")
+        with pytest.raises(asyncpg.CheckViolationError):
+            await connection.execute("INSERT INTO deliveries SELECT * FROM copied")
 
 
 def test_waiting_sending_and_ended_are_all_states() -> None:
