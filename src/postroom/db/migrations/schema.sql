@@ -1080,6 +1080,32 @@ CREATE FUNCTION check_attachments(p_attachments jsonb) RETURNS TABLE(field text,
     HAVING sum(length(content) / 4 * 3 - length(content) + length(rtrim(content, '='))) > 26214400
 $_$;
 
+CREATE FUNCTION check_delivery() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    IF TG_OP = 'INSERT' AND (
+        (NEW.state < 'sending') = (NEW.next_attempt_at IS NOT NULL)
+        AND (NEW.state = 'sending') = (NEW.claim_id IS NOT NULL)
+        AND (NEW.state > 'sending') = (NEW.finished_at IS NOT NULL)
+        AND (NEW.state <= 'sent' OR NEW.reason IS NOT NULL)
+        AND (NEW.state <> 'rendered' OR NEW.template_version_id IS NOT NULL)
+        AND num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
+        AND NEW.attempt_count >= 0
+        AND coalesce(NEW.max_retries BETWEEN 0 AND 100, true)
+        AND coalesce(NEW.give_up_after BETWEEN interval '1 second' AND interval '30 days', true)
+        AND least(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at, NEW.finished_at,
+            NEW.idempotency_expires_at) >= timestamptz '1900-01-01 00:00:00Z'
+        AND greatest(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at,
+            NEW.finished_at, NEW.idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z')
+    THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'a delivery that is % has a column that contradicts its state, or a value out of range', NEW.state
+        USING ERRCODE = 'check_violation', DETAIL = format('Failing row: %s.', NEW), TABLE = 'deliveries';
+END
+$$;
+
 CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_html_body text, p_text_body text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
     AS $$
@@ -5666,16 +5692,7 @@ CREATE TABLE deliveries (
     detail text,
     traceparent text,
     tags jsonb,
-    custom_data jsonb,
-    CONSTRAINT deliveries_attempts_counted CHECK ((attempt_count >= 0)),
-    CONSTRAINT deliveries_bad_end_has_reason CHECK (((state <> ALL (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (reason IS NOT NULL))),
-    CONSTRAINT deliveries_ended_has_time CHECK (((state = ANY (ARRAY['sent'::delivery_state, 'failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) = (finished_at IS NOT NULL))),
-    CONSTRAINT deliveries_key_has_fingerprint CHECK ((((idempotency_key IS NULL) = (request_fingerprint IS NULL)) AND ((idempotency_key IS NULL) = (idempotency_expires_at IS NULL)))),
-    CONSTRAINT deliveries_patience CHECK ((((max_retries >= 0) AND (max_retries <= 100)) AND ((give_up_after >= '00:00:01'::interval) AND (give_up_after <= '30 days'::interval)))),
-    CONSTRAINT deliveries_rendered_has_version CHECK (((state <> 'rendered'::delivery_state) OR (template_version_id IS NOT NULL))),
-    CONSTRAINT deliveries_sending_has_claim CHECK (((state = 'sending'::delivery_state) = (claim_id IS NOT NULL))),
-    CONSTRAINT deliveries_times_readable CHECK (((LEAST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(next_attempt_at, created_at, dated_at, first_attempt_at, expires_at, finished_at, idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT deliveries_waiting_has_time CHECK (((state = ANY (ARRAY['queued'::delivery_state, 'rendered'::delivery_state])) = (next_attempt_at IS NOT NULL)))
+    custom_data jsonb
 )
 WITH (fillfactor='50');
 
@@ -6930,6 +6947,10 @@ CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNC
 CREATE TRIGGER cancel_token_mail AFTER UPDATE OF expires_at ON tokens FOR EACH ROW WHEN (((new.consumed_at IS NULL) AND ((new.expires_at)::numeric <= EXTRACT(epoch FROM now())) AND ((old.expires_at)::numeric > EXTRACT(epoch FROM now())))) EXECUTE FUNCTION cancel_token_mail();
 
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
+
+CREATE TRIGGER deliveries_check_inserted BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION check_delivery();
+
+CREATE TRIGGER deliveries_check_updated AFTER UPDATE ON deliveries FOR EACH ROW WHEN ((NOT (((new.state < 'sending'::delivery_state) = (new.next_attempt_at IS NOT NULL)) AND ((new.state = 'sending'::delivery_state) = (new.claim_id IS NOT NULL)) AND ((new.state > 'sending'::delivery_state) = (new.finished_at IS NOT NULL)) AND ((new.state <= 'sent'::delivery_state) OR (new.reason IS NOT NULL)) AND ((new.state <> 'rendered'::delivery_state) OR (new.template_version_id IS NOT NULL)) AND (num_nulls(new.idempotency_key, new.request_fingerprint, new.idempotency_expires_at) = ANY (ARRAY[0, 3])) AND (new.attempt_count >= 0) AND COALESCE(((new.max_retries >= 0) AND (new.max_retries <= 100)), true) AND COALESCE(((new.give_up_after >= '00:00:01'::interval) AND (new.give_up_after <= '30 days'::interval)), true) AND (LEAST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))) EXECUTE FUNCTION check_delivery();
 
 CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND (((((old.state IS DISTINCT FROM new.state) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
 
