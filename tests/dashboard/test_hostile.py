@@ -137,7 +137,7 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
         office.pool, hostile, display_name=hostile, status="suspended", status_reason=hostile, notes=hostile
     )
     await suppress(office.pool, NewSuppression(email="x@example.org", detail=hostile[:400]), actor=hostile)
-    await office.pool.execute("UPDATE suppressions SET email = $1, origin = $1, detail = $1", hostile)
+    await office.pool.execute("UPDATE suppressions SET address = lower($1), origin = $1, detail = $1", hostile)
     await office.pool.execute(
         "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
         " VALUES (date_trunc('hour', now()), 0, 0, $1, 'sent', 1)",
