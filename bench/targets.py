@@ -76,6 +76,7 @@ TARGETS: tuple[Target, ...] = (
     Target("end-to-end", MOONSHOT, 0.5, peer="postgresql"),
     Target("end-to-end-memory", MUST, 100, bound=Bound.AT_MOST),
     Target("end-to-end-memory", MOONSHOT, 80, bound=Bound.AT_MOST),
+    Target("campaign", MUST, 4_000),  # 1.6 times the 2,500/s before waiting mail had its own table
     Target("campaign", MOONSHOT, 5_000),
     Target("wire-p50", MUST, 15, bound=Bound.AT_MOST),
     Target("wire-p50", MOONSHOT, 5, bound=Bound.AT_MOST),
