@@ -1,6 +1,8 @@
 """Rendering as the mail leaves, and the trial of mail that is due later."""
 
 from datetime import timedelta
+from email import message_from_bytes
+from email.policy import default
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
 from postroom.mail.contents import contents_of
+from postroom.mail.library import preview
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.service import render_ahead
 from postroom.mail.versions import TemplateVersions
@@ -125,6 +128,24 @@ async def test_a_retry_sends_the_same_bytes_although_the_files_changed(pool: Poo
     hands.forward(hours=1)
     await a_template_worker(pool, second, clock=hands).run_once(Lane.TRANSACTIONAL)
     assert second.contents == first.contents
+
+
+async def test_readers_and_previews_get_the_content_that_was_sent(pool: Pool, tmp_path: Path) -> None:
+    """The delivery as shown, and a preview of its version with its variables, although the files changed since."""
+    await published(pool, tmp_path, {**PARTS, "note/en/html": "<style>p { color: red }</style><p>Dear {{ name }}</p>"})
+    [delivery] = await accepted(pool, a_note(), now=NOON)
+    transport = Recording()
+    await a_template_worker(pool, transport, clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    await published(pool, tmp_path, {"note/en/subject": "Changed", "note/en/html": "<p>Changed</p>"})
+    shown = await contents_of(pool).fill(await service.get_delivery(pool, delivery))
+    version_id = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
+    again = await preview(pool, "note", version_id=version_id, locale=None, variables={"name": "Ada"})
+    assert (shown.subject, shown.text, shown.html) == (again.subject, again.text, again.html)
+    sent = message_from_bytes(transport.contents[0], policy=default)
+    parts = {part.get_content_type(): part.get_content() for part in sent.walk() if not part.is_multipart()}
+    assert sent["subject"] == shown.subject
+    assert parts["text/plain"].strip() == (shown.text or "").strip()
+    assert parts["text/html"].strip() == (shown.html or "").strip()
 
 
 async def test_a_resend_has_the_version_of_the_original(pool: Pool, tmp_path: Path) -> None:
