@@ -1,6 +1,5 @@
 -- Statements of delivery, in alphabetical order. Those that depend on the time take :now; with NULL they use the
--- database's
--- clock.
+-- database's clock.
 
 -- name: accept :many
 -- Accept requests; see functions/accept_deliveries.sql.
@@ -89,10 +88,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: claim_due :many
 -- Lease the due deliveries of one lane, oldest first; mark_started reads their content. With sender accounts, mail is
--- claimed
--- up to their quota, and the id of the claim that holds them is reserved before. The lease counts from the moment the
--- claim
--- is written, however long it took to find the rows.
+-- claimed up to their quota, and the id of the claim that holds them is reserved before. The lease counts from the
+-- moment the claim is written, however long it took to find the rows.
 WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
@@ -140,8 +137,8 @@ WHERE id = ANY(:claim_ids::bigint[])
     AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.id = ANY(claims.delivery_ids) AND d.claim_id = claims.id);
 
 -- name: complete :many
--- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together.
--- Only rows still held by the claim are changed, and their ids returned; for all others the claim was lost.
+-- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together. Only
+-- rows still held by the claim are changed, and their ids returned; for all others the claim was lost.
 WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest(
@@ -245,10 +242,10 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
     AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
 
 -- name: delete_old_deliveries :one
--- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago, with
--- their recipients, payloads and dead letters. A delivery whose idempotency key is still valid stays, because a replay must
--- find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none of these was
--- created before the time that the retention ends, and neither were later ones.
+-- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago,
+-- with their recipients, payloads and dead letters. A delivery whose idempotency key is still valid stays, because a
+-- replay must find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none
+-- of these was created before the time that the retention ends, and neither were later ones.
 WITH page AS MATERIALIZED (
     SELECT id, created_at
     FROM deliveries
@@ -479,8 +476,7 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 
 -- name: mark_started :many
 -- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
--- deliveries.
--- No row: the claim is lost.
+-- deliveries. No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
@@ -539,10 +535,9 @@ WHERE a.delivery_id = i.delivery_id AND a.outcome = 'ambiguous' AND a.message_id
 
 -- name: recover_claims :many
 -- Take over the claims of a dead worker. Rows it had not started are released unchanged. Rows it had started may have
--- been
--- sent: the lane's policy either retries them, with an entry in the ledger, or holds them as dead letters for a person.
--- A worker that was cut off from the database may still hold results. It renews its claims when it returns, so after an
--- outage its claims are kept until it was seen again, or one lease has passed since the outage.
+-- been sent: the lane's policy either retries them, with an entry in the ledger, or holds them as dead letters for a
+-- person. A worker that was cut off from the database may still hold results. It renews its claims when it returns, so
+-- after an outage its claims are kept until it was seen again, or one lease has passed since the outage.
 WITH expired AS (
     SELECT id, started_through, claimed_at, delivery_ids
     FROM claims
@@ -723,8 +718,7 @@ CROSS JOIN returned;
 
 -- name: renew_claims :many
 -- Renew the leases of the claims this worker still works on; a claim that is not returned is lost. A lease that expired
--- and
--- was not recovered is valid again, so that recovery does not record known results as unknown.
+-- and was not recovered is valid again, so that recovery does not record known results as unknown.
 WITH seen AS (
     UPDATE workers
     SET seen_at = coalesce(:now::timestamptz, clock_timestamp())
@@ -752,9 +746,8 @@ RETURNING id;
 
 -- name: resend :maybe
 -- Create a delivery with the same content to the same recipients, or to another URL; the original is unchanged. Its key
--- and
--- Message-ID are not copied: a mailbox that knows the Message-ID would hide the second mail. An expired delivery is not
--- sent again, and mail of a paused campaign waits until that resumes.
+-- and Message-ID are not copied: a mailbox that knows the Message-ID would hide the second mail. An expired delivery is
+-- not sent again, and mail of a paused campaign waits until that resumes.
 WITH original AS (
     SELECT *
     FROM deliveries

@@ -29,8 +29,8 @@ SELECT answer::text FROM @room.append_events_each(
     p_appends => :appends::text::jsonb, p_is_patient => :is_patient::boolean) AS answer;
 
 -- name: begin_command :maybe
--- Record a command unless its id exists; waits while another transaction executes it, up to the lock timeout. The timeout
--- is that of the whole transaction, and set first, because locks read it when they begin to wait.
+-- Record a command unless its id exists; waits while another transaction executes it, up to the lock timeout. The
+-- timeout is that of the whole transaction, and set first, because locks read it when they begin to wait.
 INSERT INTO @room.commands (transaction_id, type, command_id, data, metadata, occurred_at)
 VALUES (
     CASE WHEN set_config('lock_timeout', @room.event_patience(:is_patient::boolean), true) IS NOT NULL

@@ -71,8 +71,8 @@ CROSS JOIN LATERAL topic_next_event(t, p.last_transaction_id, p.last_position) A
 WHERE p.topic = :topic AND p.publisher = :publisher AND next.position IS NOT NULL;
 
 -- name: find_place :maybe
--- The place of the event at a position, or of the last one before it; and whether all events before it are visible. Steps
--- have no index by position alone: an operator's question may read their whole index by order.
+-- The place of the event at a position, or of the last one before it; and whether all events before it are visible.
+-- Steps have no index by position alone: an operator's question may read their whole index by order.
 SELECT position, transaction_id::text::bigint AS transaction_id,
     transaction_id < (SELECT event_horizon()) AS is_settled
 FROM (

@@ -1,5 +1,5 @@
--- The statements of stats, in alphabetical order. Figures come from read_counts(), in one statement, so that a concurrent
--- rollup is seen completely or not at all.
+-- The statements of stats, in alphabetical order. Figures come from read_counts(), in one statement, so that a
+-- concurrent rollup is seen completely or not at all.
 
 -- name: campaign_figures :one
 -- All counts of one campaign; see functions/campaign_figures.sql.
@@ -59,8 +59,8 @@ WHERE ctid = ANY (ARRAY(
 SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: measure :many
--- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. Amounts are added by
--- metric before metrics become columns: eighteen filters on every row took four times as long.
+-- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. Amounts are added
+-- by metric before metrics become columns: eighteen filters on every row took four times as long.
 WITH counted AS (
     SELECT
         CASE

@@ -1,6 +1,6 @@
 -- Accept one request: check suppression, enforce idempotency, store, and wake a sleeping worker. The rules are those of
--- accept_deliveries, which accepts many at once; for one, plain statements cost a fifth of that. Recipients are arrays in the
--- order of kind and position.
+-- accept_deliveries, which accepts many at once; for one, plain statements cost a fifth of that. Recipients are arrays
+-- in the order of kind and position.
 CREATE OR REPLACE FUNCTION accept_delivery(
     p_source              text,
     p_kinds               recipient_kind[],

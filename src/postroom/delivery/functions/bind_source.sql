@@ -1,11 +1,9 @@
 -- The source under which a role may send: an application's mail has the name of its role.
 --
 -- A role that may write `deliveries` (the owner, the worker, the API) is Postroom's own and chooses freely. Any other
--- role is
--- an application: its source is its name, or its name, a colon and a suffix ('shop:orders'). Default sources ('sql',
--- 'python', 'django', 'email_queue') are replaced by the role's name. The session's role is used, not the current one:
--- the
--- caller runs as the owner of the room here. Reserved names: delivery/check.py.
+-- role is an application: its source is its name, or its name, a colon and a suffix ('shop:orders'). Default sources
+-- ('sql', 'python', 'django', 'email_queue') are replaced by the role's name. The session's role is used, not the
+-- current one: the caller runs as the owner of the room here. Reserved names: delivery/check.py.
 CREATE OR REPLACE FUNCTION bind_source(p_source text) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

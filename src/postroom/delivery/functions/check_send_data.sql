@@ -1,5 +1,5 @@
--- The second part of check_send: the JSON arguments of send() and a few others. Names the field, stores nothing. Each rule
--- is looked at only if its argument is given.
+-- The second part of check_send: the JSON arguments of send() and a few others. Names the field, stores nothing. Each
+-- rule is looked at only if its argument is given.
 CREATE OR REPLACE FUNCTION check_send_data(
     p_locale          text,
     p_variables       jsonb,

@@ -1,8 +1,6 @@
 -- Delete the content of a delivery of the lane auth when it ends: its text and variables contain a one-time code or a
--- login
--- link. A dead letter keeps its content until it is sent, settled or deleted. The condition is in the trigger itself,
--- so that
--- every other delivery costs a comparison and no function call.
+-- login link. A dead letter keeps its content until it is sent, settled or deleted. The condition is in the trigger
+-- itself, so that every other delivery costs a comparison and no function call.
 CREATE OR REPLACE FUNCTION empty_auth_payload() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may end a delivery need not be allowed to delete content

@@ -1,5 +1,5 @@
--- Insert mail to one recipient each, whose suppression the caller has checked, and wake a sleeping worker. The caller takes
--- ids from deliveries_id_seq. p_held_until: the end of a hold after a soft bounce, NULL for most.
+-- Insert mail to one recipient each, whose suppression the caller has checked, and wake a sleeping worker. The caller
+-- takes ids from deliveries_id_seq. p_held_until: the end of a hold after a soft bounce, NULL for most.
 CREATE OR REPLACE FUNCTION enqueue_deliveries(
     p_ids         bigint[],
     p_due_at      timestamptz[],

@@ -1,6 +1,6 @@
 -- Erase an address from the ledger: from attempts, or from a detached or restored month of it. The attempt stays, with
--- the pseudonym as recipient; replies go, because they may name the person without the address; tags and custom data go where
--- the person was the only recipient. Returns the deliveries of the changed attempts.
+-- the pseudonym as recipient; replies go, because they may name the person without the address; tags and custom data go
+-- where the person was the only recipient. Returns the deliveries of the changed attempts.
 CREATE OR REPLACE FUNCTION erase_attempts(p_table text, p_address text, p_pseudonym text) RETURNS bigint[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

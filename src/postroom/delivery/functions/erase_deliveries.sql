@@ -1,6 +1,7 @@
--- Erase an address from the queue and the ledger. Mail to this recipient only is cancelled, also while it is being sent;
--- mail with other recipients continues without this one. The delivery stays, with the pseudonym as recipient. A finished
--- delivery loses its body; the body of a waiting one loses the address. Returns the ids of the recipient's deliveries.
+-- Erase an address from the queue and the ledger. Mail to this recipient only is cancelled, also while it is being
+-- sent; mail with other recipients continues without this one. The delivery stays, with the pseudonym as recipient. A
+-- finished delivery loses its body; the body of a waiting one loses the address. Returns the ids of the recipient's
+-- deliveries.
 CREATE OR REPLACE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamptz DEFAULT now()) RETURNS bigint[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

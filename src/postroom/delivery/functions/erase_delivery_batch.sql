@@ -1,9 +1,7 @@
 -- One bounded step of erasing a person from deliveries of other recipients, in the order of their ids. Keys and data
--- get the
--- pseudonym. Mail from the person loses its sender, and an idempotency key that contains the address is deleted with
--- its
--- fingerprint. Bodies of webhooks are searched; mail to others is not, because it is the content of its author.
--- Returns the last delivery checked, NULL at the end, and the number of changed ones.
+-- get the pseudonym. Mail from the person loses its sender, and an idempotency key that contains the address is deleted
+-- with its fingerprint. Bodies of webhooks are searched; mail to others is not, because it is the content of its
+-- author. Returns the last delivery checked, NULL at the end, and the number of changed ones.
 CREATE OR REPLACE FUNCTION erase_delivery_batch(
     p_address text, p_pseudonym text, p_after_id bigint, p_limit integer, OUT last_id bigint, OUT touched bigint
 )

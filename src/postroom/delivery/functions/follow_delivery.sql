@@ -1,6 +1,6 @@
--- Keep due_deliveries equal to the waiting deliveries after a change of a record, by any client. Claims are excluded: they
--- delete their rows themselves. The conditions are in the triggers, so that a completed delivery costs a comparison and no
--- function call.
+-- Keep due_deliveries equal to the waiting deliveries after a change of a record, by any client. Claims are excluded:
+-- they delete their rows themselves. The conditions are in the triggers, so that a completed delivery costs a
+-- comparison and no function call.
 CREATE OR REPLACE FUNCTION follow_delivery() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may change a delivery needs no right on the table of waiting ones

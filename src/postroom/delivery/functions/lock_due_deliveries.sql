@@ -1,14 +1,11 @@
 -- Lock the due deliveries of a lane, oldest first, and return their order. A separate function, because a cached plan
 -- estimates an unknown LIMIT as a tenth of the table and would read all of it instead of looking up five hundred rows:
--- here
--- the index is used, and ROWS gives the calling statement its estimate.
+-- here the index is used, and ROWS gives the calling statement its estimate.
 --
 -- Webhooks and mail are read separately, because mail may have to wait for an account: if both are due, a batch has
--- half of
--- each, and at most p_webhook_limit webhooks (NULL: any), so that receivers that time out do not delay mail. With
--- sender accounts or destination limits, lock_routed_mail selects the mail. p_bytes limits the content of the mail,
--- p_busy
--- names accounts to leave out.
+-- half of each, and at most p_webhook_limit webhooks (NULL: any), so that receivers that time out do not delay mail.
+-- With sender accounts or destination limits, lock_routed_mail selects the mail. p_bytes limits the content of the
+-- mail, p_busy names accounts to leave out.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false,
     p_webhook_limit integer DEFAULT NULL, p_bytes bigint DEFAULT NULL, p_busy bigint[] DEFAULT '{}'

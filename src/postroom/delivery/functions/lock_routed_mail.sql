@@ -1,7 +1,6 @@
 -- Lock due mail that can be sent: accounts are reserved first, as much mail is locked as they may carry, mail over the
 -- limits of its destination is postponed, and the rest is dealt out to the accounts round robin. Reservation and claim
--- are
--- one transaction.
+-- are one transaction.
 CREATE OR REPLACE FUNCTION lock_routed_mail(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean, p_bytes bigint DEFAULT NULL,
     p_busy bigint[] DEFAULT '{}'

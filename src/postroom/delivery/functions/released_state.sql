@@ -1,5 +1,5 @@
--- The state of a delivery that its claim releases before an attempt: rendered if its template has been rendered before, in
--- an earlier attempt or ahead of its time, otherwise queued.
+-- The state of a delivery that its claim releases before an attempt: rendered if its template has been rendered before,
+-- in an earlier attempt or ahead of its time, otherwise queued.
 CREATE OR REPLACE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer)
 RETURNS delivery_state
 LANGUAGE sql STABLE

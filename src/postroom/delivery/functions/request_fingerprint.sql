@@ -1,6 +1,6 @@
--- The hash of everything in a request that makes it the same request; see accept_delivery and accept_deliveries. The trace is
--- not part of it. Recipients are in the order of kind and position. Bodies are appended unquoted, with their length: quoting
--- them inside the row costs more than hashing. The planner inlines the function.
+-- The hash of everything in a request that makes it the same request; see accept_delivery and accept_deliveries. The
+-- trace is not part of it. Recipients are in the order of kind and position. Bodies are appended unquoted, with their
+-- length: quoting them inside the row costs more than hashing. The planner inlines the function.
 CREATE OR REPLACE FUNCTION request_fingerprint(
     p_channel     delivery_channel,
     p_lane        delivery_lane,

@@ -1,5 +1,5 @@
--- Accept one mail from SQL, inside the caller's own transaction: SELECT postroom.send('{ada@example.org}', p_subject => …)
--- Returns the delivery's id; the same key with the same content returns the first id again.
+-- Accept one mail from SQL, inside the caller's own transaction: SELECT postroom.send('{ada@example.org}', p_subject =>
+-- …) Returns the delivery's id; the same key with the same content returns the first id again.
 --
 -- It runs as the owner of the room, so that an application needs EXECUTE on this function and no right on any table.
 -- The source is bound to the application's role: see bind_source.

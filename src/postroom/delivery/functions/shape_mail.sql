@@ -1,6 +1,5 @@
 -- Apply destination limits to locked mails: postpone those over a limit, without counting an attempt, and return the
--- others
--- in their order, with their start times.
+-- others in their order, with their start times.
 CREATE OR REPLACE FUNCTION shape_mail(p_lane delivery_lane, p_ids bigint[], p_now timestamptz)
 RETURNS TABLE (id bigint, domain text, start_in interval, connections integer)
 LANGUAGE plpgsql

@@ -1,6 +1,5 @@
 -- Notify workers that sleep in these lanes. A NOTIFY takes a lock at commit that all notifying transactions share (it
--- costs
--- two thirds of the throughput at ten clients), so a worker that is awake is not notified: it polls anyway.
+-- costs two thirds of the throughput at ten clients), so a worker that is awake is not notified: it polls anyway.
 CREATE OR REPLACE FUNCTION wake_workers(p_lanes text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,6 +1,5 @@
 -- Stop deliveries whose cause was deleted: cancel the waiting ones, let an attempt in progress be the last, and delete
--- dead
--- letters, so that an operator can no longer redrive them.
+-- dead letters, so that an operator can no longer redrive them.
 CREATE OR REPLACE FUNCTION withdraw_deliveries(p_ids bigint[], p_reason text) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -5,8 +5,8 @@
 --     p_in_order               make events of one tag visible in the order of their positions; see append_events_if
 -- Items are those of event_query_items; a cursor is event_cursor_now() in the statement that reads, or a position.
 -- Returns {"success": true, "events_count", "position", "transaction_id", "cursor"} or {"success": false, "error_code":
--- "IDEMPOTENCY_VIOLATION" | "DCB_VIOLATION", "matched": {"position", "type", "tags"}}. "cursor" has seen the events that
--- the condition had seen and these events: it is the "after" of the next append by the same query.
+-- "IDEMPOTENCY_VIOLATION" | "DCB_VIOLATION", "matched": {"position", "type", "tags"}}. "cursor" has seen the events
+-- that the condition had seen and these events: it is the "after" of the next append by the same query.
 CREATE OR REPLACE FUNCTION append_events(
     p_types           text[],
     p_tags            text[],

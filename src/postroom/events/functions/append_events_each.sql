@@ -1,11 +1,12 @@
--- Many independent appends in one transaction: one commit for all of them. Each succeeds or is rejected separately, in the
--- given order, and sees those before it. All locks are taken before the first append is checked, so that two such calls
--- cannot deadlock. Lock waits end with 55P03, after a short timeout unless p_is_patient: an append that waits for a long
--- transaction must not delay the others.
+-- Many independent appends in one transaction: one commit for all of them. Each succeeds or is rejected separately, in
+-- the given order, and sees those before it. All locks are taken before the first append is checked, so that two such
+-- calls cannot deadlock. Lock waits end with 55P03, after a short timeout unless p_is_patient: an append that waits for
+-- a long transaction must not delay the others.
 --
--- The caller has validated the events (postroom.events.model); the constraints of the tables hold in any case. An append
--- is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at", "correlation_ids",
--- "causation_ids"}, the last five as in append_events and optional. Returns the answers of append_events.
+-- The caller has validated the events (postroom.events.model); the constraints of the tables hold in any case. An
+-- append is {"types": […], "tags": [literals], "data": […], "condition", "idempotency", "occurred_at",
+-- "correlation_ids", "causation_ids"}, the last five as in append_events and optional. Returns the answers of
+-- append_events.
 CREATE OR REPLACE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
 LANGUAGE plpgsql
 SET search_path FROM CURRENT

@@ -1,11 +1,11 @@
--- Append events if no event of these types (NULL or empty: any) with all of these tags (NULL or empty: any) has a position
--- above the cursor (NULL: exists at all), and none matches the idempotency query, which covers all events. Without types,
--- tags and cursor the append is unconditional.
+-- Append events if no event of these types (NULL or empty: any) with all of these tags (NULL or empty: any) has a
+-- position above the cursor (NULL: exists at all), and none matches the idempotency query, which covers all events.
+-- Without types, tags and cursor the append is unconditional.
 --
 -- The cursor is the largest position among the events that were read. It is exact as long as events of one tag become
 -- visible in the order of their positions: this function and append_events_batch ensure that, at the price that appends
--- with the same tag wait for each other. Beside append_events, which does not wait, or without tags, a position does not
--- show that an event was uncommitted during the read: use append_events and its cursor there.
+-- with the same tag wait for each other. Beside append_events, which does not wait, or without tags, a position does
+-- not show that an event was uncommitted during the read: use append_events and its cursor there.
 CREATE OR REPLACE FUNCTION append_events_if(
     p_types                 text[],
     p_tags                  text[],

@@ -1,6 +1,6 @@
 -- Append Postroom's own events, any number at once, in the transaction that makes them true. Their tag keys begin with
--- `postroom.`, and such tags are locked by key (see event_tag_key), so that five hundred deliveries finished together take
--- a handful of locks. p_types, p_data: one element per event; p_ids: the number after `<p_tag_key>=`.
+-- `postroom.`, and such tags are locked by key (see event_tag_key), so that five hundred deliveries finished together
+-- take a handful of locks. p_types, p_data: one element per event; p_ids: the number after `<p_tag_key>=`.
 CREATE OR REPLACE FUNCTION append_facts(p_tag_key text, p_types text[], p_ids bigint[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan

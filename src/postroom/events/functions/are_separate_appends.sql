@@ -1,6 +1,6 @@
--- True if appends can be checked and written together because none can change the result of another: each has one event,
--- no condition or the simplest one (no event with this tag exists), and no append of the batch adds an event with a tag
--- that the condition of another append names.
+-- True if appends can be checked and written together because none can change the result of another: each has one
+-- event, no condition or the simplest one (no event with this tag exists), and no append of the batch adds an event
+-- with a tag that the condition of another append names.
 CREATE OR REPLACE FUNCTION are_separate_appends(p_appends jsonb) RETURNS boolean
 LANGUAGE plpgsql STABLE
 AS $$

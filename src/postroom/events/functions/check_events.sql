@@ -1,7 +1,7 @@
 -- Reject events that cannot be stored or read back, naming the field: PR001.
 --
--- This runs at every append. Data is parsed only if its text is long enough to be nested too deeply or to contain a number
--- that is too large, because the length of the text is cheap to check.
+-- This runs at every append. Data is parsed only if its text is long enough to be nested too deeply or to contain a
+-- number that is too large, because the length of the text is cheap to check.
 CREATE OR REPLACE FUNCTION check_events(p_types text[], p_tags text[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,5 @@
--- The lock_timeout of Postroom's own transactions: short, or, if p_is_patient, ten seconds or the value that the session
--- has set.
+-- The lock_timeout of Postroom's own transactions: short, or, if p_is_patient, ten seconds or the value that the
+-- session has set.
 CREATE OR REPLACE FUNCTION event_patience(p_is_patient boolean) RETURNS text
 LANGUAGE sql STABLE
 RETURN CASE

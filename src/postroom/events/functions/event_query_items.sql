@@ -1,6 +1,6 @@
 -- The items of a query, [{"types": […], "tags": […]}, …]: an event matches the query if it matches one of them, and an
--- item if its type is among the types (empty: any) and it has all of the tags (empty: any). [{}] matches everything.
--- A tag that no event can have, such as wallet:1, is rejected: a condition with it would always hold.
+-- item if its type is among the types (empty: any) and it has all of the tags (empty: any). [{}] matches everything. A
+-- tag that no event can have, such as wallet:1, is rejected: a condition with it would always hold.
 CREATE OR REPLACE FUNCTION event_query_items(p_query jsonb) RETURNS TABLE (types text[], tags text[])
 LANGUAGE plpgsql IMMUTABLE
 AS $$

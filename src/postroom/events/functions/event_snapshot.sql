@@ -1,5 +1,6 @@
--- The snapshot of the calling statement, in the transaction ids of events. The own transaction counts as not yet visible:
--- PostgreSQL omits it from the list of open ones, but it may append more, which a reader with this snapshot must see.
+-- The snapshot of the calling statement, in the transaction ids of events. The own transaction counts as not yet
+-- visible: PostgreSQL omits it from the list of open ones, but it may append more, which a reader with this snapshot
+-- must see.
 CREATE OR REPLACE FUNCTION event_snapshot() RETURNS pg_snapshot
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,5 +1,5 @@
--- Check the time of an event, or raise PR001: infinity, and years before 1 or after 9999, cannot be read by all clients.
--- NULL means now and is not checked.
+-- Check the time of an event, or raise PR001: infinity, and years before 1 or after 9999, cannot be read by all
+-- clients. NULL means now and is not checked.
 CREATE OR REPLACE FUNCTION event_time(p_occurred_at timestamptz) RETURNS timestamptz
 LANGUAGE plpgsql IMMUTABLE STRICT
 AS $$

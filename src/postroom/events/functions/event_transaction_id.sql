@@ -1,7 +1,8 @@
 -- The transaction id of events of this transaction: PostgreSQL's, with the room's epoch in the upper sixteen bits.
 --
--- At REPEATABLE READ and SERIALIZABLE the visible epoch may have ended, and an event written in it would come before those
--- that followers have read. Locking its row makes PostgreSQL raise 40001; no other concurrent commit matters here.
+-- At REPEATABLE READ and SERIALIZABLE the visible epoch may have ended, and an event written in it would come before
+-- those that followers have read. Locking its row makes PostgreSQL raise 40001; no other concurrent commit matters
+-- here.
 CREATE OR REPLACE FUNCTION event_transaction_id() RETURNS xid8
 LANGUAGE plpgsql
 AS $$

@@ -1,5 +1,5 @@
--- True if all clients can read the data: nested at most 100 levels deep, and all numbers fit a double. jsonb itself accepts
--- far more. Checking every number is expensive, so it is done only if the text contains a long one.
+-- True if all clients can read the data: nested at most 100 levels deep, and all numbers fit a double. jsonb itself
+-- accepts far more. Checking every number is expensive, so it is done only if the text contains a long one.
 CREATE OR REPLACE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE
 AS $$

@@ -1,5 +1,6 @@
 -- Take the locks of an append, all at once and in one order, so that appends wait for each other and never deadlock.
--- The room's name is part of every key, so that rooms of one database do not block each other. Locks end with the transaction.
+-- The room's name is part of every key, so that rooms of one database do not block each other. Locks end with the
+-- transaction.
 --
 -- The locks. A key is a tag, a type, or * for everything.
 --     each event            shared on its tags, its type and *
@@ -9,10 +10,10 @@
 -- Why that is enough. Let one append write an event that matches an item of another's query. If the item has tags, the
 -- event has all of them, so the tag that the item locks is locked by the event too: shared against exclusive, one of
 -- the two waits. If the item has only types, the event's type is among them: the same. If it has neither, or there were
--- too many locks: every append holds at least shared * for its events. Items that merely overlap, as ([X], t) and
--- ([X, Y], t), need no common key: the event holds the keys of every item that it matches.
--- After waiting, an append checks its condition with a new snapshot, and sees the events committed meanwhile.
--- Events conflict only with queries: appends without conditions run concurrently even with the same tag.
+-- too many locks: every append holds at least shared * for its events. Items that merely overlap, as ([X], t) and ([X,
+-- Y], t), need no common key: the event holds the keys of every item that it matches. After waiting, an append checks
+-- its condition with a new snapshot, and sees the events committed meanwhile. Events conflict only with queries:
+-- appends without conditions run concurrently even with the same tag.
 CREATE OR REPLACE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -2,8 +2,8 @@
 -- this same function.
 --
 -- p_from_… is the exclusive start of the search: every event before it has been seen by the cursor. p_until is the
--- snapshot that a read stays within; own events are read too. There is one statement for each kind of item, so that each
--- uses its own index with any plan.
+-- snapshot that a read stays within; own events are read too. There is one statement for each kind of item, so that
+-- each uses its own index with any plan.
 CREATE OR REPLACE FUNCTION match_events(
     p_types               text[],
     p_tags                text[],

@@ -1,5 +1,5 @@
--- The tag with the fewest events after a place, from a small sample: the cheapest way to the events that have all tags. A
--- larger sample, up to p_longest events of each tag, is taken only if the first is inconclusive.
+-- The tag with the fewest events after a place, from a small sample: the cheapest way to the events that have all tags.
+-- A larger sample, up to p_longest events of each tag, is taken only if the first is inconclusive.
 CREATE OR REPLACE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0', p_longest integer DEFAULT 20) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$

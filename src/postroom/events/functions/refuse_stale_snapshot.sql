@@ -1,8 +1,8 @@
 -- For appends with a condition. At REPEATABLE READ and SERIALIZABLE every statement uses the snapshot of the first one,
 -- which is older than the locks just taken. If anything was committed since, the check could miss a conflicting event:
--- raise 40001, which such callers retry anyway.
--- PostgreSQL offers no newer snapshot here, but it reports the status of each transaction that the old snapshot does not
--- show: those that were open, and later ones up to the first that has not begun.
+-- raise 40001, which such callers retry anyway. PostgreSQL offers no newer snapshot here, but it reports the status of
+-- each transaction that the old snapshot does not show: those that were open, and later ones up to the first that has
+-- not begun.
 CREATE OR REPLACE FUNCTION refuse_stale_snapshot() RETURNS void
 LANGUAGE plpgsql
 AS $$

@@ -1,7 +1,7 @@
--- The time until which an address gets no mail in a lane. NULL: not suppressed; infinity: suppressed; otherwise the
--- end of a hold after a soft bounce, which applies to bulk mail only. An erased address is found by its pseudonym.
--- The planner inlines the function in FROM, because it is STABLE and has no SET clause: accepting and claiming mail
--- call it once per recipient.
+-- The time until which an address gets no mail in a lane. NULL: not suppressed; infinity: suppressed; otherwise the end
+-- of a hold after a soft bounce, which applies to bulk mail only. An erased address is found by its pseudonym. The
+-- planner inlines the function in FROM, because it is STABLE and has no SET clause: accepting and claiming mail call it
+-- once per recipient.
 CREATE OR REPLACE FUNCTION suppressed_until(p_address text, p_lane delivery_lane, p_now timestamptz)
 RETURNS TABLE (until timestamptz)
 LANGUAGE sql STABLE

@@ -1,6 +1,6 @@
 -- The next events of a topic for a publisher, in order, below the oldest open transaction. Every row also has the
--- publisher's position and the end of the scan; without events there is one row with these alone. Nothing is read
--- for a publisher that is not ACTIVE.
+-- publisher's position and the end of the scan; without events there is one row with these alone. Nothing is read for a
+-- publisher that is not ACTIVE.
 --
 -- The scan covers at most p_scan_limit events. end_… is the last event returned if p_limit cut the result, otherwise
 -- the last event scanned: a topic that matches few events moves past all the others. `has_unsettled` means that an
