@@ -34,7 +34,7 @@ def test_a_block_becomes_a_statement() -> None:
 def test_room_prefix_is_used_on_other_connections_only() -> None:
     """`@room.` is removed on our own connections and the quoted schema on others."""
     find = next(queries._parse(TEXT))
-    assert find.in_room('odd"name').sql.count('"odd""name".things') == 1
+    assert queries._in_room(find, 'odd"name').sql.count('"odd""name".things') == 1
 
 
 async def test_statement_called_as_another_kind_raises(pool: Pool) -> None:

@@ -13,7 +13,8 @@ is replaced by the room's schema on an application's connection, and removed on 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -60,11 +61,6 @@ class Statement:
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
-    def in_room(self, room: str) -> "Statement":
-        """The statement for a connection with another search path."""
-        quoted = '"' + room.replace('"', '""') + '".'
-        return Statement(self.name, self.kind, self.purpose, self.sql.replace("@room.", quoted), self.parameters)
-
     def _arguments(self, kind: str, values: Mapping[str, Any]) -> list[Any]:
         if kind != self.kind:
             raise TypeError(f"{self.name} is :{self.kind}, called as :{kind}")
@@ -88,7 +84,14 @@ class Queries:
         return iter(self._own.values())
 
     def in_room(self, name: str, room: str) -> Statement:
-        return self._templates[name].in_room(room)
+        return _in_room(self._templates[name], room)
+
+
+@lru_cache(maxsize=256)  # applications send to few rooms: one text per statement and room, which asyncpg has prepared
+def _in_room(template: Statement, room: str) -> Statement:
+    """The statement for a connection with another search path."""
+    quoted = '"' + room.replace('"', '""') + '".'
+    return replace(template, sql=template.sql.replace("@room.", quoted))
 
 
 def load(package: str, file: str = "queries.sql") -> Queries:
