@@ -55,7 +55,8 @@ WHERE a.outcome = 'ambiguous' AND a.finished_at > now() - interval '7 days'
 ORDER BY a.finished_at DESC;
 
 -- Running workers and their lanes.
-SELECT w.id, w.host, w.pid, w.seen_at, w.asleep, c.id AS claim, c.lane, c.size, c.started_through, c.expires_at
+SELECT w.id, w.host, w.pid, w.seen_at, w.asleep, c.id AS claim, c.lane,
+    cardinality(c.delivery_ids) AS size, c.started_through, c.expires_at
 FROM workers AS w
 LEFT JOIN claims AS c ON c.worker_id = w.id
 ORDER BY w.id, c.id;
