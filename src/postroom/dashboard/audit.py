@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 
 from postroom.dashboard.listing import Filter, columns
-from postroom.dashboard.navigation import existing
 from postroom.dashboard.page import PageRequest
 from postroom.events.audit import list_audit
 from postroom.events.kept import AuditEntry
@@ -60,7 +59,7 @@ async def list_page(request: PageRequest) -> Answer:
 def subject_page(subject: str) -> str | None:
     """The page of a subject such as `delivery:42`."""
     kind, _, number = subject.partition(":")
-    return existing(_PAGES[kind].format(number)) if kind in _PAGES and number.isdigit() else None
+    return _PAGES[kind].format(number) if kind in _PAGES and number.isdigit() else None
 
 
 def written(value: Any) -> str | None:

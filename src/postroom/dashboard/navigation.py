@@ -115,8 +115,3 @@ def current(groups: Iterable[Group], path: str) -> str | None:
     paths = [link.path for group in groups for link in group.links]
     fitting = [known for known in paths if path == known or (known != "/" and path.startswith(known + "/"))]
     return max(fitting, key=len, default=None)
-
-
-def existing(path: str | None) -> str | None:
-    """The address, if the navigation leads to its page; None for a page that this version does not have."""
-    return path if path is not None and current(GROUPS, path.partition("?")[0]) is not None else None

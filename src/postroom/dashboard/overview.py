@@ -7,7 +7,6 @@ from postroom.dashboard import service
 from postroom.dashboard.chart import Chart, Series, draw_chart
 from postroom.dashboard.live import stream
 from postroom.dashboard.model import OverviewFigures
-from postroom.dashboard.navigation import existing
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.finding import Finding, Severity
@@ -43,10 +42,6 @@ ROWS_BEHIND = {
 """Checks of the doctor, and the page with the rows behind them."""
 
 
-def rows_behind(check: str) -> str | None:
-    return existing(ROWS_BEHIND.get(check))
-
-
 async def show_overview(request: PageRequest) -> Answer:
     """The page shows the doctor's last findings; the stream runs the checks again, because they take longer."""
     findings = request.dashboard.figures.findings.known
@@ -72,8 +67,7 @@ async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) 
             figures=figures,
             rates=rates,
             problems=problems,
-            rows_behind=rows_behind,
-            outbox_page=existing("/outbox"),
+            rows_behind=ROWS_BEHIND,
             counted=service.COUNTED,
             lease_s=request.call.room.settings.lease.total_seconds(),
         )

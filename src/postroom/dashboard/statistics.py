@@ -7,7 +7,6 @@ from typing import Any
 
 from postroom.dashboard.chart import Chart, Series, draw_chart
 from postroom.dashboard.listing import Filter, ListColumn, label_of, query_with
-from postroom.dashboard.navigation import existing
 from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
@@ -144,7 +143,7 @@ def _first_column(by: Grouping) -> ListColumn:
         return ListColumn("moment", "Hour", "exact")
 
     def link(row: StatsRow) -> str | None:
-        return existing(links[by].format(group_of(row, by))) if by in links and group_of(row, by) else None
+        return links[by].format(group_of(row, by)) if by in links and group_of(row, by) else None
 
     return ListColumn("group", by.value.capitalize(), value=lambda row: group_of(row, by) or "none", link=link)
 

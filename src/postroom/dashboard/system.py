@@ -11,7 +11,7 @@ from postroom.archive.model import Segment
 from postroom.dashboard import store
 from postroom.dashboard.listing import Filter, ListColumn, columns
 from postroom.dashboard.model import SeenWorker
-from postroom.dashboard.overview import rows_behind
+from postroom.dashboard.overview import ROWS_BEHIND
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.finding import Finding
@@ -27,7 +27,7 @@ _FINDING = columns(
     "check",
     "found",
     "advice",
-    check={"link": lambda finding: rows_behind(finding.check)},
+    check={"link": lambda finding: ROWS_BEHIND.get(finding.check)},
 )
 
 
