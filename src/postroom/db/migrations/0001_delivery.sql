@@ -106,7 +106,8 @@ CREATE INDEX due_deliveries_campaign_idx ON due_deliveries (campaign_id, due_at)
 CREATE INDEX due_deliveries_expiry_idx ON due_deliveries (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Deliveries that ended without being sent (failed, dead_letter, cancelled, suppressed), for listings by state: they
--- are rare, and an index of `deliveries` on its state would cost every claim. Kept by the triggers deliveries_unsent*.
+-- are rare, and an index of `deliveries` on its state would cost every claim. Kept by acceptance and the triggers
+-- deliveries_unsent*.
 CREATE TABLE unsent_deliveries (
     id    bigint         NOT NULL,
     state delivery_state NOT NULL,

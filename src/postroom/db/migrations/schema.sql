@@ -231,6 +231,12 @@ BEGIN
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
             ),
+            unsent AS (
+                INSERT INTO unsent_deliveries (id, state)
+                SELECT id, state
+                FROM inserted
+                WHERE state = 'suppressed'
+            ),
             steps AS (
                 INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
                 SELECT (SELECT id FROM step_transaction()), id, p_now, step, lane_name, channel::delivery_channel, source,
@@ -380,6 +386,7 @@ BEGIN
     state := CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END;
     acceptance := 'accepted';
     IF v_is_suppressed THEN
+        INSERT INTO unsent_deliveries (id, state) VALUES (delivery_id, 'suppressed');
         INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
         VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
             'recipient_suppressed', CASE WHEN p_channel = 'email' THEN lower(split_part(p_emails[1], '@', -1)) END);
@@ -3160,9 +3167,7 @@ CREATE FUNCTION list_unsent() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$
 BEGIN
-    IF TG_OP <> 'INSERT' THEN
-        DELETE FROM unsent_deliveries WHERE state = OLD.state AND id = OLD.id;
-    END IF;
+    DELETE FROM unsent_deliveries WHERE state = OLD.state AND id = OLD.id;
     IF TG_OP <> 'DELETE' AND NEW.state IN ('failed', 'dead_letter', 'cancelled', 'suppressed') THEN
         INSERT INTO unsent_deliveries (id, state) VALUES (NEW.id, NEW.state);
     END IF;
@@ -6968,8 +6973,6 @@ CREATE TRIGGER deliveries_guard AFTER UPDATE OF state ON deliveries FOR EACH ROW
 CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (old.state = 'dead_letter'::delivery_state)))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER deliveries_unsent_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
-
-CREATE TRIGGER deliveries_unsent_inserted AFTER INSERT ON deliveries FOR EACH ROW WHEN ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER empty_auth_payload AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((new.lane = 'auth'::delivery_lane) AND (new.finished_at IS NOT NULL) AND (new.state <> 'dead_letter'::delivery_state) AND (old.state <> new.state))) EXECUTE FUNCTION empty_auth_payload();
 

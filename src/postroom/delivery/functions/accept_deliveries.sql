@@ -130,6 +130,12 @@ BEGIN
                 FROM prepared
                 WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
             ),
+            unsent AS (
+                INSERT INTO unsent_deliveries (id, state)
+                SELECT id, state
+                FROM inserted
+                WHERE state = 'suppressed'
+            ),
             steps AS (
                 INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
                 SELECT (SELECT id FROM step_transaction()), id, p_now, step, lane_name, channel::delivery_channel, source,

@@ -117,6 +117,7 @@ BEGIN
     state := CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END;
     acceptance := 'accepted';
     IF v_is_suppressed THEN
+        INSERT INTO unsent_deliveries (id, state) VALUES (delivery_id, 'suppressed');
         INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
         VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
             'recipient_suppressed', CASE WHEN p_channel = 'email' THEN lower(split_part(p_emails[1], '@', -1)) END);
