@@ -88,4 +88,5 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     home = next((module for module, names in _HOMES.items() if name in names), "postroom.errors")
-    return getattr(import_module(home), name)
+    value = globals()[name] = getattr(import_module(home), name)  # Python asks only once: `send` is called in hot paths
+    return value

@@ -308,9 +308,9 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
     """One mail as the arguments of SQL `send`."""
     return {
         "to": [write_address(address) for address in request.to],
-        "cc": [write_address(address) for address in request.cc],
-        "bcc": [write_address(address) for address in request.bcc],
-        "reply_to": [write_address(address) for address in request.reply_to],
+        "cc": [write_address(address) for address in request.cc] or None,
+        "bcc": [write_address(address) for address in request.bcc] or None,
+        "reply_to": [write_address(address) for address in request.reply_to] or None,
         "from": write_address(request.sender) if request.sender else None,
         "subject": request.subject,
         "text": request.text,
