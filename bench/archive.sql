@@ -13,7 +13,7 @@ FROM generate_series(1, :count::bigint) AS n;
 
 -- name: add_finished :exec
 -- Deliveries that ended long enough ago for bodies and rows alike.
-INSERT INTO deliveries (state, lane, created_at, retry_since, finished_at, attempt_count, ladder, source)
+INSERT INTO deliveries (state, lane, created_at, dated_at, finished_at, attempt_count, ladder, source)
 SELECT 'sent', 'bulk', now() - interval '9 days', now() - interval '9 days', now() - interval '8 days' - n * interval '1 ms', 1,
     'generic', 'bench'
 FROM generate_series(1, :count::bigint) AS n;
