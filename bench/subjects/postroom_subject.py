@@ -21,7 +21,7 @@ from bench.cost import cpu_of_tree
 from bench.growth import measure_appends, measure_listings, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
-from bench.postroom_process import API_KEY_COMMAND, ask, find_api_key, free_port, postroom, running
+from bench.postroom_process import ask, create_api_key, free_port, postroom, running
 from bench.server import Arena
 from bench.sink import Sink, start_sink
 from bench.statements import read_statements
@@ -139,7 +139,7 @@ class PostroomSubject:
 
     async def _accept_over_http(self, count: int) -> Readings:
         url, port = self._urls["main"], free_port()
-        key = find_api_key(await asyncio.to_thread(ask, postroom(url, self._templates, *API_KEY_COMMAND)))
+        key = await asyncio.to_thread(create_api_key, url, self._templates)
         with running(postroom(url, self._templates, "serve", http_addr=f"127.0.0.1:{port}"), port=port) as server:
             headers = {"Authorization": f"Bearer {key}"}
             clients = [await HttpClient.connect(port, headers) for _ in range(HTTP_CLIENTS)]
