@@ -135,9 +135,9 @@ async def test_a_file_without_content_is_refused(shop: Shop) -> None:
 
 async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
     """The template's id and variables become the delivery's."""
-    template = {"id": "login-code", "variables": {"code": "123"}}
+    template = {"id": "login-code", "variables": {"code": "123", "minutes": 10}}
     delivery = await shop.sent(template=template, subject=None, text=None)
-    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123", "minutes": 10})
 
 
 @pytest.mark.parametrize("field", ["subject", "text", "html"])

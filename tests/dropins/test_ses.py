@@ -262,9 +262,9 @@ async def test_blind_copies_alone_are_deliveries_of_their_own(shop: Shop, conten
 
 async def test_a_template_of_ours_can_be_named(shop: Shop) -> None:
     """TemplateName and TemplateData become the delivery's template and variables."""
-    template = {"TemplateName": "login-code", "TemplateData": '{"code": "123"}'}
+    template = {"TemplateName": "login-code", "TemplateData": '{"code": "123", "minutes": 10}'}
     delivery = await shop.sent(FromEmailAddress="shop@example.org", Destination=TO, Content={"Template": template})
-    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123"})
+    assert (delivery.template_id, delivery.variables) == ("login-code", {"code": "123", "minutes": 10})
 
 
 class AnswerLost:

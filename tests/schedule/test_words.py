@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.schedule import NINE, POSTING, born, person, scheduler, utc, works_until
+from tests.support.templates import published
 
 from postroom.db.pool import Pool
 from postroom.db.room import open_room
@@ -42,12 +43,13 @@ async def test_a_french_greeting_reaches_a_french_person(database_url: str) -> N
 
 async def test_occasion_is_rendered_with_its_template(database_url: str, tmp_path: Path) -> None:
     """Names, message and rule values are template variables."""
-    folder = tmp_path / "renewal" / "en"
-    folder.mkdir(parents=True)
-    (folder / "subject").write_text("{{ message }} {{ first_name }} {{ last_name }}")
-    (folder / "text.txt").write_text("Since {{ date }}, {{ days_before }} days ahead.")
+    files = {
+        "renewal/en/subject": "{{ message }} {{ first_name }} {{ last_name }}",
+        "renewal/en/text": "Since {{ date }}, {{ days_before }} days ahead.",
+    }
     settings = read_settings({"POSTROOM_DATABASE_URL": database_url, "POSTROOM_TEMPLATE_DIR": str(tmp_path)})
     async with open_room(settings) as room:
+        await published(room.pool, tmp_path, files)
         policy = service.policy_of(settings)
         user = await service.create_user(room.pool, person(email="ada@example.org"), policy=policy)
         rule = {"date": "2020-05-01", "days_before": 7}
