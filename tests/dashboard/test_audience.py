@@ -118,6 +118,19 @@ async def test_a_list_of_suppressions_goes_in_and_comes_out(room: Room, guest: G
     assert await actions_of(room, "suppression") == ["suppression.import", "suppression.import"]
 
 
+async def test_a_page_with_many_domains_stays_small(room: Room, guest: Guest) -> None:
+    """The table shows the first rows and says how many are only in the CSV."""
+    await room.pool.execute(
+        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
+        " SELECT date_trunc('hour', now(), 'UTC'), 0, 0, 'shop-' || n || '.example.org', 'sent', n"
+        " FROM generate_series(1, 300) AS n"
+    )
+    page = await guest.get("/statistics?by=domain")
+    assert "180 more rows are in the CSV." in text_of(page)
+    assert len(page.body) < 100_000
+    assert len((await guest.get("/statistics.csv?by=domain")).body.decode().splitlines()) == 301
+
+
 async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Guest) -> None:
     """By hour, day and domain; the CSV has every metric; wrong questions are refused by name."""
     await a_full_day(room.pool)

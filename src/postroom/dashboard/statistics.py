@@ -20,6 +20,11 @@ SHOWN = ("accepted", "sent", "deferred", "bounced", "dead_lettered", "opened_uni
 """Metrics in the table; the CSV has all of them."""
 
 MOST_ROWS = 500
+"""Groups that are read for one page."""
+
+MOST_SHOWN = 120
+"""Rows of the table. One takes about 600 bytes, and a page should stay below 100 KB; the CSV has all of them."""
+
 _TIMES = (Grouping.HOUR, Grouping.DAY)
 
 
@@ -61,7 +66,8 @@ async def show_page(request: PageRequest) -> Answer:
         then=await service.total(request.pool, asked.before),
         drawn=_chart(request, asked, rows, before) if asked.by in _TIMES else None,
         columns=_columns(asked, rows),
-        rows=list(reversed(rows)) if asked.by in _TIMES else rows,
+        rows=(rows[::-1] if asked.by in _TIMES else rows)[:MOST_SHOWN],
+        hidden=max(len(rows) - MOST_SHOWN, 0),
     )
 
 
