@@ -159,6 +159,7 @@ async def test_shortcuts_open_pages_and_are_listed(chromium: Browser, office: Of
         await page.keyboard.press("?")
         await expect(page.get_by_role("dialog")).to_contain_text("Next, previous row")
         await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_be_hidden()  # keys go to the page only then
         await page.keyboard.press("g")
         await page.keyboard.press("d")
         await expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()

@@ -91,8 +91,7 @@
       return;
     }
     if (event.key === "g") {
-      went = true;
-      setTimeout(() => { went = false; }, 1500);
+      went = true; // until the next key, however slow the person or the machine
     } else if (DOES[event.key]) {
       event.preventDefault();
       DOES[event.key]();
