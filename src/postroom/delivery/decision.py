@@ -94,8 +94,8 @@ def decide(
     outgoing: Outgoing, reply: Reply, outcome: Outcome, policy: AttemptPolicy, *, elapsed: timedelta, transport: str
 ) -> AttemptResult:
     """The result of one reply, for the delivery and for each recipient."""
-    told = _recipients(outgoing.recipients, outcome.recipients)
-    facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": told}
+    changed = _recipients(outgoing.recipients, outcome.recipients)
+    facts: dict[str, Any] = {"reply": reply, "elapsed": elapsed, "transport": transport, "recipients": changed}
     verdict = outcome.verdict
     if verdict is Disposition.REFUSED and _reached_somebody(outgoing):
         # this attempt failed, but an earlier one succeeded: only these addresses are rejected, not the delivery
@@ -252,15 +252,15 @@ def _address_columns(deliveries: Sequence[Outgoing]) -> dict[str, list[Any]]:
     }
 
 
-def _recipient_columns(told: Sequence[tuple[DeliveryId, Recipient]]) -> dict[str, list[Any]]:
+def _recipient_columns(changed: Sequence[tuple[DeliveryId, Recipient]]) -> dict[str, list[Any]]:
     return {
-        "recipient_delivery_id": [delivery_id for delivery_id, _ in told],
-        "recipient_kind": [recipient.kind for _, recipient in told],
-        "recipient_position": [recipient.position for _, recipient in told],
-        "recipient_outcome": [recipient.outcome for _, recipient in told],
-        "recipient_code": [recipient.code for _, recipient in told],
-        "recipient_enhanced_code": [recipient.enhanced for _, recipient in told],
-        "recipient_detail": [_storable(recipient.detail) for _, recipient in told],
+        "recipient_delivery_id": [delivery_id for delivery_id, _ in changed],
+        "recipient_kind": [recipient.kind for _, recipient in changed],
+        "recipient_position": [recipient.position for _, recipient in changed],
+        "recipient_outcome": [recipient.outcome for _, recipient in changed],
+        "recipient_code": [recipient.code for _, recipient in changed],
+        "recipient_enhanced_code": [recipient.enhanced for _, recipient in changed],
+        "recipient_detail": [_storable(recipient.detail) for _, recipient in changed],
     }
 
 
@@ -291,12 +291,12 @@ def _storable(text: str | None) -> str | None:
 def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:
     """The recipients whose outcome changes. An address given twice gets the same verdict twice."""
     by_address = {verdict.address: verdict for verdict in verdicts}
-    told = [r for r in recipients if r.outcome is RecipientOutcome.SUPPRESSED]
+    changed = [r for r in recipients if r.outcome is RecipientOutcome.SUPPRESSED]
     for recipient in recipients:
         verdict = by_address.get(recipient.address) if recipient.is_open else None
         if verdict is not None:
             detail = _excerpt(verdict.text) if verdict.verdict is not Disposition.DELIVERED else None
-            told.append(
+            changed.append(
                 Recipient(
                     recipient.kind,
                     recipient.position,
@@ -308,7 +308,7 @@ def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVer
                     detail,
                 )
             )
-    return tuple(told)
+    return tuple(changed)
 
 
 def _outcome_after(recipient: Recipient, verdict: Disposition) -> RecipientOutcome:

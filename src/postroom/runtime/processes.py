@@ -126,11 +126,11 @@ def stop_with_parent(end: Callable[[], None]) -> None:
 async def _first(doing: Coroutine[Any, Any, object], stop: asyncio.Event) -> bool:
     """Wait for the coroutine or the stop; True if it was the stop."""
     work = asyncio.create_task(doing)
-    told = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         return not work.done()
     finally:
-        for task in (work, told):
+        for task in (work, stopping):
             task.cancel()
-        await asyncio.gather(work, told, return_exceptions=True)
+        await asyncio.gather(work, stopping, return_exceptions=True)
