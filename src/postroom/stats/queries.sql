@@ -60,7 +60,7 @@ SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: measure :many
 -- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. Amounts are added
--- by metric before metrics become columns: eighteen filters on every row took four times as long.
+-- by metric before metrics become columns, so that each row is read once and not compared with every metric.
 WITH counted AS (
     SELECT
         CASE
