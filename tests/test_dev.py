@@ -133,6 +133,18 @@ def test_a_changed_lock_makes_the_environment_stale(repository: Path) -> None:
     assert module.stamp_of(repository / "nowhere") is None
 
 
+@pytest.mark.parametrize(
+    "changed", ['postroom = "postroom.cli:main"', 'postroom_inbox = "postroom.inbox.pytest_plugin"']
+)
+def test_a_changed_entry_point_makes_the_environment_stale(repository: Path, changed: str) -> None:
+    """Scripts and plugins are written at installation, so a renamed one needs another."""
+    module = _load(repository / "dev")
+    project = repository / "pyproject.toml"
+    assert changed in project.read_text()
+    project.write_text(project.read_text().replace(changed, f"other_{changed}"))
+    assert module.fingerprint([module.LOCK]) != module.stamp_of(module.VENV)
+
+
 def test_a_word_that_takes_no_arguments_says_so(repository: Path) -> None:
     """A stray argument is wrong usage, not ignored."""
     done = _dev(repository, "schema", "now")
