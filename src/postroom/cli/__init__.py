@@ -50,6 +50,7 @@ COMMANDS = (
     CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
     CommandEntry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
     CommandEntry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
+    CommandEntry("top", "postroom.cli.top:top", CARE, "Show the room live: lanes, rates, workers, senders, problems."),
     CommandEntry("doctor", "postroom.cli.doctor:doctor", CARE, "Check the installation and advise on problems."),
     CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Back up the room to a file and verify it."),
     CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Restore a backup as a room."),

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from postroom.runtime.finding import Finding
 
 _PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding itself
-_STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 def doctor(*, as_json: AsJson = False) -> None:
@@ -68,6 +68,6 @@ def _print(findings: "list[Finding]") -> None:
     for finding in findings:
         advice = Text(f"→ {finding.advice}" if finding.advice else "", style="dim")
         table.add_row(
-            Text(finding.verdict, style=_STYLES[finding.verdict]), Text(finding.check), Text(finding.found), advice
+            Text(finding.verdict, style=STYLES[finding.verdict]), Text(finding.check), Text(finding.found), advice
         )
     Console(width=None if sys.stdout.isatty() else 240).print(table)

@@ -26,7 +26,7 @@ PARTS = {
 }
 """The parts of the page, and the scope that each needs."""
 
-_STEPS = (("sent", "sent"), ("deferred", "deferred"), ("failed", "failed"), ("dead_lettered", "dead_letter"))
+STEPS = (("sent", "sent"), ("deferred", "deferred"), ("failed", "failed"), ("dead_lettered", "dead_letter"))
 _METRICS = (("sent", "sent"), ("deferred", "deferred"), ("refused", "failed"), ("dead_lettered", "dead_letter"))
 """Names in the log or the statistics, and the state whose colour and list they have."""
 
@@ -95,7 +95,7 @@ def _draw_minutes(request: PageRequest, figures: OverviewFigures) -> Chart:
     minutes = [first + timedelta(minutes=index) for index in range(MINUTES)]
     series = [
         Series(_label(step), state, [figures.steps.get((minute, step), 0) for minute in minutes], link=_link(state))
-        for step, state in _STEPS
+        for step, state in STEPS
     ]
     return draw_chart("Attempts by minute", minutes, series, write=request.viewer.clock_time)
 
