@@ -1,10 +1,13 @@
 """Reading: order, pages, cursors, and events that come back unchanged."""
 
+from datetime import UTC, datetime
+
 import asyncpg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.events.conftest import Opener
+from tests.support.builders import a_mail, accepted
 from tests.support.events import REFUSED, WALLET, WON, outcome, seen_up_to
 
 from postroom.db.pool import Pool
@@ -167,3 +170,33 @@ async def test_a_query_in_sql_is_checked(pool: Pool) -> None:
         with pytest.raises(asyncpg.PostgresError) as caught:
             await pool.fetch("SELECT * FROM read_events($1::text::jsonb)", query)
         assert caught.value.sqlstate == "PR001"
+
+
+async def test_a_page_of_latest_events_is_bounded_by_time(store: EventStore, pool: Pool) -> None:
+    """Pages go from the newest to the oldest event of a period, facts about deliveries included."""
+    hours = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in range(10)]
+    for hour in hours:
+        await store.append(Event.of("Counted", {"hour": hour.hour}), occurred_at=hour)
+    [delivery_id] = await accepted(pool, a_mail())
+    noon = hours[0].replace(hour=12)
+    await pool.execute("UPDATE delivery_steps SET at = $1 WHERE delivery_id = $2", noon, delivery_id)
+
+    async def found(query: Query, since: int | None, until: int | None, limit: int = 50) -> list[int]:
+        period = tuple(None if hour is None else hours[0].replace(hour=hour) for hour in (since, until))
+        read: list[int] = []
+        cursor = None
+        while True:
+            page, cursor = await store.latest(query, period=(period[0], period[1]), cursor=cursor, limit=limit)
+            read += [event.data["hour"] for event in page.events if event.type == "Counted"]
+            if cursor is None:
+                return read
+
+    counted = Query.of("Counted")
+    assert await found(counted, None, None, limit=3) == list(range(9, -1, -1))
+    assert await found(counted, 3, 7, limit=2) == [6, 5, 4, 3]
+    assert await found(counted, None, 1) == [0]
+    assert await found(counted, 10, None) == []
+    assert await found(Query.all(), 8, 12) == [9, 8]
+    facts, _more = await store.latest(Query.all(), period=(noon, None))
+    assert [event.type for event in facts.events] == ["DeliveryAccepted"]
+    assert (await store.latest(Query.all(), period=(None, hours[0])))[0].events == []

@@ -8,6 +8,7 @@ from postroom.dashboard import (
     dead_letters,
     deliveries,
     destinations,
+    events,
     inbox,
     keys,
     mail_templates,
@@ -99,6 +100,7 @@ ENDPOINTS = (
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
     *inbox.PAGES,
     *mail_templates.PAGES,
+    *events.PAGES,
 )
 
 

@@ -29,7 +29,7 @@ class ListColumn:
 
     Forms: text, words (a slug), code, when (a time), number, state (a badge), flag (yes or no), list,
     clip (a long text), size, meter (part and whole), bar (amount and largest),
-    exact (a time to the second), html (made by us).
+    exact (a time to the second), tags (text and address of each), html (made by us).
     """
 
     name: str

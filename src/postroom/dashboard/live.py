@@ -1,13 +1,16 @@
 """Pages that stay current: a stream of the parts of a page that have changed, as HTML."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
 import msgspec
 
 from postroom.dashboard import service
+from postroom.dashboard.listing import ListColumn
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.page import Found
 
 INTERVAL_S = 1.0
 QUIET_S = 15.0
@@ -45,6 +48,26 @@ def stream(request: PageRequest, draw: Draw) -> Answer:
         return Answer(b"Too many viewers.", 503, "text/plain", {"retry-after": "10"})
     headers = {"x-accel-buffering": "no"}  # a proxy that buffers the answer would delay every event
     return Answer(feeds.read(Feed(request, draw, feeds.stop)), 200, "text/event-stream; charset=utf-8", headers)
+
+
+def stream_rows(
+    request: PageRequest,
+    columns: Sequence[ListColumn],
+    read: Callable[[], Awaitable[Found[Any]]],
+    **values: Any,
+) -> Answer:
+    """The stream of a listing's first page; `values` as for `PageRequest.rows`."""
+    drawn, seen = "", None
+
+    async def draw() -> dict[str, str]:
+        nonlocal drawn, seen
+        found = await read()
+        # Relative times change every second; the list is drawn again only if its records changed.
+        if found != seen:
+            drawn, seen = request.rows(columns, found, **values), found
+        return {"rows": drawn}
+
+    return stream(request, draw)
 
 
 class Feed:

@@ -84,6 +84,10 @@ GROUPS = (
         ),
     ),
     Group(
+        "Events",
+        (Link("/events", "Events", "events", "events:read", "m"),),
+    ),
+    Group(
         "System",
         (
             Link("/health", "Health", "health", "audit:read", "h"),

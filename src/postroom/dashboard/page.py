@@ -191,19 +191,37 @@ class PageRequest:
     ) -> Answer:
         """A page of records as a table.
 
-        `values` may hold `lead`, `empty` (sentences), `actions` and `row_actions` (record → actions).
+        `values` may hold `lead`, `empty` (sentences), `actions`, `row_actions` (record → actions), `tabs` (name,
+        address, is shown) and `live`: the address of the stream that keeps the first page current.
         """
-        records, next_cursor = found
-        given = {"lead": None, "empty": "The list is empty.", "actions": (), "row_actions": None, **values}
+        given = {"lead": None, "actions": (), "tabs": (), "live": None, **values}
+        is_first = self.asked("cursor") is None
+        rows = self.rows(columns, found, filters=filters, path=self.call.asgi["path"], **given)
+        query = query_with(filters)
         return self.page(
-            "listing.html",
-            title=title,
+            "listing.html", title=title, filters=filters, rows=rows, is_first=is_first, query=query, **given
+        )
+
+    def rows(
+        self,
+        columns: Sequence[ListColumn],
+        found: "Found[Any]",
+        *,
+        path: str,
+        filters: Sequence[Filter] = (),
+        **values: Any,
+    ) -> str:
+        """The table of a listing at this path and its pager, as HTML."""
+        records, next_cursor = found
+        given = {"empty": "The list is empty.", "row_actions": None, **values}
+        return self.draw(
+            "parts/rows.html",
             columns=columns,
             records=records,
             next_cursor=next_cursor,
             is_first=self.asked("cursor") is None,
-            filters=filters,
             query=query_with(filters),
+            path=path,
             **given,
         )
 

@@ -17,7 +17,6 @@ from postroom.events import (
     Event,
     EventSession,
     EventStore,
-    Place,
     Query,
     QueryItem,
     SequencedEvent,
@@ -28,7 +27,7 @@ from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.kept import KeptCommand
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, decode_cursor, encode_cursor
+from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Shape, Text
 
 READ = "events:read"
@@ -224,11 +223,8 @@ async def list_events(call: Call) -> Answer:
     asked: EventsQuery = call.query
     query = _asked(asked)
     if asked.backwards == "true":
-        before = Place(*decode_cursor(asked.cursor, tuple[int, int])) if asked.cursor else None
-        found = await store.read(query, limit=asked.limit + 1, backwards=True, before=before)
-        events = found.events[: asked.limit]
-        more = encode_cursor(*events[-1].place) if len(found.events) > asked.limit else None
-        return Answer(EventPage(items=events, next_cursor=more, cursor=str(found.cursor)))
+        found, more = await store.latest(query, cursor=asked.cursor, limit=asked.limit)
+        return Answer(EventPage(items=found.events, next_cursor=more, cursor=str(found.cursor)))
     after = _cursor("cursor", asked.cursor)
     found = await store.read(query, after=after, limit=asked.limit)
     cursor = str(found.cursor)

@@ -12,7 +12,6 @@ from postroom.events import (
     Cursor,
     Event,
     EventStore,
-    Place,
     Query,
     QueryItem,
     Reading,
@@ -20,7 +19,6 @@ from postroom.events import (
 )
 from postroom.events.commands import list_commands
 from postroom.events.service import index_event_tags
-from postroom.runtime.page import decode_cursor, encode_cursor
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -155,11 +153,8 @@ async def _read_backwards(
     room: Room, query: Query, *, after: str | None, limit: int, before: str | None
 ) -> tuple[Reading, str | None]:
     """The page, and the `before` of the next one if more events follow."""
-    place = Place(*decode_cursor(before, tuple[int, int])) if before else None
     cursor = Cursor.parse(after) if after else None
-    found, seen = await EventStore(room.pool).read(query, after=cursor, limit=limit + 1, backwards=True, before=place)
-    page = found[:limit]
-    return Reading(page, seen), encode_cursor(*page[-1].place) if len(found) > limit else None
+    return await EventStore(room.pool).latest(query, after=cursor, limit=limit, cursor=before)
 
 
 async def _tail(room: Room, query: Query, *, count: int | None, start: str | None, as_json: bool) -> None:

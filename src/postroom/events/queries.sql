@@ -57,6 +57,10 @@ WHERE command_id = :command_id;
 -- The cursor after all visible events, and the largest visible position.
 SELECT @room.event_cursor_now() AS cursor, @room.last_event_position() AS position;
 
+-- name: find_place_at :maybe
+-- The place of the first event or step, in the order of the store, that occurred at a time or later.
+SELECT transaction_id::text::bigint AS transaction_id, position FROM find_place_at(:at::timestamptz);
+
 -- name: finish_command :one
 -- Store the result of a command; returns the place of its last event.
 UPDATE @room.commands SET result = :result::text::jsonb

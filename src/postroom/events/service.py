@@ -40,9 +40,13 @@ from postroom.events.serialize import Serializer, in_turn
 from postroom.events.session import EventSession, Handlers
 from postroom.events.typed import as_events
 from postroom.events.writer import CombiningWriter
+from postroom.runtime.page import decode_cursor, encode_cursor
 
 State = TypeVar("State")
 Decision = Callable[[State], "Event | object | Sequence[Event | object] | None"]
+
+Period = tuple[datetime | None, datetime | None]
+"""From a time on, and before a time; None: without a bound."""
 
 BATCH = 500
 FEW = 16
@@ -133,6 +137,28 @@ class EventStore:
     def in_turn(self, query: Query) -> AbstractAsyncContextManager[EventSession]:
         """A transaction for one decision by this query, serialised across processes; see `serialize.in_turn`."""
         return in_turn(self._pool, query)
+
+    async def latest(
+        self,
+        query: Query,
+        *,
+        after: Cursor | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+        period: Period = (None, None),
+    ) -> tuple[Reading, str | None]:
+        """A page of matching events not seen by `after`, newest first, and the cursor of the next page.
+
+        `period` bounds the time of the first and before the last event, as accurately as events were appended in the
+        order in which they occurred.
+        """
+        async with self._session() as session:
+            begin, end = [await session.place_at(moment) for moment in period]
+            before = Place(*decode_cursor(cursor, tuple[int, int])) if cursor else end
+            found = await session.read(query, after=after, limit=limit + 1, backwards=True, before=before)
+        events = [event for event in found.events if begin is None or event.place >= begin]
+        more = encode_cursor(*events[limit - 1].place) if len(events) > limit else None
+        return Reading(events[:limit], found.cursor), more
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None

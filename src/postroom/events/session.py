@@ -34,6 +34,7 @@ State = TypeVar("State")
 Handlers = Mapping[Any, Callable[[State, Any], State]]
 """By type name, or by a class declared with @event."""
 
+END = Place(LARGEST, 0)
 PAGE = 500
 """Events per read of a fold; a page of one tag is returned as a single JSON value, which must stay small."""
 
@@ -73,6 +74,12 @@ class EventSession:
     async def head(self) -> Head:
         """The cursor after all visible events."""
         return await store.find_head(self._connection, room=self._room)
+
+    async def place_at(self, moment: datetime | None) -> Place | None:
+        """The place of the first event that occurred then or later; the end of the store if all occurred earlier."""
+        if moment is None:
+            return None
+        return await store.find_place_at(self._connection, at=moment) or END
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None

@@ -86,6 +86,11 @@ async def find_head(connection: Connection, *, room: str | None = None) -> Head:
     return Head(Cursor.parse(row["cursor"]), row["position"] or 0)
 
 
+async def find_place_at(connection: Connection, *, at: datetime) -> Place | None:
+    row = await QUERIES["find_place_at"].maybe(connection, at=at)
+    return None if row is None or row["position"] is None else Place(row["transaction_id"], row["position"])
+
+
 async def finish_command(
     connection: Connection,
     *,

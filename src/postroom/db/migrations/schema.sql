@@ -2698,6 +2698,46 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION find_place_at(p_at timestamp with time zone, OUT transaction_id xid8, OUT "position" bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$
+#variable_conflict use_column
+DECLARE
+    v_low   bigint := 0;
+    v_high  bigint := last_event_transaction()::text::bigint + 1; -- the first event from here on is known to be late enough
+    v_first record;
+    v_step  record;
+BEGIN
+    WHILE v_low < v_high LOOP
+        SELECT e.transaction_id, e.position, e.occurred_at AS at INTO v_first
+        FROM events AS e
+        WHERE e.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
+        ORDER BY e.transaction_id, e.position
+        LIMIT 1;
+        IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+            SELECT s.transaction_id, s.position, s.at INTO v_step
+            FROM delivery_steps AS s
+            WHERE s.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
+            ORDER BY s.transaction_id, s.position
+            LIMIT 1;
+            IF v_first.position IS NULL OR (v_step.transaction_id, v_step.position) < (v_first.transaction_id, v_first.position) THEN
+                v_first := v_step;
+            END IF;
+        END IF;
+        IF v_first.at < p_at THEN
+            v_low := v_first.transaction_id::text::bigint + 1;
+        ELSE
+            v_high := v_low + (v_high - v_low) / 2;
+            transaction_id := v_first.transaction_id;
+            position := v_first.position;
+        END IF;
+    END LOOP;
+END
+$$;
+
 CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
