@@ -12,7 +12,7 @@
     │   └── BadInput                names every invalid field
     ├── AccessError
     │   ├── Unauthenticated         no API key, or an unknown one
-    │   └── ScopeMissing            the API key lacks a scope
+    │   └── ScopeMissing            the API key or the operator lacks a scope
     ├── ConflictError               the request is valid, but the current state does not allow it
     │   ├── IdempotencyConflict     the idempotency key was used with another request
     │   ├── SecretKeyMissing        POSTROOM_SECRET_KEY is not set, so no secret can be stored
@@ -32,7 +32,7 @@
     ├── LimitError                  too many requests
     │   ├── WrongKeysTooOften       too many invalid API keys from one address
     │   └── accounts: GuessedTooOften
-    ├── NotFoundError               each capability has its own, KeyNotFound is here
+    ├── NotFoundError               each capability has its own; KeyNotFound and OperatorNotFound are here
     ├── OutputLost                  a command cannot write its output
     └── accounts: ReaderPaused   archive: ArchiveDamaged, ArchivePathTaken, ArchiveUnreachable (ArchiveForeign)
         backup: BackupFailed     events: EventsBusy     outbox: PublishFailed, ViewFailed
@@ -128,10 +128,10 @@ class AccessError(PostroomError):
 
 
 class ScopeMissing(AccessError):
-    """The API key lacks the scope for this."""
+    """The API key or the operator lacks the scope for this."""
 
-    def __init__(self, scope: str) -> None:
-        super().__init__(f"The API key lacks the scope {scope!r}.")
+    def __init__(self, scope: str, holder: str = "The API key") -> None:
+        super().__init__(f"{holder} lacks the scope {scope!r}.")
         self.scope = scope
 
 
@@ -184,6 +184,10 @@ class NotFoundError(PostroomError):
 
 class KeyNotFound(NotFoundError):
     """There is no such API key."""
+
+
+class OperatorNotFound(NotFoundError):
+    """There is no such operator."""
 
 
 class OutputLost(PostroomError):

@@ -34,7 +34,7 @@ def test_a_sealed_session_opens() -> None:
 def test_the_cookie_holds_nothing_of_the_key() -> None:
     """Not even the part of a key that people may see is in the cookie's session."""
     session = Sessions(SECRET, "postroom").begin(KEY)
-    assert set(DashboardSession.__dataclass_fields__) == {"key_id", "key_made", "expires", "nonce", "seen"}
+    assert set(DashboardSession.__dataclass_fields__) == {"kind", "owner_id", "since", "expires", "nonce", "seen"}
     assert KEY.prefix not in repr(session)
 
 

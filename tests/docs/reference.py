@@ -18,6 +18,7 @@ import typer
 
 from postroom.cli import COMMANDS, GROUPS, build
 from postroom.errors import PostroomError, list_errors
+from postroom.http.model import ROLE_SCOPES, SCOPES, Role, is_allowed
 from postroom.http.problems import STATUS
 from postroom.settings import Settings
 
@@ -156,6 +157,19 @@ def errors_page(page: str) -> str:
 def _error_row(kind: type[PostroomError]) -> str:
     status = next((str(int(STATUS[base])) for base in kind.__mro__ if base in STATUS), "")
     return f"| `{kind.code}` | `{kind.__name__}` | {status} | {(kind.__doc__ or '').splitlines()[0]} |"
+
+
+# --- roles ---------------------------------------------------------------------------
+
+
+def roles_page(page: str) -> str:
+    header = f"| scope | {' | '.join(Role)} |"
+    return with_table(page, header, [_scope_row(scope) for scope in SCOPES])
+
+
+def _scope_row(scope: str) -> str:
+    marks = ("yes" if is_allowed(ROLE_SCOPES[role], scope) else "" for role in Role)
+    return f"| `{scope}` | {' | '.join(marks)} |"
 
 
 # --- metrics -------------------------------------------------------------------------

@@ -61,11 +61,12 @@ async def test_the_sql_page_lists_the_parameters_of_send(room: Room) -> None:
         ("cli.md", reference.cli_page),
         ("errors.md", reference.errors_page),
         ("metrics.md", reference.metrics_page),
+        ("roles.md", reference.roles_page),
         ("settings.md", reference.settings_page),
     ],
 )
 def test_the_page_is_generated(name: str, write: Callable[[str], str]) -> None:
-    """The page has each command, error, metric or setting of the code, and no other."""
+    """The page has each command, error, metric, role or setting of the code, and no other."""
     check(name, write(page(name)))
 
 

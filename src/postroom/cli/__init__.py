@@ -100,6 +100,7 @@ GROUPS = (
         "audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."
     ),
     CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: create, list, revoke."),
+    CommandEntry("operators", "postroom.http.operator_cli:operators", CARE, "People of the dashboard and their roles."),
 )
 
 

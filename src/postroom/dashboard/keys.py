@@ -44,9 +44,9 @@ def _key_form(request: PageRequest, *, problem: str | None = None, status: int =
 
 
 async def create_page(request: PageRequest) -> Answer:
-    """Create a key within the scopes of the signed-in one, and show it this once."""
+    """Create a key within the scopes of the signed-in principal, and show it this once."""
     scopes = [scope for scope in (*SCOPES, ALL) if f"scope.{scope}" in request.form]
-    keys.check_within(request.key, scopes)
+    keys.check_within(request.principal, scopes)
     try:
         key, row = await keys.create_key(
             request.pool, request.form.get("name", "").strip(), scopes=scopes, actor=request.actor
@@ -57,6 +57,6 @@ async def create_page(request: PageRequest) -> Answer:
 
 
 async def revoke_page(request: PageRequest) -> Answer:
-    revoked = await keys.revoke_key(request.pool, request.id("key_id"), actor=request.actor, by=request.key)
+    revoked = await keys.revoke_key(request.pool, request.id("key_id"), actor=request.actor, by=request.principal)
     request.dashboard.auth.forget(revoked.id)
     return request.done("/keys", f"The key {revoked.name} is revoked.")

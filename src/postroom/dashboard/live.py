@@ -96,10 +96,10 @@ class Feed:
         return changed
 
     async def _is_welcome(self) -> bool:
-        """A revoked key, or a session that was signed out, ends the stream within one interval."""
+        """A revoked key, a disabled operator, or a session that was signed out ends the stream within one interval."""
         if not self._request.dashboard.sessions.is_open(self._request.session):
             return False
-        return await service.find_key(self._request.pool, self._request.session) is not None
+        return await service.find_owner(self._request.pool, self._request.session) is not None
 
     async def _pause(self) -> None:
         try:

@@ -1,6 +1,6 @@
 """The pages in the navigation, in groups, each with its icon, scope and keyboard shortcut.
 
-To add a page to the navigation, add a row to `GROUPS`; a key sees the rows that its scopes allow.
+To add a page to the navigation, add a row to `GROUPS`; a key or an operator sees the rows that their scopes allow.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from minijinja import safe
 
-from postroom.http.model import ApiKey
+from postroom.http.model import Principal
 
 ICONS = {
     "accounts": '<circle cx="12" cy="8" r="4"/><path d="M4 21c0-4.4 3.6-7 8-7s8 2.6 8 7"/>',
@@ -106,10 +106,10 @@ def icon(name: str) -> str:
     return safe(f'<svg class="icon" viewBox="0 0 24 24" width="18" height="18" aria-hidden="true">{ICONS[name]}</svg>')
 
 
-def groups_for(key: ApiKey) -> Iterator[Group]:
-    """The groups with the links that a key may open."""
+def groups_for(principal: Principal) -> Iterator[Group]:
+    """The groups with the links that an API key or an operator may open."""
     for group in GROUPS:
-        allowed = tuple(link for link in group.links if key.allows(link.scope))
+        allowed = tuple(link for link in group.links if principal.allows(link.scope))
         if allowed:
             yield Group(group.name, allowed)
 

@@ -27,7 +27,7 @@ from postroom.db.room import Room
 from postroom.delivery.contents import Contents
 from postroom.errors import BadInput, ScopeMissing
 from postroom.http.auth import Authenticator
-from postroom.http.model import ApiKey
+from postroom.http.model import ApiKey, Operator
 from postroom.http.problems import Problem
 from postroom.http.routing import LARGEST_ID
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
@@ -97,17 +97,17 @@ class Dashboard:
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
         """A page without a session."""
-        return Answer(self.views.draw(template, viewer=Viewer(), key=None, **values).encode(), status, HTML)
+        return Answer(self.views.draw(template, viewer=Viewer(), principal=None, **values).encode(), status, HTML)
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request, its session and the API key of the session."""
+    """A request, its session, and the API key or operator of the session."""
 
     dashboard: Dashboard
     call: Call
     session: DashboardSession
-    key: ApiKey
+    principal: ApiKey | Operator
     viewer: Viewer
     form: Mapping[str, str] = field(default_factory=dict)
 
@@ -121,7 +121,7 @@ class PageRequest:
 
     @property
     def actor(self) -> str:
-        return self.key.actor
+        return self.principal.actor
 
     def id(self, name: str) -> int:
         """The number in the path."""
@@ -153,13 +153,13 @@ class PageRequest:
         return moment if moment.tzinfo else instant_of(moment, self.viewer.zone)
 
     def may(self, scope: str) -> bool:
-        """Whether the key has this scope; a page offers only actions that it has."""
-        return self.key.allows(scope)
+        """Whether the principal has this scope; a page offers only actions that it has."""
+        return self.principal.allows(scope)
 
     def need(self, scope: str) -> None:
-        """Raise `ScopeMissing` unless the key has this scope."""
-        if not self.key.allows(scope):
-            raise ScopeMissing(scope)
+        """Raise `ScopeMissing` unless the principal has this scope."""
+        if not self.principal.allows(scope):
+            raise ScopeMissing(scope, self.principal.name)
 
     def draw(self, template: str, **values: Any) -> str:
         """A template with the viewer's preferences, as HTML."""
@@ -168,10 +168,10 @@ class PageRequest:
         )
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
-        groups, here = list(groups_for(self.key)), self.call.asgi["path"]
+        groups, here = list(groups_for(self.principal)), self.call.asgi["path"]
         drawn = self.draw(
             template,
-            key=self.key,
+            principal=self.principal,
             groups=groups,
             current=current(groups, here),
             here=here,
@@ -306,17 +306,17 @@ async def _act(act: Page, scope: str, call: Call) -> Answer:
 
 
 async def admit(call: Call, scope: str = READ) -> PageRequest:
-    """The request with its session. Raises `SignInError`, and `ScopeMissing` if the key lacks the scope."""
+    """The request with its session. Raises `SignInError`, and `ScopeMissing` if the principal lacks the scope."""
     if "authorization" in call.headers:  # a program with an API key has mistyped a path: it gets no HTML
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
     dashboard = call.tool(Dashboard)
     session = dashboard.sessions.open(_cookie(call, dashboard.cookie))
-    key = None if session is None else await service.find_key(call.room.pool, session)
-    if session is None or key is None or not key.allows(READ):
+    owner = None if session is None else await service.find_owner(call.room.pool, session)
+    if session is None or owner is None or not owner.allows(READ):
         raise SignInError
-    if not key.allows(scope):
-        raise ScopeMissing(scope)
-    return PageRequest(dashboard, call, session, key, read_viewer(_cookie(call, COOKIE)))
+    if not owner.allows(scope):
+        raise ScopeMissing(scope, owner.name)
+    return PageRequest(dashboard, call, session, owner, read_viewer(_cookie(call, COOKIE)))
 
 
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:

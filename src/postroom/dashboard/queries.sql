@@ -23,6 +23,13 @@ FROM api_keys
 WHERE id = :key_id AND revoked_at IS NULL
     AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);
 
+-- name: find_session_operator :maybe
+-- The operator who opened a session, unless the operator was disabled or the session was signed out.
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+FROM operators
+WHERE id = :operator_id AND disabled_at IS NULL
+    AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);
+
 -- name: list_workers :many
 -- Who works here, the last seen first.
 SELECT id, pid, host, started_at, seen_at, asleep::text[]

@@ -17,7 +17,7 @@ from postroom.dashboard.session import DashboardSession
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
-from postroom.http.model import ApiKey
+from postroom.http.model import ApiKey, Operator
 from postroom.outbox import service as outbox
 from postroom.runtime.finding import Finding
 from postroom.senders import service as senders
@@ -44,10 +44,14 @@ Examine = Callable[[], Awaitable[Sequence[Finding]]]
 Value = TypeVar("Value")
 
 
-async def find_key(pool: Pool, session: DashboardSession) -> ApiKey | None:
-    """The key behind a session; None once it is revoked, or the session was signed out."""
-    key = await store.find_session_key(pool, key_id=session.key_id, nonce=session.nonce)
-    return key if key is not None and session.is_of(key) else None
+async def find_owner(pool: Pool, session: DashboardSession) -> ApiKey | Operator | None:
+    """The key or operator of a session; None once it is revoked or disabled, or the session was signed out."""
+    owner: ApiKey | Operator | None
+    if session.kind == "key":
+        owner = await store.find_session_key(pool, key_id=session.owner_id, nonce=session.nonce)
+    else:
+        owner = await store.find_session_operator(pool, operator_id=session.owner_id, nonce=session.nonce)
+    return owner if owner is not None and session.is_of(owner) else None
 
 
 async def end_session(pool: Pool, session: DashboardSession) -> None:

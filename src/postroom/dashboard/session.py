@@ -1,9 +1,10 @@
-"""Sessions: a signed cookie that names an API key.
+"""Sessions: a signed cookie that names an API key or an operator.
 
-The cookie holds the id of an API key, when it was made, an expiry, a nonce and the last use, signed with HMAC-SHA256
-under a key that is derived from the installation's secret and the room. It holds nothing of the API key. A session ends
-after `LIFETIME_S` seconds, after `IDLE_S` seconds without a page, when its API key is revoked, and when it is signed
-out: the nonces of signed-out sessions are kept in the room, so that every process refuses them.
+The cookie holds the kind and the id of its owner, since when the owner's sessions are valid, an expiry, a nonce and the
+last use, signed with HMAC-SHA256 under a key that is derived from the installation's secret and the room. It holds
+nothing of the API key. A session ends after `LIFETIME_S` seconds, after `IDLE_S` seconds without a page, when its API
+key is revoked, when its operator is disabled or removed, and when it is signed out: the nonces of signed-out sessions
+are kept in the room, so that every process refuses them.
 """
 
 import base64
@@ -13,31 +14,35 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
+from typing import Literal
 
 import msgspec
 
-from postroom.http.model import ApiKey
+from postroom.http.model import ApiKey, Operator
 
 LIFETIME_S = 12 * 3600
 IDLE_S = 3600
 RENEWED_AFTER_S = 300  # a cookie is written again with the last use when it is older than this
 
+OwnerKind = Literal["key", "operator"]
+
 _LONGEST_COOKIE = 400
-_SHAPE = tuple[int, int, int, str, int]
+_SHAPE = tuple[OwnerKind, int, int, int, str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class DashboardSession:
     """An open session."""
 
-    key_id: int
-    key_made: int  # microseconds: in a recreated room, the same id is another key
+    kind: OwnerKind
+    owner_id: int
+    since: int  # microseconds: in a recreated room, the same id is another owner
     expires: int
     nonce: str
     seen: int
 
-    def is_of(self, key: ApiKey) -> bool:
-        return self.key_id == key.id and self.key_made == _made(key)
+    def is_of(self, owner: ApiKey | Operator) -> bool:
+        return (self.kind, self.owner_id, self.since) == (kind_of(owner), owner.id, _since(owner))
 
 
 class Sessions:
@@ -48,9 +53,10 @@ class Sessions:
         self._form_key = hmac.digest(secret, b"postroom dashboard form\0" + room.encode(), "sha256")
         self._now = now
 
-    def begin(self, key: ApiKey) -> DashboardSession:
+    def begin(self, owner: ApiKey | Operator) -> DashboardSession:
         now = int(self._now())
-        return DashboardSession(key.id, _made(key), now + LIFETIME_S, secrets.token_urlsafe(16), now)
+        nonce = secrets.token_urlsafe(16)
+        return DashboardSession(kind_of(owner), owner.id, _since(owner), now + LIFETIME_S, nonce, now)
 
     def renewed(self, session: DashboardSession) -> DashboardSession | None:
         """The session as it was used now, if its cookie is due to be written again."""
@@ -95,8 +101,14 @@ class Sessions:
         return _text(hmac.digest(self._form_key, f"{session.nonce} {sentence}".encode(), "sha256")[:12])
 
 
-def _made(key: ApiKey) -> int:
-    return round(key.created_at.timestamp() * 1_000_000)
+def kind_of(owner: ApiKey | Operator) -> OwnerKind:
+    return "operator" if isinstance(owner, Operator) else "key"
+
+
+def _since(owner: ApiKey | Operator) -> int:
+    """Since when sessions of this owner are valid: a key's creation, an operator's last end of all sessions."""
+    moment = owner.sessions_since if isinstance(owner, Operator) else owner.created_at
+    return round(moment.timestamp() * 1_000_000)
 
 
 def _text(raw: bytes) -> str:

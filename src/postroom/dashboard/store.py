@@ -5,7 +5,8 @@ from datetime import datetime
 from postroom.dashboard.model import SeenWorker
 from postroom.db.queries import Connection, load
 from postroom.delivery.model import Lane
-from postroom.http.model import ApiKey
+from postroom.http.model import ApiKey, Operator
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.dashboard")
 
@@ -21,7 +22,12 @@ async def end_session(connection: Connection, *, nonce: str, expires_at: datetim
 
 async def find_session_key(connection: Connection, *, key_id: int, nonce: str) -> ApiKey | None:
     row = await QUERIES["find_session_key"].maybe(connection, key_id=key_id, nonce=nonce)
-    return ApiKey(**{**row, "scopes": tuple(row["scopes"])}) if row else None
+    return read_row(ApiKey, row) if row else None
+
+
+async def find_session_operator(connection: Connection, *, operator_id: int, nonce: str) -> Operator | None:
+    row = await QUERIES["find_session_operator"].maybe(connection, operator_id=operator_id, nonce=nonce)
+    return read_row(Operator, row) if row else None
 
 
 async def list_workers(connection: Connection, *, page_limit: int) -> list[SeenWorker]:

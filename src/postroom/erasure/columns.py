@@ -80,6 +80,7 @@ EXEMPT = {
     "engagements": "knows a delivery, whose recipient is the pseudonym by then",
     "erasures": "holds the address while the work needs it",
     "erasure_key": "the key itself",
+    "operators": "people of the installation, removed by `postroom operators remove`",
     "outbox_mail_rules": "a path into data, not data",
     "outbox_topics": "definitions of topics",
     "outbox_topic_progress": "positions of publishers",

@@ -1,9 +1,11 @@
 """http: the API, for programs.
 
 NAME     http, the HTTP application: JSON under /v1, links, pages, health, OpenAPI
-OWNS     the table `api_keys`; keys are kept as hashes
-STATES   a key is valid until it is revoked; there is no way back
-CALLED BY  the composition root (`build_app`), the command line (`service`), the SES drop-in (`touch_api_key`)
+OWNS     the tables `api_keys`, in which keys are kept as hashes, and `operators`, the people of the dashboard
+STATES   a key is valid until it is revoked; there is no way back. An operator signs in until disabled; enabling an
+         operator does not revive earlier sessions
+CALLED BY  the composition root (`build_app`), the command line and the dashboard (`service`, `operators`), the SES
+         drop-in (`touch_api_key`)
 CALLS    the handlers that capabilities list in their `api.py`, as `Endpoint`s: parse → one service call → render
 FAILURES   every refusal is application/problem+json with the field's name (`problems`); a bug answers 500 and says
          nothing of its cause; a database that does not answer is 503
@@ -23,6 +25,8 @@ HOSTILE INPUTS  the whole request, before and after authentication
 
 One application serves the API, the links of sent mail (`tracking.public`) and the dashboard: all are `Endpoint`s, and a
 `Site` adds those that need more than the room.
+
+Scopes decide what a key or an operator may do. `model.SCOPE_ROLES` lists every scope and the roles that have it.
 
 A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →
 decoding (400) → the handler.

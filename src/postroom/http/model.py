@@ -1,41 +1,91 @@
-"""API keys: what they look like, what they may do."""
+"""API keys, operators and roles: how keys are written, and which scopes each of them has."""
 
 import hashlib
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
 
-SCOPES = (
-    "deliveries:write",
-    "deliveries:read",
-    "deliveries:operate",
-    "inbox:read",
-    "inbox:write",
-    "templates:read",
-    "templates:write",
-    "accounts:read",
-    "accounts:write",
-    "accounts:operate",
-    "users:read",
-    "users:write",
-    "events:read",
-    "events:write",
-    "outbox:read",
-    "outbox:operate",
-    "webhooks:manage",
-    "senders:read",
-    "senders:manage",
-    "campaigns:read",
-    "campaigns:write",
-    "suppressions:read",
-    "suppressions:write",
-    "stats:read",
-    "archive:operate",
-    "audit:read",
-    "keys:manage",
-)
+
+class Role(StrEnum):
+    """The bundle of scopes of an operator, given by `SCOPE_ROLES`."""
+
+    ADMIN = "admin"
+    OPERATOR = "operator"
+    SUPPORT = "support"
+    READ_ONLY = "read-only"
+
+
+_READ = (Role.OPERATOR, Role.SUPPORT, Role.READ_ONLY)
+_HELP = (Role.OPERATOR, Role.SUPPORT)
+_RUN = (Role.OPERATOR,)
+
+SCOPE_ROLES: Mapping[str, tuple[Role, ...]] = {
+    "deliveries:write": _RUN,
+    "deliveries:read": _READ,
+    "deliveries:operate": _HELP,
+    "inbox:read": _READ,
+    "inbox:write": _RUN,
+    "templates:read": _READ,
+    "templates:write": _RUN,
+    "accounts:read": _READ,
+    "accounts:write": _RUN,
+    "accounts:operate": _HELP,
+    "users:read": _READ,
+    "users:write": _RUN,
+    "events:read": _READ,
+    "events:write": _RUN,
+    "outbox:read": _READ,
+    "outbox:operate": _RUN,
+    "webhooks:manage": _RUN,
+    "senders:read": _READ,
+    "senders:manage": _RUN,
+    "campaigns:read": _READ,
+    "campaigns:write": _RUN,
+    "suppressions:read": _READ,
+    "suppressions:write": _HELP,
+    "stats:read": _READ,
+    "archive:operate": _RUN,
+    "audit:read": (Role.OPERATOR, Role.READ_ONLY),
+    "keys:manage": (),
+    "operators:manage": (),
+}
+"""Every scope, and the roles that have it besides admin, which has all."""
+
+SCOPES = tuple(SCOPE_ROLES)
 ALL = "*"
 """The scope that holds every other, now and later."""
+
+ROLE_SCOPES: Mapping[Role, tuple[str, ...]] = {
+    role: (ALL,) if role is Role.ADMIN else tuple(scope for scope, roles in SCOPE_ROLES.items() if role in roles)
+    for role in Role
+}
+
+
+def is_allowed(scopes: Sequence[str], scope: str) -> bool:
+    return ALL in scopes or scope in scopes
+
+
+class Principal(Protocol):
+    """An API key or an operator: the one who makes a request, with its scopes."""
+
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def name(self) -> str:
+        """For people: the name of a key, the address of an operator."""
+        ...
+
+    @property
+    def actor(self) -> str:
+        """For the audit log."""
+        ...
+
+    def allows(self, scope: str) -> bool: ...
+
 
 KEY_PREFIX = "pr_"
 _SHOWN = 8  # characters after `pr_` that people may see to tell keys apart: 48 of 256 bits
@@ -60,7 +110,48 @@ class ApiKey:
         return f"key:{self.id}:{self.name}"
 
     def allows(self, scope: str) -> bool:
-        return ALL in self.scopes or scope in self.scopes
+        return is_allowed(self.scopes, scope)
+
+
+class OperatorOrigin(StrEnum):
+    """How an operator came to be: added by a person, or by the first OIDC sign-in with a mapped role."""
+
+    ADDED = "added"
+    OIDC = "oidc"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A person who signs in to the dashboard."""
+
+    id: int
+    email: str
+    role: Role
+    origin: OperatorOrigin
+    created_at: datetime
+    last_sign_in_at: datetime | None
+    disabled_at: datetime | None
+    sessions_since: datetime  # every session holds this value; a new value ends them all
+
+    @property
+    def name(self) -> str:
+        return self.email
+
+    @property
+    def actor(self) -> str:
+        return operator_actor(self.email)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return ROLE_SCOPES[self.role]
+
+    def allows(self, scope: str) -> bool:
+        return is_allowed(self.scopes, scope)
+
+
+def operator_actor(email: str) -> str:
+    """How the audit log names an operator."""
+    return f"operator:{email}"
 
 
 def new_key() -> str:

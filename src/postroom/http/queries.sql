@@ -1,4 +1,31 @@
--- API keys, known by the hash of the key.
+-- API keys, known by the hash of the key, and operators, known by their address.
+
+-- name: change_operator_role :maybe
+-- Give an operator another role; sessions continue with it.
+UPDATE operators
+SET role = :role
+WHERE id = :operator_id
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+
+-- name: delete_operator :maybe
+-- Remove an operator.
+DELETE FROM operators
+WHERE id = :operator_id
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+
+-- name: disable_operator :maybe
+-- Disable an operator and end all sessions; a disabled one keeps its time.
+UPDATE operators
+SET disabled_at = coalesce(disabled_at, now()), sessions_since = clock_timestamp()
+WHERE id = :operator_id
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+
+-- name: enable_operator :maybe
+-- Let a disabled operator sign in again; sessions from before stay ended.
+UPDATE operators
+SET disabled_at = NULL
+WHERE id = :operator_id
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
 
 -- name: find_key :maybe
 -- The key with this hash, unless it was revoked.
@@ -14,16 +41,44 @@ WHERE name = :name AND revoked_at IS NULL
 ORDER BY id DESC
 LIMIT 1;
 
+-- name: find_operator :maybe
+-- The operator with this id; its row is locked until the transaction ends.
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+FROM operators
+WHERE id = :operator_id
+FOR UPDATE;
+
+-- name: find_operator_by_email :maybe
+-- The operator with this address.
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+FROM operators
+WHERE email = :email;
+
 -- name: insert_key :one
 -- A new key.
 INSERT INTO api_keys (name, prefix, scopes, key_hash)
 VALUES (:name, :prefix, :scopes, :key_hash)
 RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
 
+-- name: insert_operator :maybe
+-- A new operator, unless the address is taken.
+INSERT INTO operators (email, role, origin)
+VALUES (:email, :role, :origin)
+ON CONFLICT DO NOTHING
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+
 -- name: list_keys :many
 -- Every key, newest first, below a cursor; the revoked ones too.
 SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at
 FROM api_keys
+WHERE :before_id::bigint IS NULL OR id < :before_id
+ORDER BY id DESC
+LIMIT :page_limit;
+
+-- name: list_operators :many
+-- Every operator, newest first, below a cursor; the disabled ones too.
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+FROM operators
 WHERE :before_id::bigint IS NULL OR id < :before_id
 ORDER BY id DESC
 LIMIT :page_limit;
@@ -42,3 +97,9 @@ RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
 -- name: touch_key :exec
 -- Record that a key is in use; see functions/touch_api_key.sql.
 SELECT touch_api_key(:key_id);
+
+-- name: touch_operator :exec
+-- Record that an operator has signed in.
+UPDATE operators
+SET last_sign_in_at = now()
+WHERE id = :operator_id;

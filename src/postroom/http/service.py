@@ -11,7 +11,7 @@ from postroom.delivery.check import RESERVED_SOURCES, WAYS_IN
 from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
-from postroom.http.model import ALL, SCOPES, ApiKey, hash_key, new_key, shown_part
+from postroom.http.model import ALL, SCOPES, ApiKey, Principal, hash_key, new_key, shown_part
 from postroom.runtime.page import Found, read_page
 
 ADMIN = "admin"
@@ -44,7 +44,7 @@ async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -
     return await read_page(store.list_keys, pool, cursor, limit)
 
 
-async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None = None) -> ApiKey:
+async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: Principal | None = None) -> ApiKey:
     """Revoke a key; other processes reject it within `auth.CACHE_S` seconds.
 
     A key can only revoke keys within its own scopes: `ScopeMissing` names a scope that `by` lacks.
@@ -57,7 +57,7 @@ async def revoke_key(pool: Pool, key_id: int, *, actor: str, by: ApiKey | None =
     return key
 
 
-def check_within(owner: ApiKey, scopes: Sequence[str]) -> None:
+def check_within(owner: Principal, scopes: Sequence[str]) -> None:
     """Raise `ScopeMissing` for the first scope that the owner does not have itself."""
     for scope in scopes:
         if not owner.allows(scope):

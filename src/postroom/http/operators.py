@@ -1,0 +1,98 @@
+"""The service of operators: people who sign in to the dashboard, and their roles.
+
+Every change is audited. Disabling and removing an operator ends all sessions, in every process, with the next request.
+"""
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
+from postroom.events.audit import audited
+from postroom.http import store
+from postroom.http.model import ROLE_SCOPES, Operator, OperatorOrigin, Principal, Role
+from postroom.post.address import normalize, parse_address
+from postroom.runtime.page import Found, read_page
+
+
+async def add_operator(pool: Pool, email: str, role: Role, *, actor: str, by: Principal | None = None) -> Operator:
+    """Add a person. Raises `BadInput` for an invalid or taken address, and `ScopeMissing` for a role above `by`."""
+    address = check_email(email)
+    check_role(by, role)
+    async with audited(pool, actor, "operator.add") as (connection, note):
+        made = await store.insert_operator(connection, email=address, role=role, origin=OperatorOrigin.ADDED)
+        if made is None:
+            raise BadInput.of("email", f"{address} is an operator already; change the role instead")
+        note.subject, note.after = made.actor, _facts(made)
+    return made
+
+
+async def change_role(pool: Pool, operator_id: int, role: Role, *, actor: str, by: Principal | None = None) -> Operator:
+    """Give an operator another role. Open sessions have it from their next request on."""
+    async with audited(pool, actor, "operator.role") as (connection, note):
+        before = OperatorNotFound.unless(await store.find_operator(connection, operator_id=operator_id))
+        for each in (before.role, role):
+            check_role(by, each)
+        changed = OperatorNotFound.unless(
+            await store.change_operator_role(connection, operator_id=operator_id, role=role)
+        )
+        note.subject, note.before, note.after = changed.actor, _facts(before), _facts(changed)
+        note.is_dropped = before.role is role
+    return changed
+
+
+async def disable_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
+    """Refuse an operator's sign-ins and end all sessions."""
+    async with audited(pool, actor, "operator.disable") as (connection, note):
+        disabled = OperatorNotFound.unless(await store.disable_operator(connection, operator_id=operator_id))
+        check_role(by, disabled.role)
+        note.subject, note.after = disabled.actor, _facts(disabled)
+    return disabled
+
+
+async def enable_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
+    """Let a disabled operator sign in again."""
+    async with audited(pool, actor, "operator.enable") as (connection, note):
+        enabled = OperatorNotFound.unless(await store.enable_operator(connection, operator_id=operator_id))
+        check_role(by, enabled.role)
+        note.subject, note.after = enabled.actor, _facts(enabled)
+    return enabled
+
+
+async def find_by_email(pool: Pool, email: str) -> Operator:
+    """The operator with this address. Raises `OperatorNotFound`."""
+    async with pool.acquire() as connection:
+        return OperatorNotFound.unless(await store.find_operator_by_email(connection, email=check_email(email)))
+
+
+async def list_operators(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Operator]:
+    """A page of operators, newest first, and the cursor of the next page."""
+    return await read_page(store.list_operators, pool, cursor, limit)
+
+
+async def remove_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
+    """Delete an operator and end all sessions. The audit log keeps the entries of this person."""
+    async with audited(pool, actor, "operator.remove") as (connection, note):
+        removed = OperatorNotFound.unless(await store.delete_operator(connection, operator_id=operator_id))
+        check_role(by, removed.role)
+        note.subject, note.before = removed.actor, _facts(removed)
+    return removed
+
+
+def check_email(email: str) -> str:
+    """The address as it is stored. Raises `BadInput`."""
+    try:
+        address = parse_address(email)
+    except ValueError as error:
+        raise BadInput.of("email", str(error)) from None
+    if address.name is not None:
+        raise BadInput.of("email", "must be an address without a name")
+    return normalize(address.email)
+
+
+def check_role(by: Principal | None, role: Role) -> None:
+    """Raise `ScopeMissing` if the role has a scope that `by` does not have; None is the command line, which has all."""
+    for scope in ROLE_SCOPES[role]:
+        if by is not None and not by.allows(scope):
+            raise ScopeMissing(scope, by.name)
+
+
+def _facts(operator: Operator) -> dict[str, object]:
+    return {"email": operator.email, "role": operator.role.value}

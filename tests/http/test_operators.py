@@ -1,0 +1,97 @@
+"""Operators and roles: added, changed, disabled, removed, audited."""
+
+import pytest
+from tests.support.command_line import answer, postroom
+
+from postroom.dashboard.endpoints import ENDPOINTS
+from postroom.dashboard.navigation import GROUPS
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
+from postroom.events.audit import list_audit
+from postroom.http import operators, service
+from postroom.http.asgi import build_app
+from postroom.http.model import ALL, ROLE_SCOPES, SCOPE_ROLES, SCOPES, Role
+
+
+def test_roles_grow_from_read_only_to_admin() -> None:
+    """Support has everything of read-only but the pages of the system; operator has all but keys and operators."""
+    read_only, support = set(ROLE_SCOPES[Role.READ_ONLY]), set(ROLE_SCOPES[Role.SUPPORT])
+    assert read_only == {scope for scope in SCOPES if scope.endswith(":read")}
+    assert read_only - support == {"audit:read"}
+    assert support < set(ROLE_SCOPES[Role.OPERATOR]) == set(SCOPES) - {"keys:manage", "operators:manage"}
+    assert ROLE_SCOPES[Role.ADMIN] == (ALL,)
+
+
+async def test_every_scope_in_use_has_its_place_in_the_table_of_roles(room: Room) -> None:
+    """The scopes of the API, of pages and of the navigation are those of the table; a new one must be placed there."""
+    used = {endpoint.scope for endpoint in build_app(room).endpoints if endpoint.scope}
+    used |= {link.scope for group in GROUPS for link in group.links}
+    used |= {endpoint.handler.args[1] for endpoint in ENDPOINTS if hasattr(endpoint.handler, "args")}
+    assert used <= set(SCOPE_ROLES)
+
+
+async def test_every_role_opens_the_dashboard() -> None:
+    """The overview needs deliveries:read, which no role lacks."""
+    assert all(ALL in scopes or "deliveries:read" in scopes for scopes in ROLE_SCOPES.values())
+
+
+async def test_an_operator_is_added_once_under_one_spelling(pool: Pool) -> None:
+    """Capitals do not make another person; an invalid address names the field and stores nothing."""
+    made = await operators.add_operator(pool, " Ada@Example.org ", Role.SUPPORT, actor="tests")
+    assert (made.email, made.role) == ("ada@example.org", Role.SUPPORT)
+    for email in ("ada@EXAMPLE.org", "ada", "Ada <ada@example.org>", ""):
+        with pytest.raises(BadInput, match="email"):
+            await operators.add_operator(pool, email, Role.ADMIN, actor="tests")
+    assert [each.id for each in (await operators.list_operators(pool))[0]] == [made.id]
+
+
+async def test_changes_of_operators_are_audited(pool: Pool) -> None:
+    """Each change names its author and the person, with the role before and after; an equal role is no change."""
+    made = await operators.add_operator(pool, "ada@example.org", Role.SUPPORT, actor="cli:bob")
+    await operators.change_role(pool, made.id, Role.OPERATOR, actor="cli:bob")
+    await operators.change_role(pool, made.id, Role.OPERATOR, actor="cli:bob")
+    assert (await operators.disable_operator(pool, made.id, actor="cli:bob")).disabled_at is not None
+    assert (await operators.enable_operator(pool, made.id, actor="cli:bob")).disabled_at is None
+    await operators.remove_operator(pool, made.id, actor="cli:bob")
+    entries, _cursor = await list_audit(pool, actor="cli:bob", subject="operator:ada@example.org")
+    assert [entry.action for entry in entries] == [
+        f"operator.{verb}" for verb in ("remove", "enable", "disable", "role", "add")
+    ]
+    assert entries[3].before == {"email": "ada@example.org", "role": "support"}
+    assert entries[3].after == {"email": "ada@example.org", "role": "operator"}
+    for change in (operators.disable_operator, operators.enable_operator, operators.remove_operator):
+        with pytest.raises(OperatorNotFound):
+            await change(pool, made.id, actor="cli:bob")
+
+
+async def test_a_role_above_the_own_scopes_cannot_be_given_or_taken(pool: Pool) -> None:
+    """A key that manages operators within its own scopes cannot create, change or remove an admin."""
+    _key, manager = await service.create_key(
+        pool, "manager", scopes=["operators:manage", *ROLE_SCOPES[Role.READ_ONLY]], actor="tests"
+    )
+    admin = await operators.add_operator(pool, "root@example.org", Role.ADMIN, actor="tests")
+    reader = await operators.add_operator(pool, "eve@example.org", Role.READ_ONLY, actor="k", by=manager)
+    with pytest.raises(ScopeMissing):
+        await operators.add_operator(pool, "mal@example.org", Role.SUPPORT, actor="k", by=manager)
+    for target, role in ((reader, Role.ADMIN), (admin, Role.READ_ONLY)):
+        with pytest.raises(ScopeMissing):
+            await operators.change_role(pool, target.id, role, actor="k", by=manager)
+    for change in (operators.disable_operator, operators.enable_operator, operators.remove_operator):
+        with pytest.raises(ScopeMissing):
+            await change(pool, admin.id, actor="k", by=manager)
+    assert (await operators.find_by_email(pool, "root@example.org")).disabled_at is None
+
+
+def test_operators_at_the_command_line(room: Room) -> None:
+    """Add, list, change the role, disable, enable and remove, each by the address."""
+    settings = {"POSTROOM_DATABASE_URL": room.url, "POSTROOM_SCHEMA": room.name}
+    made = answer(postroom("operators", "add", "ada@example.org", "--role", "support", "--json", settings=settings))
+    assert (made["email"], made["role"], made["origin"]) == ("ada@example.org", "support", "added")
+    assert postroom("operators", "role", "ada@example.org", "read-only", settings=settings).returncode == 0
+    assert "disabled" in postroom("operators", "disable", "ada@example.org", settings=settings).stdout
+    [listed] = answer(postroom("operators", "list", "--json", settings=settings))["items"]
+    assert (listed["role"], listed["disabled_at"] is None) == ("read-only", False)
+    assert postroom("operators", "remove", "ada@example.org", settings=settings).returncode == 0
+    missing = postroom("operators", "disable", "ada@example.org", settings=settings)
+    assert (missing.returncode, "There is no such operator." in missing.stderr) == (1, True)
