@@ -30,10 +30,10 @@ def test_errors_are_the_ones_that_are_raised() -> None:
 
 
 async def test_sending_on_a_connection_of_another_driver_says_what_is_needed() -> None:
-    """A psycopg or SQLAlchemy connection raises a TypeError that names it and the SQL function."""
+    """A connection of an unknown driver raises a TypeError that names it and the SQL function."""
     with sqlite3.connect(":memory:") as connection, pytest.raises(TypeError) as refused:
-        await postroom.send(connection, to="ada@example.org", subject="a", text="b")  # type: ignore[arg-type]
-    assert "needs an asyncpg connection, not sqlite3.Connection" in str(refused.value)
+        await postroom.send(connection, to="ada@example.org", subject="a", text="b")
+    assert "sqlite3.Connection is not a connection that Postroom can use" in str(refused.value)
     assert "SELECT postroom.send(…)" in str(refused.value)
 
 

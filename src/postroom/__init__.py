@@ -16,6 +16,7 @@ The flow in ten lines:
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from postroom import sync
     from postroom.client import Client
     from postroom.db.errors import DatabaseError
     from postroom.delivery.errors import BodyGone, DeliveryNotFound, WrongState
@@ -61,6 +62,7 @@ __all__ = [
     "Unauthenticated",
     "WrongState",
     "send",
+    "sync",
 ]
 
 _HOMES = {
@@ -87,6 +89,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'postroom' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "sync":
+        return import_module("postroom.sync")
     home = next((module for module, names in _HOMES.items() if name in names), "postroom.errors")
     value = globals()[name] = getattr(import_module(home), name)  # Python asks only once: `send` is called in hot paths
     return value

@@ -9,7 +9,8 @@ OWNS     the tables `migrations` and `loop_failures`
          queries    named statements from `queries.sql` files
          migrate    numbered migrations and canonical function files
          listen     wake-ups by NOTIFY, with reconnection
-         faults     SQLSTATE → Python error
+         faults     SQLSTATE → Python error, whichever driver raised it
+         drivers    applications' connections of psycopg, psycopg2, SQLAlchemy and Django
          url        hosts, TLS mode, and the address for other programs, with the password separate
 CALLED BY  every capability's store, and app
 FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is

@@ -6,7 +6,9 @@ For bad input, COLUMN is the field.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import asyncpg
 
@@ -69,10 +71,22 @@ def is_about_data(error: BaseException) -> bool:
     return isinstance(error, ValueError)  # the driver cannot encode a value
 
 
-_FAULTS: dict[str, Callable[[asyncpg.PostgresError], PostroomError]] = {
-    BAD_INPUT: lambda error: BadInput.of(error.column_name or "request", str(error)),
-    BAD_TIME_ZONE: lambda error: BadInput.of(error.column_name or "timezone", str(error)),
-    NOT_SETTABLE: lambda error: BadInput.of(error.column_name or "column", str(error)),
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The fields of an error that PostgreSQL reported, by any driver."""
+
+    sqlstate: str
+    message: str
+    column: str | None
+    constraint: str | None
+
+
+Fault = Callable[[_Reported], PostroomError]
+
+_FAULTS: dict[str, Fault] = {
+    BAD_INPUT: lambda error: BadInput.of(error.column or "request", error.message),
+    BAD_TIME_ZONE: lambda error: BadInput.of(error.column or "timezone", error.message),
+    NOT_SETTABLE: lambda error: BadInput.of(error.column or "column", error.message),
 }
 
 # Constraints that a service checks first, by its own clock; the table decides.
@@ -82,26 +96,46 @@ _CHECKS = {
 
 
 @cache
-def _by_sqlstate() -> dict[str, Callable[[asyncpg.PostgresError], PostroomError]]:
+def _by_sqlstate() -> dict[str, Fault]:
     """Errors by the SQLSTATE of a stored function, loaded when the first one is raised."""
     return {kind.sqlstate: _with_message(kind) for kind in list_errors() if kind.sqlstate}
 
 
-def _with_message(kind: type[PostroomError]) -> Callable[[asyncpg.PostgresError], PostroomError]:
-    return lambda error: kind(str(error))
+def _with_message(kind: type[PostroomError]) -> Fault:
+    return lambda error: kind(error.message)
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Raise Postroom's error for a PostgreSQL error in the table; other errors pass."""
+    """Raise Postroom's error for a PostgreSQL error in the table, whichever driver raised it; other errors pass."""
     try:
         yield
-    except asyncpg.CheckViolationError as error:
-        if error.constraint_name not in _CHECKS:
+    except PostroomError:
+        raise
+    except Exception as error:
+        reported = _find_report(error)
+        fault = None if reported is None else _translate(reported)
+        if fault is None:
             raise
-        raise BadInput.of(*_CHECKS[error.constraint_name]) from error
-    except asyncpg.PostgresError as error:
-        translate = _FAULTS.get(error.sqlstate or "") or _by_sqlstate().get(error.sqlstate or "")
-        if translate is None:
-            raise
-        raise translate(error) from error
+        raise fault from error
+
+
+def _translate(reported: _Reported) -> PostroomError | None:
+    if reported.constraint in _CHECKS:
+        return BadInput.of(*_CHECKS[reported.constraint])
+    make = _FAULTS.get(reported.sqlstate) or _by_sqlstate().get(reported.sqlstate)
+    return None if make is None else make(reported)
+
+
+def _find_report(error: BaseException) -> _Reported | None:
+    """PostgreSQL's report in an error of asyncpg, psycopg or psycopg2; SQLAlchemy and Django wrap it in their own."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, asyncpg.PostgresError):
+            return _Reported(found.sqlstate or "", str(found), found.column_name, found.constraint_name)
+        diagnostics: Any = getattr(found, "diag", None)
+        if getattr(diagnostics, "sqlstate", None):
+            message = diagnostics.message_primary
+            return _Reported(diagnostics.sqlstate, message, diagnostics.column_name, diagnostics.constraint_name)
+        found = found.__cause__
+    return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from postroom.db.queries import Connection
+from postroom.db.drivers import async_connection
 from postroom.delivery import service
 from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
@@ -14,15 +14,9 @@ from postroom.post.mime import Attachment
 
 Addresses = str | Iterable[str]
 
-_NEEDS_ASYNCPG = (
-    "postroom.send needs an asyncpg connection, not {}. With another driver, execute SELECT postroom.send(…) on your"
-    " connection (docs/reference/sql.md). From SQLAlchemy's asyncpg dialect, pass"
-    " (await connection.get_raw_connection()).driver_connection."
-)
-
 
 async def send(  # noqa: PLR0913 - one keyword per field of a mail
-    connection: Connection,
+    connection: object,
     *,
     to: Addresses,
     subject: str | None = None,
@@ -51,14 +45,15 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
 ) -> DeliveryId:
     """Accept one mail and return its delivery id; it is accepted when your transaction commits, and not before.
 
-    `connection` is an asyncpg connection to the database the room lives in, whatever its search path. Addresses are
+    `connection` leads to the database of the room, with any search path: a connection of asyncpg or psycopg, or a
+    connection or session of SQLAlchemy. `postroom.sync.send` takes synchronous connections. Addresses are
     `ada@example.org` or `Ada Lovelace <ada@example.org>`. The same `idempotency_key` with the same content returns the
     first id again; with other content it raises `IdempotencyConflict`. `max_retries` limits the attempts after the
     first, and `give_up_after` the time since the first; without them the lane's retry schedule applies.
     Bad input raises `BadInput` naming each field. For a role that is not Postroom's own the source is the role's name,
     or that name followed by `:` and a word.
     """
-    _check_connection(connection)
+    own = async_connection(connection)
     errors: list[FieldError] = []
     request = DeliveryRequest(
         to=parse_addresses("to", to, errors),
@@ -87,13 +82,7 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     if errors:
         raise BadInput(errors)
     checked = check_request(request)
-    return await service.accept_from_application(connection, checked, room=room, idempotency_ttl=idempotency_ttl)
-
-
-def _check_connection(connection: object) -> None:
-    if not callable(getattr(connection, "fetchrow", None)):
-        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-        raise TypeError(_NEEDS_ASYNCPG.format(kind))
+    return await service.accept_from_application(own, checked, room=room, idempotency_ttl=idempotency_ttl)
 
 
 def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:

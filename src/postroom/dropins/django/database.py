@@ -1,27 +1,20 @@
 """Acceptance inside the site's own transaction, by Django's connection.
 
-The statement is SQL `send`, in the way Django's cursors write parameters: the site's role needs EXECUTE on it and no
-right on a table. A savepoint around it keeps the site's transaction usable whatever happens to the mail.
+The site's role needs EXECUTE on SQL `send` and no right on a table. A savepoint around the statement keeps the site's
+transaction usable if the mail is rejected.
 """
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
-from django.db import DatabaseError, connections, transaction
+from django.db import connections, transaction
 
-from postroom.db.faults import BAD_INPUT
-from postroom.delivery import store
-from postroom.delivery.rows import send_values
+from postroom.db.drivers import blocking_connection, run_blocking
+from postroom.delivery.service import accept_from_application
 from postroom.delivery.shapes import request_from
 from postroom.dropins.django.message import Keyed
-from postroom.errors import BadInput, IdempotencyConflict
-
-_PARAMETER = re.compile(r"\$(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +36,13 @@ class DatabaseIntake:
         requests = [
             request_from(body, source=self.source, idempotency_key=key, traceparent=None) for body, key in deliveries
         ]
-        statement = store.QUERIES.in_room("send", self.room)
-        sql = _PARAMETER.sub(lambda found: f"%({statement.parameters[int(found[1]) - 1]})s", statement.sql)
-        with transaction.atomic(using=self.alias), connection.cursor() as cursor:
+        with transaction.atomic(using=self.alias):
             for request in requests:
-                with _translated():
-                    cursor.execute(sql, send_values(request, idempotency_ttl=self.idempotency_ttl))
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """As `db.faults.translated`, for the errors of either psycopg."""
-    try:
-        yield
-    except DatabaseError as error:
-        cause: Any = error.__cause__
-        state = getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)
-        if state == IdempotencyConflict.sqlstate:
-            raise IdempotencyConflict from error
-        if state == BAD_INPUT:
-            raise BadInput.of(cause.diag.column_name or "request", cause.diag.message_primary) from error
-        raise
+                run_blocking(
+                    accept_from_application(
+                        blocking_connection(connection),
+                        request,
+                        room=self.room,
+                        idempotency_ttl=self.idempotency_ttl,
+                    )
+                )

@@ -1,0 +1,38 @@
+"""Postroom from synchronous code: in your own transaction, on the connection that you have.
+
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO orders (number) VALUES (42)")
+        postroom.sync.send(connection, to="ada@example.org", subject="Order 42", text="Thank you.")
+
+A connection is one of psycopg 3, psycopg2, SQLAlchemy (`Connection`, `Session`, `scoped_session`) or Django
+(`django.db.connection`). Nothing here begins, commits or rolls back a transaction: a mail is accepted when your
+transaction commits, and on a connection in autocommit mode at once. Functions take the same arguments and raise the
+same errors as their asynchronous counterparts, because they run them.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from postroom.db.drivers import blocking_connection, run_blocking
+from postroom.delivery.send import send as _send
+
+__all__ = ["send"]
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+def _on_connection(
+    function: Callable[Concatenate[object, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[object, P], Result]:
+    """The function for a synchronous connection."""
+
+    @wraps(function)
+    def call(connection: object, /, *args: P.args, **keywords: P.kwargs) -> Result:
+        return run_blocking(function(blocking_connection(connection), *args, **keywords))
+
+    return call
+
+
+send = _on_connection(_send)
