@@ -20,6 +20,16 @@ SELECT name::text, ':quoted' AS literal FROM @room.things WHERE id = :id AND (:n
 UPDATE things SET n = n + 1;
 """
 
+CALL = """
+-- name: make :one
+-- One thing.
+SELECT @room.make(
+    p_name => :name::text,
+    p_colour => :colour::text,
+    p_size => :size
+) AS id;
+"""
+
 
 def test_a_block_becomes_a_statement() -> None:
     """Parameters are numbered by first appearance; casts and comments are unchanged."""
@@ -32,9 +42,12 @@ def test_a_block_becomes_a_statement() -> None:
 
 
 def test_room_prefix_is_used_on_other_connections_only() -> None:
-    """`@room.` is removed on our own connections and the quoted schema on others."""
-    find = next(queries._parse(TEXT))
-    assert queries._in_room(find, 'odd"name').sql.count('"odd""name".things') == 1
+    """`@room.` is removed on our own connections and the quoted schema on others, which pass only given arguments."""
+    call = next(queries._parse(CALL))
+    statement = queries._call_in_room(call, 'odd"name', ("name", "size"))
+    assert statement.sql == 'SELECT "odd""name".make(p_name => $1::text, p_size => $2) AS id'
+    assert statement.parameters == ("name", "size")
+    assert "@room" not in queries.load("postroom.delivery")["send"].sql
 
 
 async def test_statement_called_as_another_kind_raises(pool: Pool) -> None:

@@ -271,7 +271,8 @@ def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
-        if has_unstorable(getattr(request, field)):
+        value = getattr(request, field)
+        if value and has_unstorable(value):
             yield field, _NOT_DATA
 
 

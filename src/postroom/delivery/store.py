@@ -356,7 +356,9 @@ async def return_untried(connection: Connection, *, account_id: Sequence[int], c
 
 async def send(connection: Connection, *, room: str, **values: Any) -> DeliveryId:
     """Accept one mail on a connection that is not ours; `room` names the schema."""
-    return DeliveryId((await QUERIES.in_room("send", room).one(connection, **values))["delivery_id"])
+    given = {name: value for name, value in values.items() if value is not None}
+    row = await QUERIES.call_in_room("send", room, tuple(given)).one(connection, **given)
+    return DeliveryId(row["delivery_id"])
 
 
 async def settle_ambiguous(connection: Connection, *, delivery_id: int) -> bool:

@@ -41,20 +41,29 @@ SET enable_seqscan = off -- a cached plan outlives a small table
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_stopped       timestamptz[]; -- until when each recipient gets no mail
-    v_held_until    timestamptz;
-    v_is_suppressed boolean := true;
-    v_due_at        timestamptz;
-    v_position      integer := 0;
-    v_fingerprint   bytea;
-    v_existing      record;
+    v_transaction_id xid8;
+    v_is_asleep      boolean; -- a worker of the lane waits for a notification
+    v_is_listed      boolean;
+    v_stopped        timestamptz[]; -- until when each recipient gets no mail
+    v_held_until     timestamptz;
+    v_is_suppressed  boolean := false;
+    v_due_at         timestamptz;
+    v_fingerprint    bytea;
+    v_existing       record;
 BEGIN
-    FOR i IN 1..cardinality(p_emails) LOOP
-        CONTINUE WHEN p_kinds[i] = 'reply_to';
-        v_stopped[i] := (SELECT until FROM suppressed_until(p_emails[i], p_lane, p_now));
-        v_is_suppressed := v_is_suppressed AND v_stopped[i] IS NOT DISTINCT FROM 'infinity';
-        v_held_until := greatest(v_held_until, nullif(v_stopped[i], 'infinity'));
-    END LOOP;
+    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
+    SELECT t.id, EXISTS (SELECT FROM workers WHERE asleep @> ARRAY[p_lane]), s.is_listed
+    INTO v_transaction_id, v_is_asleep, v_is_listed
+    FROM step_transaction() AS t CROSS JOIN find_suppressions(p_emails) AS s;
+    IF v_is_listed THEN
+        v_is_suppressed := true;
+        FOR i IN 1..cardinality(p_emails) LOOP
+            CONTINUE WHEN p_kinds[i] = 'reply_to';
+            v_stopped[i] := (SELECT until FROM suppressed_until(p_emails[i], p_lane, p_now));
+            v_is_suppressed := v_is_suppressed AND v_stopped[i] IS NOT DISTINCT FROM 'infinity';
+            v_held_until := greatest(v_held_until, nullif(v_stopped[i], 'infinity'));
+        END LOOP;
+    END IF;
     v_due_at := greatest(p_send_at, v_held_until, p_now);
     IF p_idempotency_key IS NOT NULL THEN
         v_fingerprint := request_fingerprint(p_channel, p_lane, p_send_at, p_template_id, p_locale, p_variables, p_from_email,
@@ -100,9 +109,8 @@ BEGIN
     END IF;
 
     FOR i IN 1..cardinality(p_emails) LOOP
-        v_position := CASE WHEN p_kinds[i] = p_kinds[i - 1] THEN v_position + 1 ELSE 0 END;
         INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-        VALUES (delivery_id, p_kinds[i], v_position, p_emails[i], p_names[i],
+        VALUES (delivery_id, p_kinds[i], i - array_position(p_kinds, p_kinds[i]), p_emails[i], p_names[i],
             CASE WHEN v_stopped[i] = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome);
     END LOOP;
     IF NOT (v_is_suppressed AND p_lane = 'auth') THEN -- one that has ended keeps no content: see empty_auth_payload
@@ -112,21 +120,21 @@ BEGIN
         VALUES (delivery_id, p_from_email, p_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
     END IF;
     INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
-    VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'accepted', p_lane, p_channel, p_source);
+    VALUES (v_transaction_id, delivery_id, p_now, 'accepted', p_lane, p_channel, p_source);
 
     state := CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END;
     acceptance := 'accepted';
     IF v_is_suppressed THEN
         INSERT INTO unsent_deliveries (id, state) VALUES (delivery_id, 'suppressed');
         INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
-        VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
+        VALUES (v_transaction_id, delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
             'recipient_suppressed', CASE WHEN p_channel = 'email' THEN lower(split_part(p_emails[1], '@', -1)) END);
         RETURN;
     END IF;
     INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
     VALUES (delivery_id, v_due_at, p_lane, p_channel,
         p_template_id IS NOT NULL AND v_due_at > p_now + interval '10 seconds', p_expires_at);
-    IF EXISTS (SELECT FROM workers WHERE asleep @> ARRAY[p_lane]) THEN
+    IF v_is_asleep THEN
         PERFORM wake_workers(ARRAY[p_lane::text]);
     END IF;
 END

@@ -8,23 +8,29 @@ CREATE OR REPLACE FUNCTION bind_source(p_source text) RETURNS text
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-    v_role     text := coalesce(nullif(current_setting('role'), 'none'), session_user);
-    v_is_bound boolean := NOT has_table_privilege(v_role, 'deliveries', 'INSERT');
-    v_source   text := CASE
-        WHEN v_is_bound AND coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
-        ELSE coalesce(p_source, 'sql') END;
-    v_problem  text := CASE
+    v_role    text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    v_source  text;
+    v_problem text;
+BEGIN
+    IF NOT has_table_privilege(v_role, 'deliveries', 'INSERT') THEN
+        v_source := CASE
+            WHEN coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
+            ELSE p_source END;
+        IF v_source <> v_role AND NOT starts_with(v_source, v_role || ':') THEN
+            v_problem := format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role));
+        END IF;
+    ELSE
+        v_source := coalesce(p_source, 'sql');
+    END IF;
+    IF v_problem IS NULL AND length(v_source) BETWEEN 1 AND 100 AND v_source !~ '[\x01-\x1f\x7f]'
+        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+    THEN
+        RETURN v_source;
+    END IF;
+    RAISE EXCEPTION 'source: %', CASE
         WHEN length(v_source) NOT BETWEEN 1 AND 100 OR v_source ~ '[\x01-\x1f\x7f]'
             THEN 'must be 1 to 100 characters without control characters'
-        WHEN v_is_bound AND v_source <> v_role AND NOT starts_with(v_source, v_role || ':')
-            THEN format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role))
-        WHEN v_source IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
-            THEN format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source)
-    END;
-BEGIN
-    IF v_problem IS NOT NULL THEN
-        RAISE EXCEPTION 'source: %', v_problem USING ERRCODE = 'PR001', COLUMN = 'source';
-    END IF;
-    RETURN v_source;
+        ELSE coalesce(v_problem, format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source))
+    END USING ERRCODE = 'PR001', COLUMN = 'source';
 END
 $$;

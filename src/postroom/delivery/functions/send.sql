@@ -34,7 +34,7 @@ SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_source     text := bind_source(p_source);
-    v_from       text[] := parse_address('from', p_from);
+    v_from       text[];
     v_version_id bigint;
     v_kind       recipient_kind;
     v_list       text[];
@@ -70,15 +70,25 @@ BEGIN
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     END IF;
 
-    FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
-        v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
-        FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
-            v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
-            v_kinds := v_kinds || v_kind;
-            v_emails := v_emails || v_parsed[1];
-            v_names := v_names || v_parsed[2];
+    IF p_from IS NOT NULL THEN
+        v_from := parse_address('from', p_from);
+    END IF;
+    IF cardinality(p_to) + coalesce(cardinality(p_cc || p_bcc || p_reply_to), 0) = 1 THEN -- the usual mail, without loops
+        v_parsed := parse_address('to[0]', coalesce(p_to[1], ''));
+        v_kinds := '{to}';
+        v_emails := v_parsed[1:1];
+        v_names := v_parsed[2:2];
+    ELSE
+        FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
+            v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
+            FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
+                v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
+                v_kinds := v_kinds || v_kind;
+                v_emails := v_emails || v_parsed[1];
+                v_names := v_names || v_parsed[2];
+            END LOOP;
         END LOOP;
-    END LOOP;
+    END IF;
 
     v_accepted := accept_delivery(
         p_source => v_source, p_kinds => v_kinds, p_emails => v_emails, p_names => v_names, p_lane => p_lane::delivery_lane,
