@@ -84,29 +84,33 @@ class Queries:
     def __iter__(self) -> Iterator[Statement]:
         return iter(self._own.values())
 
-    def call_in_room(self, name: str, room: str, arguments: tuple[str, ...]) -> Statement:
-        """A statement that calls one function, for a connection with another search path.
+    def in_room(self, name: str, room: str) -> Statement:
+        return _in_room(self._templates[name], room)
 
-        Only these arguments are passed, and the function's defaults apply to the others: a driver takes as long to
-        encode ten NULLs as to encode a mail.
+    def call_in_room(self, name: str, room: str, arguments: tuple[str, ...]) -> Statement:
+        """A call of one function, in a room, with only these arguments; the function's defaults apply to the others.
+
+        A driver takes as long to encode ten NULLs as to encode a mail.
         """
         return _call_in_room(self._templates[name], room, arguments)
 
 
-@lru_cache(
-    maxsize=256
-)  # applications send few kinds of mail to few rooms: one text for each, which asyncpg has prepared
-def _call_in_room(template: Statement, room: str, arguments: tuple[str, ...]) -> Statement:
+@lru_cache(maxsize=256)  # applications send to few rooms: one text per statement and room, which asyncpg has prepared
+def _in_room(template: Statement, room: str) -> Statement:
+    """The statement for a connection with another search path."""
     quoted = '"' + room.replace('"', '""') + '".'
-    found = list(_ARGUMENT.finditer(template.sql))
-    passed = [argument for argument in found if template.parameters[int(argument["number"]) - 1] in arguments]
-    lines = (f"{argument['name']} => ${place}{argument['cast']}" for place, argument in enumerate(passed, start=1))
-    head, tail = template.sql[: found[0].start()], template.sql[found[-1].end() :]
-    return replace(
-        template,
-        sql=head.replace("@room.", quoted) + ", ".join(lines) + tail,
-        parameters=tuple(template.parameters[int(argument["number"]) - 1] for argument in passed),
-    )
+    return replace(template, sql=template.sql.replace("@room.", quoted))
+
+
+@lru_cache(maxsize=256)  # as many as asyncpg prepares: an application sends few kinds of mail
+def _call_in_room(template: Statement, room: str, arguments: tuple[str, ...]) -> Statement:
+    sql = _in_room(template, room).sql
+    found = list(_ARGUMENT.finditer(sql))
+    names = [template.parameters[int(argument["number"]) - 1] for argument in found]
+    passed = [(name, argument) for name, argument in zip(names, found, strict=True) if name in arguments]
+    lines = (f"{argument['name']} => ${place}{argument['cast']}" for place, (_, argument) in enumerate(passed, start=1))
+    call = sql[: found[0].start()] + ", ".join(lines) + sql[found[-1].end() :]
+    return replace(template, sql=call, parameters=tuple(name for name, _ in passed))
 
 
 def load(package: str, file: str = "queries.sql") -> Queries:

@@ -310,20 +310,29 @@ CREATE FUNCTION accept_delivery(p_source text, p_kinds recipient_kind[], p_email
     AS $$
 #variable_conflict use_column
 DECLARE
-    v_stopped       timestamptz[]; -- until when each recipient gets no mail
-    v_held_until    timestamptz;
-    v_is_suppressed boolean := true;
-    v_due_at        timestamptz;
-    v_position      integer := 0;
-    v_fingerprint   bytea;
-    v_existing      record;
+    v_transaction_id xid8;
+    v_is_asleep      boolean; -- a worker of the lane waits for a notification
+    v_is_listed      boolean;
+    v_stopped        timestamptz[]; -- until when each recipient gets no mail
+    v_held_until     timestamptz;
+    v_is_suppressed  boolean := false;
+    v_due_at         timestamptz;
+    v_fingerprint    bytea;
+    v_existing       record;
 BEGIN
-    FOR i IN 1..cardinality(p_emails) LOOP
-        CONTINUE WHEN p_kinds[i] = 'reply_to';
-        v_stopped[i] := (SELECT until FROM suppressed_until(p_emails[i], p_lane, p_now));
-        v_is_suppressed := v_is_suppressed AND v_stopped[i] IS NOT DISTINCT FROM 'infinity';
-        v_held_until := greatest(v_held_until, nullif(v_stopped[i], 'infinity'));
-    END LOOP;
+    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
+    SELECT t.id, EXISTS (SELECT FROM workers WHERE asleep @> ARRAY[p_lane]), s.is_listed
+    INTO v_transaction_id, v_is_asleep, v_is_listed
+    FROM step_transaction() AS t CROSS JOIN find_suppressions(p_emails) AS s;
+    IF v_is_listed THEN
+        v_is_suppressed := true;
+        FOR i IN 1..cardinality(p_emails) LOOP
+            CONTINUE WHEN p_kinds[i] = 'reply_to';
+            v_stopped[i] := (SELECT until FROM suppressed_until(p_emails[i], p_lane, p_now));
+            v_is_suppressed := v_is_suppressed AND v_stopped[i] IS NOT DISTINCT FROM 'infinity';
+            v_held_until := greatest(v_held_until, nullif(v_stopped[i], 'infinity'));
+        END LOOP;
+    END IF;
     v_due_at := greatest(p_send_at, v_held_until, p_now);
     IF p_idempotency_key IS NOT NULL THEN
         v_fingerprint := request_fingerprint(p_channel, p_lane, p_send_at, p_template_id, p_locale, p_variables, p_from_email,
@@ -369,9 +378,8 @@ BEGIN
     END IF;
 
     FOR i IN 1..cardinality(p_emails) LOOP
-        v_position := CASE WHEN p_kinds[i] = p_kinds[i - 1] THEN v_position + 1 ELSE 0 END;
         INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-        VALUES (delivery_id, p_kinds[i], v_position, p_emails[i], p_names[i],
+        VALUES (delivery_id, p_kinds[i], i - array_position(p_kinds, p_kinds[i]), p_emails[i], p_names[i],
             CASE WHEN v_stopped[i] = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome);
     END LOOP;
     IF NOT (v_is_suppressed AND p_lane = 'auth') THEN -- one that has ended keeps no content: see empty_auth_payload
@@ -381,21 +389,21 @@ BEGIN
         VALUES (delivery_id, p_from_email, p_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
     END IF;
     INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
-    VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'accepted', p_lane, p_channel, p_source);
+    VALUES (v_transaction_id, delivery_id, p_now, 'accepted', p_lane, p_channel, p_source);
 
     state := CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END;
     acceptance := 'accepted';
     IF v_is_suppressed THEN
         INSERT INTO unsent_deliveries (id, state) VALUES (delivery_id, 'suppressed');
         INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
-        VALUES ((SELECT id FROM step_transaction()), delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
+        VALUES (v_transaction_id, delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
             'recipient_suppressed', CASE WHEN p_channel = 'email' THEN lower(split_part(p_emails[1], '@', -1)) END);
         RETURN;
     END IF;
     INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
     VALUES (delivery_id, v_due_at, p_lane, p_channel,
         p_template_id IS NOT NULL AND v_due_at > p_now + interval '10 seconds', p_expires_at);
-    IF EXISTS (SELECT FROM workers WHERE asleep @> ARRAY[p_lane]) THEN
+    IF v_is_asleep THEN
         PERFORM wake_workers(ARRAY[p_lane::text]);
     END IF;
 END
@@ -901,24 +909,30 @@ CREATE FUNCTION bind_source(p_source text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
 DECLARE
-    v_role     text := coalesce(nullif(current_setting('role'), 'none'), session_user);
-    v_is_bound boolean := NOT has_table_privilege(v_role, 'deliveries', 'INSERT');
-    v_source   text := CASE
-        WHEN v_is_bound AND coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
-        ELSE coalesce(p_source, 'sql') END;
-    v_problem  text := CASE
+    v_role    text := coalesce(nullif(current_setting('role'), 'none'), session_user);
+    v_source  text;
+    v_problem text;
+BEGIN
+    IF NOT has_table_privilege(v_role, 'deliveries', 'INSERT') THEN
+        v_source := CASE
+            WHEN coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
+            ELSE p_source END;
+        IF v_source <> v_role AND NOT starts_with(v_source, v_role || ':') THEN
+            v_problem := format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role));
+        END IF;
+    ELSE
+        v_source := coalesce(p_source, 'sql');
+    END IF;
+    IF v_problem IS NULL AND length(v_source) BETWEEN 1 AND 100 AND v_source !~ '[\x01-\x1f\x7f]'
+        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+    THEN
+        RETURN v_source;
+    END IF;
+    RAISE EXCEPTION 'source: %', CASE
         WHEN length(v_source) NOT BETWEEN 1 AND 100 OR v_source ~ '[\x01-\x1f\x7f]'
             THEN 'must be 1 to 100 characters without control characters'
-        WHEN v_is_bound AND v_source <> v_role AND NOT starts_with(v_source, v_role || ':')
-            THEN format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role))
-        WHEN v_source IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
-            THEN format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source)
-    END;
-BEGIN
-    IF v_problem IS NOT NULL THEN
-        RAISE EXCEPTION 'source: %', v_problem USING ERRCODE = 'PR001', COLUMN = 'source';
-    END IF;
-    RETURN v_source;
+        ELSE coalesce(v_problem, format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source))
+    END USING ERRCODE = 'PR001', COLUMN = 'source';
 END
 $_$;
 
@@ -2736,6 +2750,13 @@ BEGIN
         END IF;
     END LOOP;
 END
+$$;
+
+CREATE FUNCTION find_suppressions(p_addresses text[]) RETURNS TABLE(is_listed boolean)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT EXISTS (SELECT FROM suppressions WHERE address = ANY (lower(p_addresses::text)::text[]))
+        OR EXISTS (SELECT FROM suppressions WHERE address LIKE 'erased:%')
 $$;
 
 CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
@@ -4734,7 +4755,7 @@ CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text
     AS $_$
 DECLARE
     v_source     text := bind_source(p_source);
-    v_from       text[] := parse_address('from', p_from);
+    v_from       text[];
     v_version_id bigint;
     v_kind       recipient_kind;
     v_list       text[];
@@ -4770,15 +4791,25 @@ BEGIN
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     END IF;
 
-    FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
-        v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
-        FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
-            v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
-            v_kinds := v_kinds || v_kind;
-            v_emails := v_emails || v_parsed[1];
-            v_names := v_names || v_parsed[2];
+    IF p_from IS NOT NULL THEN
+        v_from := parse_address('from', p_from);
+    END IF;
+    IF cardinality(p_to) + coalesce(cardinality(p_cc || p_bcc || p_reply_to), 0) = 1 THEN -- the usual mail, without loops
+        v_parsed := parse_address('to[0]', coalesce(p_to[1], ''));
+        v_kinds := '{to}';
+        v_emails := v_parsed[1:1];
+        v_names := v_parsed[2:2];
+    ELSE
+        FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
+            v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
+            FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
+                v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
+                v_kinds := v_kinds || v_kind;
+                v_emails := v_emails || v_parsed[1];
+                v_names := v_names || v_parsed[2];
+            END LOOP;
         END LOOP;
-    END LOOP;
+    END IF;
 
     v_accepted := accept_delivery(
         p_source => v_source, p_kinds => v_kinds, p_emails => v_emails, p_names => v_names, p_lane => p_lane::delivery_lane,
