@@ -31,7 +31,8 @@
     │   └── accounts: TokenExpired, TokenUsed
     ├── LimitError                  too many requests
     │   ├── WrongKeysTooOften       too many invalid API keys from one address
-    │   └── accounts: GuessedTooOften
+    │   ├── accounts: GuessedTooOften
+    │   └── dashboard: CodesTooOften
     ├── NotFoundError               each capability has its own; KeyNotFound and OperatorNotFound are here
     ├── OutputLost                  a command cannot write its output
     └── accounts: ReaderPaused   archive: ArchiveDamaged, ArchivePathTaken, ArchiveUnreachable (ArchiveForeign)

@@ -14,6 +14,7 @@ from postroom.accounts.settings import AccountsSettings
 from postroom.archive.settings import ARCHIVED_TABLES, ArchiveSettings
 from postroom.backup.settings import BackupSettings
 from postroom.campaigns.settings import CampaignsSettings
+from postroom.dashboard.settings import DashboardSettings
 from postroom.db.settings import DatabaseSettings
 from postroom.delivery.settings import DeliverySettings
 from postroom.embedded.settings import EmbeddedSettings
@@ -34,6 +35,7 @@ from postroom.transports.settings import TransportsSettings
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(
+    DashboardSettings,
     OutboxSettings,
     IntakeSettings,
     ScheduleSettings,

@@ -16,7 +16,7 @@ from resend.exceptions import InvalidApiKeyError, MissingRequiredFieldsError, Re
 from tests.support.builders import Recording, a_worker, accepted
 from tests.support.http import Browser, Response, served
 
-from postroom.dashboard import build_dashboard
+from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries

@@ -148,7 +148,7 @@ def test_whatever_fields_come_they_can_be_packed(fields: dict[bytes, bytes]) -> 
     assert isinstance(read_fields(pack_fields(fields)), dict)
 
 
-@pytest.mark.parametrize("source", ["accounts", "admin", "campaigns", "outbox", "schedule"])
+@pytest.mark.parametrize("source", ["accounts", "admin", "campaigns", "operators", "outbox", "schedule"])
 def test_reserved_source_is_refused(source: str) -> None:
     """A command under a source of Postroom's own could take the idempotency keys of its mail."""
     problem = refused(raw(source=source))

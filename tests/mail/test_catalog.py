@@ -44,6 +44,7 @@ BUILTIN_VARIABLES: dict[str, dict[str, Any]] = {
     "account-recovery": ACCOUNT_MAIL,
     "birthday": {"first_name": "Zoë", "last_name": "Quick"},
     "login-code": {"code": "123 456", "minutes": 10},
+    "operator-sign-in": {"code": "1234 5678", "minutes": 10, "url": "https://mail.example.org"},
     "welcome": {"name": "Zoë", "product": "Quill", "url": "https://quill.example/start?a=1&b=2"},
 }
 

@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page
 from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
 from tests.support.http import Response, a_key, call, served
 
-from postroom.dashboard import build_dashboard
+from postroom.dashboard.endpoints import build_dashboard
 from postroom.dashboard.service import Examine
 from postroom.db.pool import Pool
 from postroom.db.room import Room

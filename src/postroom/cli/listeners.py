@@ -12,7 +12,7 @@ from functools import partial
 
 from postroom.app import link_signer
 from postroom.cli.doctor import examine
-from postroom.dashboard import build_dashboard
+from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid

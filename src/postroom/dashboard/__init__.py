@@ -2,8 +2,10 @@
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, suppressions, senders,
          destinations, statistics, health, workers, keys, audit log, archive, settings
-OWNS     `ended_sessions`; sessions are signed cookies, preferences a cookie, figures are read when they are requested
-STATES   a session is good for twelve hours, until its key is revoked, or until its owner signs out
+OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, preferences a cookie, figures are read when
+         they are requested
+STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
+         until it is signed out. A sign-in code is valid for ten minutes, five attempts and one use
 CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages
 CALLS    the services of the other capabilities; its own statements read claims and workers
 FAILURES   an error that the API answers as a problem becomes a page with the same status and sentence; a bug answers
@@ -14,11 +16,15 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
          HTML bodies  cleaned, then shown as a document of their own: sandboxed, without scripts, forms or the network
          forms        a session's token and the browser's word that the form was ours; addresses to return to are local
          sentences    about a result stand in the address, sealed for the session against forged links
-         sign-in      wrong keys are counted per address; the cookie holds no part of the key
+         sign-in      wrong keys and codes are counted per client; the cookie holds no part of the key. A request for a
+                      code does the same for every address, and counts per address and per client. A code works only
+                      in the browser that requested it
 
-A key sees the pages, parts and buttons that its scopes allow, and each request checks the scope again. The pages work
+People sign in as themselves (`codes`) or with an API key. A principal, which is a key or an operator, sees the pages,
+parts and buttons that its scopes allow, and each request checks the scope again. The pages work
 without a script. With it, the overview and the inbox are live, filters search as you type, and `?` lists shortcuts.
 
+    codes.py        sign-in codes that are mailed to operators
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
     listing.py      tables, filters, forms and buttons declared as data; columns come from the records' declarations
     navigation.py   the links in groups, their icons and shortcuts
@@ -27,7 +33,3 @@ without a script. With it, the overview and the inbox are live, filters search a
     live.py         parts of a page that are sent again when they change
     timeline.py     the story of one delivery
 """
-
-from postroom.dashboard.endpoints import build_dashboard
-
-__all__ = ["build_dashboard"]

@@ -20,6 +20,7 @@ from postroom.dashboard import (
     suppressions,
     system,
 )
+from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.page import OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import Examine, FigureReader
@@ -46,6 +47,9 @@ async def show_static(call: Call) -> Answer:
 ENDPOINTS = (
     public("GET", "/sign-in", sign_in.show_sign_in),
     public("POST", "/sign-in", sign_in.sign_in),
+    public("POST", "/sign-in/code", sign_in.request_code),
+    public("GET", "/sign-in/code", sign_in.show_code),
+    public("POST", "/sign-in/redeem", sign_in.redeem_code),
     form("/sign-out", sign_in.sign_out),
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
@@ -127,4 +131,5 @@ def build_dashboard(
         static=static,
         is_secure=is_https(room.settings),
     )
-    return Site(ENDPOINTS, tools=(dashboard, LiveFeeds(stop or asyncio.Event())), refuse_unknown=refuse)
+    tools = (dashboard, SignInCodes(room, secret), LiveFeeds(stop or asyncio.Event()))
+    return Site(ENDPOINTS, tools=tools, refuse_unknown=refuse)

@@ -1,13 +1,29 @@
-"""The figures of the overview."""
+"""The figures of the overview, and sign-in codes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from postroom.delivery.model import DeadLetter, Lane, LaneDepth
 from postroom.outbox.model import ProgressLine
 from postroom.senders.model import SenderAccount, SenderStatus
 from postroom.stats.model import LaneLatency
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedCodes:
+    """Sign-in codes requested within the last hour."""
+
+    by_address: int
+    by_client: int
+
+
+@dataclass(frozen=True, slots=True)
+class TriedCode:
+    """A sign-in code that an attempt was counted for."""
+
+    code_hash: bytes = field(repr=False)
+    operator_id: int | None
 
 
 @dataclass(frozen=True, slots=True)

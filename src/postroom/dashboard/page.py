@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from postroom.dashboard import service
+from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.listing import Filter, FormField, ListColumn, query_with
 from postroom.dashboard.navigation import current, groups_for
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
@@ -38,6 +39,8 @@ from postroom.runtime.zones import instant_of
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
 INBOX = "inbox:read"
+
+SESSION_COOKIE = "postroom_session"
 
 HTML = "text/html; charset=utf-8"
 POLICY = (
@@ -82,18 +85,22 @@ class Dashboard:
     static: Mapping[str, bytes]
     is_secure: bool
 
-    @property
-    def cookie(self) -> str:
-        """The prefix makes browsers refuse the cookie from any other host."""
-        return "__Host-postroom_session" if self.is_secure else "postroom_session"
+    def cookie(self, name: str) -> str:
+        """A cookie's name; behind https, with the prefix that makes browsers refuse it from any other host."""
+        return f"__Host-{name}" if self.is_secure else name
 
-    def with_cookie(self, answer: Answer, session: DashboardSession | None) -> Answer:
-        """The answer with a cookie that holds the session, or removes it."""
-        value = "" if session is None else self.sessions.seal(session)
-        age = 0 if session is None else self.sessions.left_s(session)
-        cookie = f"{self.cookie}={value}; HttpOnly; Max-Age={age}; Path=/; SameSite=strict"
+    def with_cookie(self, answer: Answer, name: str, value: str, *, age_s: int, same_site: str = "strict") -> Answer:
+        """The answer with a cookie that scripts and other sites cannot read."""
+        cookie = f"{self.cookie(name)}={value}; HttpOnly; Max-Age={age_s}; Path=/; SameSite={same_site}"
         cookie += "; Secure" if self.is_secure else ""
         return replace(answer, headers={**answer.headers, "set-cookie": cookie})
+
+    def with_session(self, answer: Answer, session: DashboardSession | None) -> Answer:
+        """The answer with a cookie that holds the session, or removes it."""
+        if session is None:
+            return self.with_cookie(answer, SESSION_COOKIE, "", age_s=0)
+        age_s = self.sessions.left_s(session)
+        return self.with_cookie(answer, SESSION_COOKIE, self.sessions.seal(session), age_s=age_s)
 
     def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
         """A page without a session."""
@@ -294,7 +301,7 @@ async def _show(show: Page, scope: str, keeps_session: bool, call: Call) -> Answ
     request = await admit(call, scope)
     answer = await show(request)
     used = request.dashboard.sessions.renewed(request.session) if keeps_session else None
-    return answer if used is None else request.dashboard.with_cookie(answer, used)
+    return answer if used is None else request.dashboard.with_session(answer, used)
 
 
 async def _act(act: Page, scope: str, call: Call) -> Answer:
@@ -310,13 +317,13 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
     if "authorization" in call.headers:  # a program with an API key has mistyped a path: it gets no HTML
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
     dashboard = call.tool(Dashboard)
-    session = dashboard.sessions.open(_cookie(call, dashboard.cookie))
+    session = dashboard.sessions.open(cookie_of(call, dashboard.cookie(SESSION_COOKIE)))
     owner = None if session is None else await service.find_owner(call.room.pool, session)
     if session is None or owner is None or not owner.allows(READ):
         raise SignInError
     if not owner.allows(scope):
         raise ScopeMissing(scope, owner.name)
-    return PageRequest(dashboard, call, session, owner, read_viewer(_cookie(call, COOKIE)))
+    return PageRequest(dashboard, call, session, owner, read_viewer(cookie_of(call, COOKIE)))
 
 
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
@@ -339,10 +346,16 @@ def _to_sign_in(call: Call) -> Answer:
         return Answer(b"Sign in first.", int(HTTPStatus.UNAUTHORIZED), "text/plain")
     if call.method == "POST":  # the form's fields would be lost on the way back
         problem = "Nothing was done: the session is over. Sign in and try again."
-        return call.tool(Dashboard).page("sign_in.html", status=HTTPStatus.UNAUTHORIZED, next="/", problem=problem)
+        return sign_in_page(call, "/", problem, HTTPStatus.UNAUTHORIZED)
     query = call.asgi["query_string"].decode("latin-1")
     to = f"{path}?{query}" if query else path
     return redirect("/sign-in" if to == "/" else f"/sign-in?next={quote(to, safe='')}")
+
+
+def sign_in_page(call: Call, to: str, problem: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    """The forms of all methods to sign in that this client can use; `to` is the page that follows."""
+    mails_codes = call.tool(SignInCodes).are_offered(call.client)
+    return call.tool(Dashboard).page("sign_in.html", status=status, next=to, problem=problem, mails_codes=mails_codes)
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -352,7 +365,7 @@ def query_of(call: Call) -> dict[str, str]:
     return dict(parse_qsl(call.asgi["query_string"].decode("latin-1"), keep_blank_values=True))
 
 
-def _cookie(call: Call, name: str) -> str | None:
+def cookie_of(call: Call, name: str) -> str | None:
     pairs = (pair.strip().partition("=") for pair in call.headers.get("cookie", "").split(";"))
     return next((value for found, _, value in pairs if found == name), None)
 

@@ -1,4 +1,4 @@
--- Statements of the dashboard: reads beyond the services of others, and the sessions that were signed out.
+-- Statements of the dashboard: reads beyond the services of others, sessions that were signed out, sign-in codes.
 
 -- name: count_sending :many
 -- How many deliveries of each lane workers have claimed and not finished.
@@ -6,6 +6,14 @@ SELECT lane::text, sum(cardinality(delivery_ids))::bigint AS sending
 FROM claims
 GROUP BY lane
 ORDER BY lane;
+
+-- name: count_sign_in_codes :one
+-- Codes that were requested within the last hour: for an address, and by a client.
+SELECT
+    (SELECT count(*) FROM sign_in_codes
+        WHERE address_hash = :address_hash AND created_at > now() - interval '1 hour') AS by_address,
+    (SELECT count(*) FROM sign_in_codes
+        WHERE client = :client AND created_at > now() - interval '1 hour') AS by_client;
 
 -- name: end_session :exec
 -- Refuse a session from now on, in every process. Sessions that have expired need no row any longer.
@@ -30,9 +38,34 @@ FROM operators
 WHERE id = :operator_id AND disabled_at IS NULL
     AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);
 
+-- name: insert_sign_in_code :exec
+-- A new code; codes of the day before are deleted.
+WITH old AS (
+    DELETE FROM sign_in_codes WHERE created_at < now() - interval '1 day'
+)
+INSERT INTO sign_in_codes (nonce_hash, expires_at, operator_id, address_hash, client, code_hash)
+VALUES (:nonce_hash, now() + :lifetime::interval, :operator_id, :address_hash, :client, :code_hash);
+
 -- name: list_workers :many
 -- Who works here, the last seen first.
 SELECT id, pid, host, started_at, seen_at, asleep::text[]
 FROM workers
 ORDER BY seen_at DESC, id
 LIMIT :page_limit;
+
+-- name: lock_sign_in_codes :exec
+-- Lock the table against other writers until this transaction ends: concurrent requests cannot exceed a limit.
+LOCK TABLE sign_in_codes IN SHARE ROW EXCLUSIVE MODE;
+
+-- name: try_sign_in_code :maybe
+-- Count an attempt at a code that can still be used, and return its hash and its operator.
+UPDATE sign_in_codes
+SET attempts = attempts + 1
+WHERE nonce_hash = :nonce_hash AND used_at IS NULL AND expires_at > now() AND attempts < :most_attempts
+RETURNING code_hash, operator_id;
+
+-- name: use_sign_in_code :exec
+-- A code works once.
+UPDATE sign_in_codes
+SET used_at = now()
+WHERE nonce_hash = :nonce_hash AND used_at IS NULL;

@@ -1,16 +1,33 @@
-"""Sign-in with an API key, which a session cookie stands for afterwards, and sign-out."""
+"""Sign-in with an API key or a mailed code, which a session cookie stands for afterwards, and sign-out."""
 
 from dataclasses import replace
 from http import HTTPStatus
+from urllib.parse import quote
 
-from postroom.dashboard.page import READ, Dashboard, PageRequest, SignInError, admit, local_path, query_of, read_form
+from postroom.dashboard.codes import LIFETIME, SignInCodes
+from postroom.dashboard.page import (
+    READ,
+    Dashboard,
+    PageRequest,
+    SignInError,
+    admit,
+    cookie_of,
+    local_path,
+    query_of,
+    read_form,
+    sign_in_page,
+)
 from postroom.dashboard.service import end_session
-from postroom.errors import ScopeMissing, Unauthenticated
+from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
-from postroom.runtime.endpoint import Answer, Call, redirect
+from postroom.http.model import ApiKey, Operator
+from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect
 
 UNKNOWN = "This is not a key of this room, or it was revoked."
 UNFIT = f"This key may not look at deliveries: it lacks the scope {READ}."
+WRONG_CODE = "This code is wrong, has expired or was used. After five attempts, request a new code."
+
+_CODE_COOKIE = "postroom_sign_in_code"
 
 
 async def show_sign_in(call: Call) -> Answer:
@@ -19,7 +36,7 @@ async def show_sign_in(call: Call) -> Answer:
     try:
         await admit(call)
     except SignInError:
-        return call.tool(Dashboard).page("sign_in.html", next=to, problem=None)
+        return sign_in_page(call, to)
     return redirect(to)
 
 
@@ -31,25 +48,74 @@ async def sign_in(call: Call) -> Answer:
     try:
         key = await dashboard.auth.authenticate(f"Bearer {fields.get('key', '').strip()}", READ, client=call.client)
     except Unauthenticated:
-        return _wrong_key(dashboard, to, call.client)
+        # A right key is accepted however many were wrong before it: it is too long to guess.
+        wait = dashboard.guesses.wait_s(call.client)
+        dashboard.guesses.failed(call.client)
+        return too_often(call, to, wait) if wait else sign_in_page(call, to, UNKNOWN, HTTPStatus.UNAUTHORIZED)
     except ScopeMissing:
-        return dashboard.page("sign_in.html", status=HTTPStatus.FORBIDDEN, next=to, problem=UNFIT)
-    await record_audit(call.room.pool, key.actor, "dashboard.sign_in", f"key:{key.id}")
-    return dashboard.with_cookie(redirect(to), dashboard.sessions.begin(key))
+        return sign_in_page(call, to, UNFIT, HTTPStatus.FORBIDDEN)
+    return await begin_session(call, key, redirect(to), by="key")
 
 
-def _wrong_key(dashboard: Dashboard, to: str, address: str) -> Answer:
-    """Count the wrong key; a right one is accepted however many were wrong before it."""
-    wait = dashboard.guesses.wait_s(address)
-    dashboard.guesses.failed(address)
-    if not wait:
-        return dashboard.page("sign_in.html", status=HTTPStatus.UNAUTHORIZED, next=to, problem=UNKNOWN)
-    problem = f"Too many wrong keys from this address. Try again in {wait} seconds."
-    answer = dashboard.page("sign_in.html", status=HTTPStatus.TOO_MANY_REQUESTS, next=to, problem=problem)
+async def begin_session(call: Call, owner: ApiKey | Operator, answer: Answer, *, by: str) -> Answer:
+    """The answer with the cookie of a new session; `by` is the method of the sign-in, for the audit log."""
+    dashboard = call.tool(Dashboard)
+    subject = owner.actor if isinstance(owner, Operator) else f"key:{owner.id}"
+    await record_audit(call.room.pool, owner.actor, "dashboard.sign_in", subject, after={"by": by})
+    return dashboard.with_session(answer, dashboard.sessions.begin(owner))
+
+
+def too_often(call: Call, to: str, wait: int) -> Answer:
+    problem = f"Too many wrong keys or codes from this address. Try again in {wait} seconds."
+    answer = sign_in_page(call, to, problem, HTTPStatus.TOO_MANY_REQUESTS)
     return replace(answer, headers={"retry-after": str(wait)})
+
+
+# ── by a mailed code ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def request_code(call: Call) -> Answer:
+    """Mail a code and ask for it. The answer is the same for an address that belongs to no operator."""
+    fields = read_form(call)
+    to = local_path(fields.get("next"))
+    try:
+        nonce = await _codes(call).request(fields.get("email", "").strip(), client=call.client)
+    except BadInput as error:
+        return sign_in_page(call, to, error.message, HTTPStatus.BAD_REQUEST)
+    dashboard = call.tool(Dashboard)
+    answer = redirect(f"/sign-in/code?next={quote(to, safe='')}")
+    return dashboard.with_cookie(answer, _CODE_COOKIE, nonce, age_s=int(LIFETIME.total_seconds()))
+
+
+async def show_code(call: Call) -> Answer:
+    return _code_page(call, local_path(query_of(call).get("next")))
+
+
+async def redeem_code(call: Call) -> Answer:
+    """Check the code of the browser that requested it, and open a session."""
+    dashboard, fields = call.tool(Dashboard), read_form(call)
+    to, codes = local_path(fields.get("next")), _codes(call)
+    if wait := dashboard.guesses.wait_s(call.client):
+        return too_often(call, to, wait)
+    operator = await codes.redeem(cookie_of(call, dashboard.cookie(_CODE_COOKIE)) or "", fields.get("code", ""))
+    if operator is None:
+        dashboard.guesses.failed(call.client)
+        return _code_page(call, to, WRONG_CODE, HTTPStatus.UNAUTHORIZED)
+    return await begin_session(call, operator, redirect(to), by="code")
+
+
+def _code_page(call: Call, to: str, problem: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Answer:
+    return call.tool(Dashboard).page("sign_in_code.html", status=status, next=to, problem=problem)
+
+
+def _codes(call: Call) -> SignInCodes:
+    codes = call.tool(SignInCodes)
+    if not codes.are_offered(call.client):
+        raise ProtocolError(HTTPStatus.FORBIDDEN, "This installation does not mail sign-in codes to this address.")
+    return codes
 
 
 async def sign_out(request: PageRequest) -> Answer:
     """End the session in every process and remove the cookie."""
     await end_session(request.pool, request.session)
-    return request.dashboard.with_cookie(redirect("/sign-in"), None)
+    return request.dashboard.with_session(redirect("/sign-in"), None)

@@ -85,6 +85,7 @@ EXEMPT = {
     "outbox_topics": "definitions of topics",
     "outbox_topic_progress": "positions of publishers",
     "sender_accounts": "mailboxes of the installation",
+    "sign_in_codes": "keyed hashes, deleted after a day",
     "template_versions": "files of templates, whose samples are about invented people",
     "used_feedback_tokens": "tokens of providers",
     "webhook_endpoints": "addresses of programs",

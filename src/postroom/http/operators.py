@@ -4,6 +4,7 @@ Every change is audited. Disabling and removing an operator ends all sessions, i
 """
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
 from postroom.events.audit import audited
 from postroom.http import store
@@ -56,6 +57,16 @@ async def enable_operator(pool: Pool, operator_id: int, *, actor: str, by: Princ
     return enabled
 
 
+async def find_addressee(connection: Connection, address: str) -> Operator | None:
+    """The operator to whom a sign-in code can be mailed: added by a person and not disabled.
+
+    An operator whom OIDC created signs in there: someone who lost that account may still have the mailbox.
+    """
+    found = await store.find_operator_by_email(connection, email=address)
+    can_sign_in = found is not None and found.disabled_at is None and found.origin is OperatorOrigin.ADDED
+    return found if can_sign_in else None
+
+
 async def find_by_email(pool: Pool, email: str) -> Operator:
     """The operator with this address. Raises `OperatorNotFound`."""
     async with pool.acquire() as connection:
@@ -65,6 +76,11 @@ async def find_by_email(pool: Pool, email: str) -> Operator:
 async def list_operators(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Operator]:
     """A page of operators, newest first, and the cursor of the next page."""
     return await read_page(store.list_operators, pool, cursor, limit)
+
+
+async def record_sign_in(connection: Connection, operator_id: int) -> Operator | None:
+    """The operator, whose sign-in is recorded; None if the operator was disabled or removed."""
+    return await store.sign_in_operator(connection, operator_id=operator_id)
 
 
 async def remove_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:

@@ -94,12 +94,13 @@ SET revoked_at = now()
 WHERE id = :key_id AND revoked_at IS NULL
 RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
 
+-- name: sign_in_operator :maybe
+-- Record the sign-in of an operator who is not disabled.
+UPDATE operators
+SET last_sign_in_at = now()
+WHERE id = :operator_id AND disabled_at IS NULL
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+
 -- name: touch_key :exec
 -- Record that a key is in use; see functions/touch_api_key.sql.
 SELECT touch_api_key(:key_id);
-
--- name: touch_operator :exec
--- Record that an operator has signed in.
-UPDATE operators
-SET last_sign_in_at = now()
-WHERE id = :operator_id;

@@ -83,9 +83,10 @@ async def revoke_key(connection: Connection, *, key_id: int) -> ApiKey | None:
     return read_row(ApiKey, row) if row else None
 
 
+async def sign_in_operator(connection: Connection, *, operator_id: int) -> Operator | None:
+    row = await QUERIES["sign_in_operator"].maybe(connection, operator_id=operator_id)
+    return read_row(Operator, row) if row else None
+
+
 async def touch_key(connection: Connection, *, key_id: int) -> int:
     return await QUERIES["touch_key"].exec(connection, key_id=key_id)
-
-
-async def touch_operator(connection: Connection, *, operator_id: int) -> None:
-    await QUERIES["touch_operator"].exec(connection, operator_id=operator_id)

@@ -924,7 +924,7 @@ BEGIN
         v_source := coalesce(p_source, 'sql');
     END IF;
     IF v_problem IS NULL AND length(v_source) BETWEEN 1 AND 100 AND v_source !~ '[\x01-\x1f\x7f]'
-        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')
     THEN
         RETURN v_source;
     END IF;
@@ -6311,6 +6311,18 @@ CREATE TABLE sender_health (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE sign_in_codes (
+    nonce_hash bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone,
+    attempts integer DEFAULT 0 NOT NULL,
+    operator_id bigint,
+    address_hash bytea NOT NULL,
+    client text NOT NULL,
+    code_hash bytea NOT NULL
+);
+
 CREATE TABLE soft_bounces (
     address text NOT NULL,
     steps smallint NOT NULL,
@@ -6766,6 +6778,9 @@ ALTER TABLE ONLY sender_accounts
 ALTER TABLE ONLY sender_health
     ADD CONSTRAINT sender_health_pkey PRIMARY KEY (account_id, bucket);
 
+ALTER TABLE ONLY sign_in_codes
+    ADD CONSTRAINT sign_in_codes_pkey PRIMARY KEY (nonce_hash);
+
 ALTER TABLE ONLY soft_bounces
     ADD CONSTRAINT soft_bounces_pkey PRIMARY KEY (address);
 
@@ -6967,6 +6982,10 @@ CREATE INDEX scheduled_events_status_idx ON scheduled_events USING btree (status
 CREATE INDEX scheduled_events_user_idx ON scheduled_events USING btree (user_id, target_timestamp_utc);
 
 CREATE UNIQUE INDEX sender_accounts_email_idx ON sender_accounts USING btree (lower(email));
+
+CREATE INDEX sign_in_codes_address_idx ON sign_in_codes USING btree (address_hash, created_at);
+
+CREATE INDEX sign_in_codes_client_idx ON sign_in_codes USING btree (client, created_at);
 
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly USING btree (campaign_id, hour) WHERE (campaign_id <> 0);
 

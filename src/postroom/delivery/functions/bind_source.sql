@@ -23,7 +23,7 @@ BEGIN
         v_source := coalesce(p_source, 'sql');
     END IF;
     IF v_problem IS NULL AND length(v_source) BETWEEN 1 AND 100 AND v_source !~ '[\x01-\x1f\x7f]'
-        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'outbox', 'schedule')
+        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')
     THEN
         RETURN v_source;
     END IF;
