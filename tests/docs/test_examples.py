@@ -28,6 +28,9 @@ PATIENCE_S = 600
 # The deliveries of an example: subject (or template) and idempotency key of each.
 EXPECTED = {
     "attachment.py": [("Your invoice", None)],
+    "django_orders.py": [("Order 42", "order-42")],
+    "fastapi_orders.py": [("Order 42", "order-42")],
+    "flask_orders.py": [("Order 42", "order-42")],
     "idempotency.py": [("Your invoice", "invoice-7")],
     "login_code.sh": [("login-code", None)],
     "operator.sql": [],
@@ -45,7 +48,11 @@ AS_APPLICATION = (
     "SELECT * FROM postroom.consume_code('ada@example.org', 'activation', '00000')",
 )
 IN_ORDER = ("roles.sql", "grants.sql")  # these need an administrator and have a test of their own
-ELSEWHERE = {"openapi-python-client.yml": "http/test_generated_client.py", "test_inbox.py": "inbox/test_plugin.py"}
+ELSEWHERE = {
+    "openapi-python-client.yml": "http/test_generated_client.py",
+    "send_with_pg.mjs": "docs/test_node_example.py",
+    "test_inbox.py": "inbox/test_plugin.py",
+}
 _SHOWN = re.compile(r"<!-- examples/(?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
 
 

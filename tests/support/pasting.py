@@ -26,7 +26,7 @@ from typing import IO
 from tests.support.patience import PATIENCE_S
 
 PASTED = ("sh", "sql", "python")
-ILLUSTRATIONS = ("text", "ini", "json", "html", "mermaid", "jinja")
+ILLUSTRATIONS = ("text", "ini", "json", "html", "mermaid", "jinja", "javascript", "go", "ruby")
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
