@@ -1,15 +1,16 @@
-"""Helpers for tests of the command line: the real `postroom` in a separate process."""
+"""Helpers for tests of the command line: the real `postroom` in a separate process, see `forked`."""
 
 import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
+from tests.support.forked import Forked, Streams, start
 from tests.support.patience import PATIENCE_S
 
 COMMAND = ("-m", "postroom.cli")
@@ -41,15 +42,19 @@ def postroom(
     command: tuple[str, str] = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, *command, *arguments],
-        input=stdin,
-        env=environment(**(settings or {})),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    with TemporaryFile("w+") as given, TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
+        given.write(stdin or "")
+        given.seek(0)
+        streams = Streams(given, output, errors)
+        process = start(command, *arguments, environment=environment(**(settings or {})), streams=streams)
+        try:
+            code = process.wait(PATIENCE_S)
+        except TimeoutError:
+            process.send_signal(signal.SIGKILL)
+            raise
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(arguments, code, output.read(), errors.read())
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
@@ -61,14 +66,14 @@ def answer(done: subprocess.CompletedProcess[str]) -> Any:
 class Running:
     """A long-running command, read line by line."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Forked, output: IO[str]) -> None:
         self.process = process
+        self._output = output
 
     def line(self, wanted: Callable[[str], bool]) -> str:
         """Wait for a line on its output; fails when the command ends before it comes."""
-        assert self.process.stdout is not None
         seen = []
-        for line in self.process.stdout:
+        for line in self._output:
             seen.append(line)
             if wanted(line):
                 return line.rstrip("\n")
@@ -88,33 +93,26 @@ class Running:
         return self.process.wait(timeout=PATIENCE_S)
 
     def rest(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.read()
+        return self._output.read()
 
 
 @contextmanager
 def running(
     *arguments: str, settings: dict[str, str], directory: Path | None = None, command: tuple[str, str] = COMMAND
 ) -> Iterator[Running]:
-    """Start a command; whatever the test does, it is gone afterwards."""
-    process = subprocess.Popen(
-        [sys.executable, *command, *arguments],
-        env=environment(**settings),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        cwd=directory,
-    )
-    try:
-        yield Running(process)
-    finally:
-        if process.poll() is None:
-            process.terminate()
+    """Start a command; stop it at the end, whatever the test does."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as output:
+        with os.fdopen(writing, "w") as both, Path(os.devnull).open() as nothing:
+            streams = Streams(nothing, both, both)
+            given = environment(**settings)
+            process = start(command, *arguments, environment=given, streams=streams, directory=directory)
+        try:
+            yield Running(process, output)
+        finally:
+            process.send_signal(signal.SIGTERM)
             try:
-                process.wait(timeout=PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+                process.wait(PATIENCE_S)
+            except TimeoutError:
+                process.send_signal(signal.SIGKILL)
                 process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
