@@ -143,6 +143,7 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
     webhooks = WebhookTransport(
         timeout=settings.webhook_timeout,
         allow_private=settings.webhook_allow_private,
+        allow_loopback=bool(settings.webhook_allow_loopback),
         inbox=CaptureTransport(room.pool, keep=settings.inbox_limit) if settings.transport == "capture" else None,
         on_gone=partial(disable_gone, room.pool),
     )

@@ -23,8 +23,9 @@ from tests.support.embedded import postmaster
 from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Hold, Script, smtp_server
 
-from postroom.cli.up import curl_line
+from postroom.cli.up import curl_line, with_loopback_webhooks, worker_environment
 from postroom.runtime.uvicorn_server import bind, url_of
+from postroom.settings import read_settings
 
 READY = "Ctrl-C stops"
 
@@ -276,6 +277,23 @@ def _is_alive(pid: int) -> bool:
     except OSError:
         return False
     return not state.startswith("Z")
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ({}, "1"),
+        ({"POSTROOM_HTTP_ADDR": "[::1]:0"}, "1"),
+        ({"POSTROOM_HTTP_ADDR": "0.0.0.0:8025"}, "0"),
+        ({"POSTROOM_TRANSPORT": "senders"}, "0"),
+        ({"POSTROOM_WEBHOOK_ALLOW_LOOPBACK": "0"}, "0"),
+        ({"POSTROOM_TRANSPORT": "senders", "POSTROOM_WEBHOOK_ALLOW_LOOPBACK": "1"}, "1"),
+    ],
+)
+def test_up_posts_webhooks_to_loopback_in_development_only(given: dict[str, str], expected: str) -> None:
+    """Captured mail and an API on loopback mean a developer's machine; the setting decides otherwise."""
+    settings = with_loopback_webhooks(read_settings(given))
+    assert worker_environment(settings)["POSTROOM_WEBHOOK_ALLOW_LOOPBACK"] == expected
 
 
 def test_printed_address_can_be_used() -> None:

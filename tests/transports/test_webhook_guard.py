@@ -78,6 +78,18 @@ async def test_allowed_means_allowed() -> None:
     assert reply.remote_host == "localhost [127.0.0.1]"
 
 
+async def test_loopback_alone_can_be_allowed() -> None:
+    """A developer's receiver on the same machine gets webhooks; other inner addresses stay closed."""
+    async with receiving(Receiver()) as receiver:
+        transport = WebhookTransport(allow_loopback=True, timeout=PATIENCE)
+        reply = await transport.send(*a_post(receiver.url))
+        await transport.close()
+    assert reply.code == 250
+    for host in ("10.0.0.1", "192.168.1.1", "169.254.169.254", "fc00::1", "0.0.0.0"):
+        with pytest.raises(AddressForbidden):
+            GuardedResolver(allow_loopback=True).check_host(host)
+
+
 @pytest.mark.parametrize("host", ["169.254.169.254", "::ffff:169.254.169.254", "fe80::1", "fd00:ec2::254"])
 def test_no_setting_opens_the_way_to_metadata(host: str) -> None:
     """A cloud hands out the machine's own credentials there."""

@@ -10,6 +10,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,7 +52,7 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
     from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
-        settings = with_secret_key(settings, making=True)
+        settings = with_secret_key(with_loopback_webhooks(settings), making=True)
         async with open_room(settings, migrating=True) as room:
             await settle_room(room.direct_url, settings)
             await prepare(room)
@@ -65,6 +66,16 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
             await _run(room, doors, life=life, work=work, ready=ready)
 
 
+def with_loopback_webhooks(settings: Settings) -> Settings:
+    """Let a developer receive webhooks on the same machine: while mail is captured and the API is on loopback only."""
+    from postroom.transports.smtp.relay import is_loopback
+
+    if settings.webhook_allow_loopback is not None:
+        return settings
+    is_local = settings.transport == "capture" and is_loopback(settings.http_addr[0])
+    return replace(settings, webhook_allow_loopback=is_local)
+
+
 def _worker(room: "Room", life: "Lifetime", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
     """The work, in this process or in supervised ones with the same secret key."""
 
@@ -76,11 +87,19 @@ def _worker(room: "Room", life: "Lifetime", *, workers: int) -> Callable[[], Cor
             return
         from postroom.cli.work import supervise_workers
 
-        secret = room.settings.secret_key
-        environment = {**os.environ, **({"POSTROOM_SECRET_KEY": secret.hex()} if secret else {})}
-        await supervise_workers(workers, life, room.settings, environment=environment)
+        await supervise_workers(workers, life, room.settings, environment=worker_environment(room.settings))
 
     return work
+
+
+def worker_environment(settings: Settings) -> dict[str, str]:
+    """The environment of worker processes: this one's, and the settings that `up` has chosen."""
+    secret = settings.secret_key
+    return {
+        **os.environ,
+        **({"POSTROOM_SECRET_KEY": secret.hex()} if secret else {}),
+        "POSTROOM_WEBHOOK_ALLOW_LOOPBACK": "1" if settings.webhook_allow_loopback else "0",
+    }
 
 
 async def _run(

@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from postroom.inbox.links import MessageLink
-from postroom.transports.guard import AddressForbidden, GuardedResolver, parse_literal
+from postroom.transports.guard import AddressForbidden, GuardedResolver
 
 MOST_REQUESTS = 50
 TIMEOUT_S = 5.0
@@ -34,21 +34,9 @@ class LinkAnswer:
         return self.status is not None and self.status < HTTPStatus.BAD_REQUEST
 
 
-class LinkResolver(GuardedResolver):
-    """Resolves names to public addresses and to loopback."""
-
-    def __init__(self) -> None:
-        super().__init__(allow_private=False)
-
-    def check_host(self, host: str) -> None:
-        address = parse_literal(host)
-        if address is None or not address.is_loopback:
-            super().check_host(host)
-
-
 async def request_links(links: Sequence[MessageLink]) -> list[LinkAnswer]:
     """Request each web address once, in the order of the message, up to `MOST_REQUESTS`."""
-    resolver, limit = LinkResolver(), asyncio.Semaphore(_AT_ONCE)
+    resolver, limit = GuardedResolver(allow_loopback=True), asyncio.Semaphore(_AT_ONCE)
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
@@ -61,7 +49,7 @@ async def request_links(links: Sequence[MessageLink]) -> list[LinkAnswer]:
         return await asyncio.gather(*(ask(link.url) for link in links[:MOST_REQUESTS] if link.is_web))
 
 
-async def _ask(session: aiohttp.ClientSession, resolver: LinkResolver, url: str) -> LinkAnswer:
+async def _ask(session: aiohttp.ClientSession, resolver: GuardedResolver, url: str) -> LinkAnswer:
     try:
         target = URL(url)
         resolver.check_host(target.raw_host or "")

@@ -96,8 +96,14 @@ def _embedded(address: IPv6Address) -> IPv4Address | None:
 class GuardedResolver(AbstractResolver):
     """Resolves host names to allowed addresses, or raises `AddressForbidden`."""
 
-    def __init__(self, *, allow_private: bool, setting: str = "POSTROOM_WEBHOOK_ALLOW_PRIVATE") -> None:
-        self._allow_private, self._setting = allow_private, setting
+    def __init__(
+        self,
+        *,
+        allow_private: bool = False,
+        allow_loopback: bool = False,
+        setting: str = "POSTROOM_WEBHOOK_ALLOW_PRIVATE",
+    ) -> None:
+        self._allow_private, self._allow_loopback, self._setting = allow_private, allow_loopback, setting
 
     def check_host(self, host: str) -> None:
         """Check a host written as an address, which is never resolved."""
@@ -106,7 +112,7 @@ class GuardedResolver(AbstractResolver):
             return
         if _is_never(address):
             raise AddressForbidden(str(address), None)
-        if not self._allow_private:
+        if not (self._allow_private or (self._allow_loopback and address.is_loopback)):
             raise AddressForbidden(str(address), self._setting)
 
     async def resolve(

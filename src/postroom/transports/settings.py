@@ -58,6 +58,13 @@ class TransportsSettings:
         default=False,
         about="post webhooks to loopback and private addresses too",
     )
+    webhook_allow_loopback: bool | None = setting(
+        "POSTROOM_WEBHOOK_ALLOW_LOOPBACK",
+        switch,
+        None,
+        "post webhooks to loopback addresses too; absent: only by `postroom up` while mail is captured and the API "
+        "listens on loopback",
+    )
 
     @property
     def uses_senders(self) -> bool:

@@ -51,18 +51,19 @@ class WebhookTransport:
 
     name = "webhook"
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one parameter per property of the transport
         self,
         *,
         timeout: timedelta = TIMEOUT,
         allow_private: bool = False,
+        allow_loopback: bool = False,
         max_connections: int = 100,
         inbox: Transport | None = None,
         on_gone: Callable[[int], Awaitable[None]] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._timeout_s = timeout.total_seconds()
-        self._resolver = GuardedResolver(allow_private=allow_private)
+        self._resolver = GuardedResolver(allow_private=allow_private, allow_loopback=allow_loopback)
         self._max_connections, self._inbox, self._on_gone = max_connections, inbox, on_gone
         self._tls = tls or ssl.create_default_context()
         self._session: aiohttp.ClientSession | None = None
