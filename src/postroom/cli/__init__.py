@@ -45,6 +45,7 @@ class CommandEntry:
 
 COMMANDS = (
     CommandEntry("up", "postroom.cli.up:up", RUN, "Run database, API and workers by one command."),
+    CommandEntry("demo", "postroom.cli.demo.command:demo", RUN, "Play a story on the running system."),
     CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Serve the HTTP API."),
     CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver queued mail."),
     CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),

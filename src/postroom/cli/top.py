@@ -71,8 +71,8 @@ def draw_frame(figures: "OverviewFigures", findings: "Sequence[Finding]", *, roo
     lease = room.settings.lease
     return Group(
         Text(f"postroom top · room {room.name} · {figures.at:%Y-%m-%d %H:%M:%S} UTC", style="bold"),
-        _lanes(figures),
-        _rates(figures),
+        draw_lanes(figures),
+        draw_rates(figures),
         _workers(figures, lease),
         _senders(figures),
         _outbox(figures),
@@ -80,7 +80,7 @@ def draw_frame(figures: "OverviewFigures", findings: "Sequence[Finding]", *, roo
     )
 
 
-def _lanes(figures: "OverviewFigures") -> "RenderableType":
+def draw_lanes(figures: "OverviewFigures") -> "RenderableType":
     from postroom.dashboard.service import COUNTED
     from postroom.dashboard.views import latency, seconds, span
 
@@ -102,7 +102,7 @@ def _lanes(figures: "OverviewFigures") -> "RenderableType":
     return _table(("lane", "waiting", "due", "oldest", "sending", "p50", "p95"), rows)
 
 
-def _rates(figures: "OverviewFigures") -> "RenderableType":
+def draw_rates(figures: "OverviewFigures") -> "RenderableType":
     from postroom.dashboard.overview import MINUTES, STEPS
 
     this = figures.at.replace(second=0, microsecond=0)

@@ -52,7 +52,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
         return runner.run(coroutine)
 
 
-def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
+def in_room(command: Callable[["Room"], Awaitable[Result]], *, pool_size: int = CLI_POOL_SIZE) -> Result:
     """Run one command in the room of the environment; the room must be migrated."""
     from dataclasses import replace
 
@@ -64,7 +64,7 @@ def in_room(command: Callable[["Room"], Awaitable[Result]]) -> Result:
     configure_logging(settings.log_level, settings.log_format)
 
     async def opened() -> Result:
-        async with open_room(replace(settings, pool_size=CLI_POOL_SIZE, database_timeout=CLI_TIMEOUT)) as room:
+        async with open_room(replace(settings, pool_size=pool_size, database_timeout=CLI_TIMEOUT)) as room:
             return await command(room)
 
     return run(opened())

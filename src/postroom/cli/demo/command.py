@@ -1,0 +1,104 @@
+"""The command `postroom demo`."""
+
+import secrets
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from postroom.runtime.terminal import in_room, say
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from postroom.cli.demo.story import Story
+    from postroom.db.room import Room
+
+POOL_SIZE = 8  # the scenes, the view and its figures read at the same time
+DEVELOPMENT = frozenset({"capture", "webhook"})
+"""Transports of attempts in a room for development."""
+
+
+def demo(
+    *,
+    quick: Annotated[bool, typer.Option("--quick", help="A campaign to 60 people instead of 2,000.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Play in a room that is not for development, or has sent real mail.")
+    ] = False,
+) -> None:
+    """Play a story on the running system: sign-ups, birthdays, a campaign, failures, a killed worker.
+
+    Needs `postroom up` in another terminal. All people are invented, at reserved domains, and their mail is captured in
+    the inbox. The rows stay, for the dashboard; each run adds its own.
+    """
+    in_room(partial(_play, is_quick=quick, is_forced=force), pool_size=POOL_SIZE)
+
+
+async def _play(room: "Room", *, is_quick: bool, is_forced: bool) -> None:
+    import aiohttp
+
+    from postroom.cli.demo.story import FULL, QUICK, Story
+
+    if not is_forced:
+        await refuse_production(room)
+    async with aiohttp.ClientSession() as http:
+        await _check_running(room, http)
+        run = secrets.token_hex(2)
+        story = Story(room, run, QUICK if is_quick else FULL, http)
+        await _play_scenes(story)
+        _print_links(story)
+
+
+async def refuse_production(room: "Room") -> None:
+    """Raise unless the room captures mail, and has sent none by another transport within a day."""
+    from postroom.cli.demo import store
+    from postroom.cli.demo.errors import NotForDevelopment
+
+    if room.settings.transport != "capture":
+        raise NotForDevelopment(f"POSTROOM_TRANSPORT is {room.settings.transport}, not capture")
+    others = set(await store.list_recent_transports(room.pool)) - DEVELOPMENT
+    if others:
+        raise NotForDevelopment(f"its workers sent mail by {', '.join(sorted(others))} within the last day")
+
+
+async def _check_running(room: "Room", http: "aiohttp.ClientSession") -> None:
+    import aiohttp
+
+    from postroom.cli.demo.errors import StoryStuck
+
+    url = room.settings.base_url
+    try:
+        async with http.get(f"{url}/healthz") as response:
+            await response.read()
+    except aiohttp.ClientError as error:
+        raise StoryStuck(f"Nothing answers at {url}. Start `postroom up` in another terminal first.") from error
+
+
+async def _play_scenes(story: "Story") -> None:
+    from postroom.cli.demo.campaign import play_campaign
+    from postroom.cli.demo.scenes import play_birthdays, play_failures, play_orders, play_sign_ups
+    from postroom.cli.demo.subscriber import play_subscriber
+    from postroom.cli.demo.takeover import play_takeover
+    from postroom.cli.demo.view import StoryView
+    from postroom.dashboard.service import FigureReader
+
+    scenes = {
+        "Campaign": play_campaign,
+        "Sign-ups": play_sign_ups,
+        "Birthdays": play_birthdays,
+        "Orders": play_orders,
+        "Failures": play_failures,
+        "Subscriber": play_subscriber,
+        "Killed worker": play_takeover,
+    }
+    view = StoryView(list(scenes), FigureReader(story.pool))
+    async with view.playing():
+        for number, play in enumerate(scenes.values()):
+            async with view.scene(number) as line:
+                line.facts = await play(story)
+
+
+def _print_links(story: "Story") -> None:
+    say("")
+    for name, path in [("Overview", "/"), *story.links, ("Statistics", "/statistics"), ("Inbox", "/inbox")]:
+        say(f"  {name:<38} {story.url}{path}")

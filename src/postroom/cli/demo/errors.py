@@ -1,0 +1,14 @@
+"""Errors of the demo."""
+
+from postroom.errors import PostroomError
+
+
+class StoryStuck(PostroomError):
+    """A part of the demo did not happen in time, or the running system lacks something that it needs."""
+
+
+class NotForDevelopment(PostroomError):
+    """The room is not one for development, so the demo changes nothing in it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"This room is not for development: {reason}. `--force` plays the demo in it anyway.")

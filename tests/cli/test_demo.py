@@ -1,0 +1,104 @@
+"""`postroom demo`, played twice on a running `postroom up`."""
+
+import re
+from pathlib import Path
+
+import asyncpg
+import pytest
+from tests.support.command_line import postroom, running
+from tests.support.ports import free_port
+
+from postroom.cli.demo.people import DOMAINS, invent
+
+SCENES = ("Campaign", "Sign-ups", "Birthdays", "Orders", "Failures", "Subscriber", "Killed worker")
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_DATA_DIR": str(tmp_path / "data"),
+        "POSTROOM_HTTP_ADDR": f"127.0.0.1:{free_port()}",
+        "POSTROOM_BATCH_TIMEOUT": "0s",
+        "POSTROOM_LEASE": "3s",  # recovery waits for one lease after the start of the database
+    }
+
+
+async def test_the_story_can_be_played_twice(settings: dict[str, str], database_url: str) -> None:
+    """Every scene ends with facts that the database confirms, and a second run repeats them with people of its own."""
+    with running("up", settings=settings) as up:
+        up.line(lambda line: "Ctrl-C stops." in line)
+        for _run in range(2):
+            done = postroom("demo", "--quick", settings=settings)
+            assert done.returncode == 0, done.stderr
+            told = dict(line.split(": ", 1) for line in done.stdout.splitlines() if line.startswith(SCENES))
+            assert tuple(told) == SCENES
+            assert told["Campaign"].startswith(
+                "60 recipients: 58 sent, 2 bounced; 27 opened, 7 of the opens by machines, "
+            )
+            assert told["Sign-ups"] == "3 accounts created, 2 activated with the code of the mail"
+            assert told["Orders"].endswith("order 2 rolled back and left 0 mails and 0 events")
+            assert told["Failures"] == "6 mails to troubled addresses: 1 dead letter, 2 failed, 3 queued"
+            assert told["Subscriber"] == (
+                "3 events: 3 answered with 503 and retried, 3 accepted, 0 without a valid signature"
+            )
+            assert re.search(r"killed with \d+ (bulk|transactional) mails", told["Killed worker"])
+            assert told["Killed worker"].endswith("0 lost")
+            assert f"{settings['POSTROOM_HTTP_ADDR']}/dead-letters" in done.stdout
+        assert up.stop() == 0
+    await _check_rows(database_url)
+
+
+async def _check_rows(database_url: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM postroom.campaigns WHERE status = 'completed'") == 2
+        assert await connection.fetchval("SELECT count(*) FROM postroom.accounts WHERE status = 'active'") == 4
+        assert (
+            await connection.fetchval("SELECT count(*) FROM postroom.webhook_endpoints WHERE status = 'enabled'") == 0
+        )
+        transports = await connection.fetch("SELECT DISTINCT transport FROM postroom.attempts ORDER BY transport")
+        assert {row["transport"] for row in transports} <= {"capture", "webhook", None}
+        real = await connection.fetch(
+            r"SELECT email FROM postroom.delivery_recipients"
+            r" WHERE email !~ '(\.test|[@.]example\.(org|com))$' AND email NOT LIKE 'http://127.0.0.1%'"
+        )
+        assert real == []
+    finally:
+        await connection.close()
+
+
+def test_the_demo_needs_a_running_system(settings: dict[str, str]) -> None:
+    """Without `postroom up`, it says so and changes nothing."""
+    done = postroom("demo", settings=settings)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"postroom: Nothing answers at http://{settings['POSTROOM_HTTP_ADDR']}. "
+        "Start `postroom up` in another terminal first.\n"
+    )
+
+
+async def test_a_room_that_sends_mail_is_left_alone(settings: dict[str, str], database_url: str) -> None:
+    """A transport other than capture, now or within the last day, means that the room is not for development."""
+    done = postroom("demo", settings={**settings, "POSTROOM_TRANSPORT": "senders"})
+    assert done.returncode == 1
+    assert done.stderr == (
+        "postroom: This room is not for development: POSTROOM_TRANSPORT is senders, not capture. "
+        "`--force` plays the demo in it anyway.\n"
+    )
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(
+        "INSERT INTO postroom.attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, transport)"
+        " VALUES (1, 1, 'sent', 'bulk', now(), now(), 'smtp')"
+    )
+    await connection.close()
+    assert "its workers sent mail by smtp within the last day" in postroom("demo", settings=settings).stderr
+    assert "Nothing answers at" in postroom("demo", "--force", settings=settings).stderr
+
+
+def test_invented_people_have_different_names_at_reserved_domains() -> None:
+    """2,000 people have 2,000 addresses, which no mail can reach."""
+    people = invent(2000)
+    assert len({person.name for person in people}) == 2000
+    assert len({person.address("1a2b") for person in people}) == 2000
+    assert all(domain.endswith((".test", "example.org", "example.com")) for domain in DOMAINS)
