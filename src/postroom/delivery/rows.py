@@ -277,14 +277,18 @@ def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
 def accept_columns(
     requests: Sequence[DeliveryRequest], *, idempotency_ttl: timedelta, now: datetime | None
 ) -> dict[str, Any]:
-    """One list per column; recipients are flat and refer to their request by ordinal, counted from one."""
+    """One list per column; recipients are flat and refer to their request by ordinal, counted from one.
+
+    A column without values is None: the driver would encode, and PostgreSQL read, a NULL for every request.
+    """
     columns = zip(*map(_request_values, requests), strict=True)
+    given = (column if column.count(None) < len(column) else None for column in columns)
     flat = [
         (ordinal, *recipient) for ordinal, request in enumerate(requests, start=1) for recipient in _recipients(request)
     ]
     names = ("recipient_ordinal", "recipient_kind", "recipient_position", "recipient_email", "recipient_name")
     return {
-        **dict(zip(_REQUEST_COLUMNS, columns, strict=True)),
+        **dict(zip(_REQUEST_COLUMNS, given, strict=True)),
         **dict(zip(names, zip(*flat, strict=True), strict=True)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,
