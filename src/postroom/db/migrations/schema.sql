@@ -4469,11 +4469,11 @@ $$;
 CREATE FUNCTION request_fingerprint(p_channel delivery_channel, p_lane delivery_lane, p_send_at timestamp with time zone, p_template_id text, p_locale text, p_variables jsonb, p_from_email text, p_from_name text, p_subject text, p_text text, p_html text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_kinds recipient_kind[], p_emails text[], p_names text[]) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$
-    SELECT sha256(convert_to(ROW(
+    SELECT substr(sha256(convert_to(ROW(
         p_channel, p_lane, extract(epoch FROM p_send_at), p_template_id, p_locale, p_variables, p_from_email, p_from_name,
         p_subject, p_headers, p_attachments, p_tags, p_custom_data, p_kinds, p_emails, p_names,
         octet_length(p_text), octet_length(p_html)
-    )::text || coalesce(p_text, '') || coalesce(p_html, ''), 'UTF8'))
+    )::text || coalesce(p_text, '') || coalesce(p_html, ''), 'UTF8')), 1, 16)
 $$;
 
 CREATE FUNCTION request_token(p_email text, p_action token_action) RETURNS boolean
