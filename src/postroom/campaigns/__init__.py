@@ -13,6 +13,7 @@ FILES    recipients_file  CSV and JSON lines → recipients; rejected lines with
          template    a campaign's letter, parsed once and rendered per recipient
          rendering   loads and renders letters for workers
          preview     preview, test mail, and `lint`: warnings before the start
+         report      counts by hour and domain, and the result for each recipient
          trial       letters of API callers, checked and rendered in a child process with limits
          queue_sync  holds, releases or cancels queued mail according to the status
          zones       local time → instant

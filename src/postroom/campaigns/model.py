@@ -1,6 +1,6 @@
 """Values of campaigns: the campaign, its recipients and its counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from enum import StrEnum
@@ -174,6 +174,58 @@ class CampaignPerson:
     email: str
     name: str | None
     custom_data: Mapping[str, Any]
+
+
+class PersonResult(StrEnum):
+    """The result of a campaign for one recipient: the state of the mail, or what happened to it later."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    SUPPRESSED = "suppressed"
+    CANCELLED = "cancelled"
+    FED = "fed"  # retention has deleted the delivery
+    BOUNCED = "bounced"
+    OPENED = "opened"
+    CLICKED = "clicked"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonMail:
+    """One recipient of a campaign with the result of the mail; opens and clicks are those of people."""
+
+    id: int
+    delivery_id: int | None
+    time_zone: str
+    email: str
+    name: str | None
+    result: PersonResult
+    opened_at: datetime | None
+    clicked_at: datetime | None
+    bounced_at: datetime | None
+    is_chosen: bool  # false: not searched yet; the next page begins here
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignDomain:
+    """The mail of a campaign to one domain."""
+
+    domain: str
+    sent: int
+    bounced: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignReport:
+    """A campaign with its counts, in total and by hour."""
+
+    campaign: Campaign
+    figures: CampaignFigures
+    hours: Sequence[CampaignHour]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,27 @@ async def preview(
     return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **_OWN})
 
 
+async def preview_draft(
+    pool: Pool, content: CampaignContent, *, campaign_id: int | None, email: str | None = None
+) -> tuple[Rendered, list[LetterWarning]]:
+    """Render content that is not stored, for a recipient of the campaign, and its warnings.
+
+    Without an address, the first recipient is used; without any recipient, each merge field shows its own name.
+    """
+    fields: dict[str, int] = {}
+    people, person = 0, None
+    if campaign_id is not None:
+        async with pool.acquire() as connection:
+            campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
+            person = await store.find_recipient(connection, campaign_id=campaign_id, email=email)
+            fields, people = await store.list_fields(connection, campaign_id=campaign_id), campaign.total
+    if person is None and email is not None:
+        raise CampaignRecipientNotFound
+    known = None if person is None else person_variables(person.email, person.name, person.custom_data)
+    rendered = await render_letter(content, {**(known or {}), **_OWN}, has_placeholders=known is None)
+    return rendered, await lint_letter(content, fields=fields if people else None, people=people)
+
+
 async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     """Render the letter for the first recipients within the limits of a trial; returns the letter that passed.
 

@@ -176,6 +176,23 @@ WHERE (:status::text IS NULL OR status = :status::campaign_status)
 ORDER BY id DESC
 LIMIT :page_limit;
 
+-- name: list_domains :many
+-- Mail of a campaign by domain, the domains with the most bounces first, then those with the most mail.
+SELECT domain, sent, bounced, greatest(ended - bounced + returned, 0) AS failed
+FROM (
+    SELECT domain,
+        coalesce(sum(amount) FILTER (WHERE metric = 'sent'), 0)::bigint AS sent,
+        coalesce(sum(amount) FILTER (WHERE metric = 'bounced'), 0)::bigint AS bounced,
+        coalesce(sum(amount) FILTER (WHERE metric = 'returned'), 0)::bigint AS returned,
+        coalesce(sum(amount) FILTER (WHERE metric IN ('refused', 'dead_lettered')), 0)::bigint AS ended
+    FROM read_counts()
+    WHERE campaign_id = :campaign_id AND campaign_id <> 0 -- the predicate of an index
+        AND metric IN ('sent', 'bounced', 'returned', 'refused', 'dead_lettered')
+    GROUP BY domain
+) AS counted
+ORDER BY bounced DESC, sent DESC, domain
+LIMIT :page_limit;
+
 -- name: list_fields :many
 -- The merge fields of a campaign's recipients, with the number of recipients that have a value.
 SELECT name, filled
@@ -196,6 +213,40 @@ ORDER BY hour, metric;
 SELECT id, is_tracked, from_email, from_name, reply_to_email, reply_to_name, subject, text_body, html_body
 FROM campaigns
 WHERE id = ANY(:campaign_ids::bigint[]);
+
+-- name: list_people :many
+-- Recipients of a campaign and the result of their mail, by zone and place in the list, after a cursor. Fewer than :bound
+-- recipients are searched; the one after them is a row that is not chosen, so that the next page continues there.
+WITH scanned AS MATERIALIZED (
+    SELECT r.id, r.delivery_id, r.time_zone, r.email, r.name, e.first_human_open_at AS opened_at,
+        e.first_human_click_at AS clicked_at,
+        (SELECT min(b.reported_at) FROM bounces AS b WHERE b.delivery_id = r.delivery_id AND b.kind = 'bounce') AS bounced_at,
+        CASE
+            WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled'
+            WHEN r.state = 'fed' THEN coalesce(nullif(d.state::text, 'rendered'), CASE WHEN d.id IS NULL THEN 'fed' ELSE 'queued' END)
+            ELSE r.state::text
+        END AS result
+    FROM campaigns AS c
+    JOIN campaign_recipients AS r ON r.campaign_id = c.id
+    LEFT JOIN deliveries AS d ON d.id = r.delivery_id
+    LEFT JOIN engagements AS e ON e.delivery_id = r.delivery_id
+    WHERE c.id = :campaign_id
+        AND (:after_id::bigint IS NULL OR (r.time_zone, r.id) > (:after_zone::text COLLATE "C", :after_id))
+    ORDER BY r.time_zone, r.id
+    LIMIT :bound
+), last AS (
+    SELECT id FROM scanned ORDER BY time_zone DESC, id DESC LIMIT (SELECT (count(*) = :bound)::integer FROM scanned)
+), chosen AS (
+    SELECT *, id NOT IN (SELECT id FROM last) AND (
+        :result::text IS NULL OR result = :result OR (:result = 'opened' AND opened_at IS NOT NULL)
+        OR (:result = 'clicked' AND clicked_at IS NOT NULL) OR (:result = 'bounced' AND bounced_at IS NOT NULL)) AS is_chosen
+    FROM scanned
+)
+SELECT id, delivery_id, time_zone, email, name, result, opened_at, clicked_at, bounced_at, is_chosen
+FROM chosen
+WHERE is_chosen OR id IN (SELECT id FROM last)
+ORDER BY time_zone, id
+LIMIT :page_limit;
 
 -- name: list_recipients :many
 -- Recipients of a campaign by zone and place in the list, after a cursor. Waiting recipients come after the zone's

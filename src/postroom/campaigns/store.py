@@ -10,17 +10,21 @@ import msgspec
 from postroom.campaigns.model import (
     Campaign,
     CampaignContent,
+    CampaignDomain,
     CampaignHour,
     CampaignPerson,
     CampaignQueue,
     CampaignRequest,
     CampaignStatus,
     FeedResult,
+    PersonMail,
+    PersonResult,
     RecipientState,
     Zone,
 )
 from postroom.db.queries import Connection, load
 from postroom.post.address import Address
+from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.campaigns")
 
@@ -102,6 +106,11 @@ async def list_campaigns(
     return [_campaign(row) for row in rows]
 
 
+async def list_domains(connection: Connection, *, campaign_id: int, page_limit: int) -> list[CampaignDomain]:
+    rows = await QUERIES["list_domains"].many(connection, campaign_id=campaign_id, page_limit=page_limit)
+    return [read_row(CampaignDomain, row) for row in rows]
+
+
 async def list_fields(connection: Connection, *, campaign_id: int) -> dict[str, int]:
     rows = await QUERIES["list_fields"].many(connection, campaign_id=campaign_id)
     return {row["name"]: row["filled"] for row in rows}
@@ -117,6 +126,28 @@ async def list_hours(connection: Connection, *, campaign_id: int) -> list[Campai
 async def list_letters(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, CampaignContent]:
     rows = await QUERIES["list_letters"].many(connection, campaign_ids=campaign_ids)
     return {row["id"]: _letter(row) for row in rows}
+
+
+async def list_people(  # noqa: PLR0913 - the filter, the cursor and two bounds
+    connection: Connection,
+    *,
+    campaign_id: int,
+    result: str | None,
+    after_zone: str | None,
+    after_id: int | None,
+    bound: int,
+    page_limit: int,
+) -> list[PersonMail]:
+    rows = await QUERIES["list_people"].many(
+        connection,
+        campaign_id=campaign_id,
+        result=result,
+        after_zone=after_zone,
+        after_id=after_id,
+        bound=bound,
+        page_limit=page_limit,
+    )
+    return [PersonMail(**{**row, "result": PersonResult(row["result"])}) for row in rows]
 
 
 async def list_recipients(  # noqa: PLR0913 - one parameter per filter

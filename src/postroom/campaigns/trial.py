@@ -14,7 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from postroom.campaigns.lint import lint
+from postroom.campaigns.lint import lint, merge_fields
 from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.template import ready
 from postroom.errors import BadInput
@@ -36,9 +36,14 @@ async def check_letter(letter: CampaignContent) -> None:
     await _call(try_for, letter, b"[]", tracked=False)
 
 
-async def render_letter(letter: CampaignContent, variables: Mapping[str, Any]) -> Rendered:
-    """Render the letter with these variables; `BadInput` names what cannot be rendered."""
-    return await _call(render_for, letter, _as_json(variables))
+async def render_letter(
+    letter: CampaignContent, variables: Mapping[str, Any], *, has_placeholders: bool = False
+) -> Rendered:
+    """Render the letter with these variables; `BadInput` names what cannot be rendered.
+
+    With `has_placeholders`, a merge field without a value shows its name.
+    """
+    return await _call(render_for, letter, _as_json(variables), has_placeholders=has_placeholders)
 
 
 async def lint_letter(letter: CampaignContent, *, fields: Mapping[str, int] | None, people: int) -> list[LetterWarning]:
@@ -87,9 +92,10 @@ def try_for(letter: CampaignContent, people: bytes, *, tracked: bool) -> None:
         parsed.render(variables, on_part=note)
 
 
-def render_for(letter: CampaignContent, variables: bytes) -> Rendered:
+def render_for(letter: CampaignContent, variables: bytes, *, has_placeholders: bool) -> Rendered:
     _note_larger(letter)
-    rendered = ready(letter).render(msgspec.json.decode(variables), on_part=note)
+    placeholders = {name: f"[{name}]" for name in merge_fields(letter) | {"email"}} if has_placeholders else {}
+    rendered = ready(letter).render({**placeholders, **msgspec.json.decode(variables)}, on_part=note)
     if isinstance(rendered, RenderError):
         raise BadInput.of(rendered.part, rendered.message)
     return rendered

@@ -1,7 +1,7 @@
 """dashboard: web pages for operators.
 
-NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, suppressions, senders,
-         destinations, statistics, health, workers, keys, audit log, archive, settings
+NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, campaigns, suppressions,
+         senders, destinations, statistics, health, workers, keys, audit log, archive, settings
 OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, preferences a cookie, figures are read when
          they are requested
 STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
@@ -14,6 +14,7 @@ FAILURES   an error that the API answers as a problem becomes a page with the sa
 HOSTILE INPUTS  everything shown was written by strangers: subjects, names, replies of servers, HTML
          pages        escaped by the templates; no script, style or picture but our own (Content-Security-Policy)
          HTML bodies  cleaned, then shown as a document of their own: sandboxed, without scripts, forms or the network
+         files        uploads are read in pieces, after the token of their form was checked
          forms        a session's token and the browser's word that the form was ours; addresses to return to are local
          sentences    about a result stand in the address, sealed for the session against forged links
          sign-in      wrong keys and codes are counted per client; the cookie holds no part of the key. A request for a
@@ -21,8 +22,9 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
                       in the browser that requested it
 
 People sign in as themselves (`codes`) or with an API key. A principal, which is a key or an operator, sees the pages,
-parts and buttons that its scopes allow, and each request checks the scope again. The pages work
-without a script. With it, the overview and the inbox are live, filters search as you type, and `?` lists shortcuts.
+parts and buttons that its scopes allow, and each request checks the scope again. The pages work without a script. With
+it, the overview, the inbox and campaigns are live, the preview of a campaign follows the typing, uploads show their
+progress, filters search as you type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
@@ -30,6 +32,9 @@ without a script. With it, the overview and the inbox are live, filters search a
     navigation.py   the links in groups, their icons and shortcuts
     preferences.py  time zone, colors and row height of a browser
     chart.py        charts as SVG: bars, lines and areas, with the numbers as a table
+    campaigns.py    the list of campaigns and the results of one; campaign_form.py writes drafts, campaign_upload.py
+                    takes recipients, campaign_actions.py starts and stops, campaign_figures.py draws the funnel
+    file_form.py    forms with a file
     live.py         parts of a page that are sent again when they change
     timeline.py     the story of one delivery
 """

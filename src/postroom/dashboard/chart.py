@@ -12,6 +12,7 @@ from datetime import datetime
 
 WIDTH, HEIGHT = 1000, 100
 MOST_LABELS = 6
+LAST_LABEL = 88  # percent; a label further right would leave the plot
 MOST_TICKS = 4
 _STEPS = (1, 2, 5, 10)
 _LEAST = 1.2  # one failure among thousands is still seen
@@ -130,7 +131,9 @@ def short(amount: float) -> str:
 def _labels(moments: Sequence[datetime], write: Callable[[datetime], str]) -> Iterator[Tick]:
     every = max(1, math.ceil(len(moments) / MOST_LABELS))
     for index in range(0, len(moments), every):
-        yield Tick(round(100 * index / len(moments), 2), write(moments[index]))
+        at = round(100 * index / len(moments), 2)
+        if at <= LAST_LABEL:
+            yield Tick(at, write(moments[index]))
 
 
 def _slots(moments: Sequence[datetime], series: Sequence[Series], write: Callable[[datetime], str]) -> Iterator[Slot]:

@@ -5,6 +5,10 @@ from http import HTTPStatus
 
 from postroom.dashboard import (
     audit,
+    campaign_actions,
+    campaign_form,
+    campaign_upload,
+    campaigns,
     dead_letters,
     deliveries,
     destinations,
@@ -102,6 +106,10 @@ ENDPOINTS = (
     page("/dead-letters/redrive", dead_letters.ask_page, scope=OPERATE),
     form("/dead-letters/redrive", dead_letters.redrive_page, scope=OPERATE),
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
+    *campaigns.PAGES,
+    *campaign_actions.PAGES,
+    *campaign_form.PAGES,
+    *campaign_upload.PAGES,
     *inbox.PAGES,
     *mail_templates.PAGES,
     *events.PAGES,

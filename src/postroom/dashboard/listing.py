@@ -112,6 +112,7 @@ class FormField:
     options: Sequence[str] = ()
     hint: str = ""
     is_required: bool = False
+    suggestions: str = ""  # the id of a datalist
 
 
 def options_of(kind: type[StrEnum]) -> list[str]:

@@ -77,6 +77,7 @@ GROUPS = (
     Group(
         "Audience",
         (
+            Link("/campaigns", "Campaigns", "campaigns", "campaigns:read", "c"),
             Link("/suppressions", "Suppressions", "suppressions", "suppressions:read", "u"),
             Link("/senders", "Senders", "senders", "senders:read", "s"),
             Link("/destinations", "Destinations", "destinations", "senders:read", "t"),

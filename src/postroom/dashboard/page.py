@@ -244,7 +244,7 @@ class PageRequest:
 
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
-        given = {"fields": {}, "back": "/", "warning": None, "is_possible": True, **values}
+        given = {"fields": {}, "back": "/", "warning": None, "findings": (), "is_possible": True, **values}
         return self.page("confirm.html", title=title, question=question, to=to, button=button, **given)
 
     def done(self, path: str, sentence: str) -> Answer:
@@ -306,10 +306,14 @@ async def _show(show: Page, scope: str, keeps_session: bool, call: Call) -> Answ
 
 async def _act(act: Page, scope: str, call: Call) -> Answer:
     request = await admit(call, scope)
-    fields = read_form(call)
+    return await act(with_form(request, read_form(call)))
+
+
+def with_form(request: PageRequest, fields: Mapping[str, str]) -> PageRequest:
+    """The request with the fields of its form; raises `ProtocolError` without the token of the session."""
     if not request.dashboard.sessions.is_form_token(request.session, fields.get("token", "")):
         raise ProtocolError(HTTPStatus.FORBIDDEN, "This form is too old. Go back, reload the page and try again.")
-    return await act(replace(request, form=fields))
+    return replace(request, form=fields)
 
 
 async def admit(call: Call, scope: str = READ) -> PageRequest:
@@ -385,12 +389,17 @@ def local_path(asked: str | None) -> str:
 
 def read_form(call: Call) -> dict[str, str]:
     """The fields of a form that a page of ours sent."""
-    if not _is_ours(call):
-        raise ProtocolError(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
+    need_own(call)
     try:
         return dict(parse_qsl(call.raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
     except ValueError:
         raise ProtocolError(HTTPStatus.BAD_REQUEST, "The form has too many fields.") from None
+
+
+def need_own(call: Call) -> None:
+    """Raise `ProtocolError` if another site sent the form."""
+    if not _is_ours(call):
+        raise ProtocolError(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
 
 
 def _is_ours(call: Call) -> bool:

@@ -82,11 +82,19 @@ def clean(html: str, pictures: Mapping[str, str]) -> str:
     )
 
 
+HEADERS = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
+"""Headers of a document in a sandboxed frame."""
+
+
 def preview(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool = False) -> Answer:
-    """The document for the sandboxed frame, as in a light or a dark mail client."""
-    headers = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
+    """The answer for the sandboxed frame, as in a light or a dark mail client."""
+    document = preview_document(html, pictures=pictures, dark=dark)
+    return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", HEADERS)
+
+
+def preview_document(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool = False) -> str:
+    """The cleaned HTML as a document of its own."""
     styles = clean_styles(styles_of(html[:LONGEST]), dark=dark)
     # A fragment has no body element, and its colours are part of the mail.
     body = clean(_BODY.sub(r"<\1div", html[:LONGEST]), pictures or {})
-    document = _DOCUMENT.format(styles=styles, body=body, **(_DARK if dark else _LIGHT))
-    return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", headers)
+    return _DOCUMENT.format(styles=styles, body=body, **(_DARK if dark else _LIGHT))

@@ -18,6 +18,7 @@ from postroom.delivery.model import DeliveryState
 LONGEST_TEXT = 200_000
 
 STATIC_TYPES = {
+    "campaign.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "live.js": "text/javascript; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",

@@ -1,0 +1,308 @@
+"""Campaigns: the list, the results of one, its people, content and links."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from postroom.campaigns import preview as letters
+from postroom.campaigns import report as reports
+from postroom.campaigns import service
+from postroom.campaigns.model import (
+    Campaign,
+    CampaignDomain,
+    CampaignFigures,
+    CampaignReport,
+    CampaignStatus,
+    PersonMail,
+    PersonResult,
+)
+from postroom.campaigns.shapes import written
+from postroom.dashboard.campaign_actions import actions_of, schedule_of
+from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, draw_losses, draw_progress, ended_of
+from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
+from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, options_of, query_with
+from postroom.dashboard.live import stream
+from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.suppressions import address_page
+from postroom.errors import BadInput
+from postroom.runtime.endpoint import Answer
+from postroom.tracking import service as tracking
+from postroom.tracking.model import EngagedRecipients
+
+LISTED = 25
+MOST_LINKS = 10
+MOST_DOMAINS = 10
+
+NEW = PageAction(label="New campaign", path="/campaigns/new", scope=WRITE, is_link=True, is_main=True)
+VIEWS = (("Overview", ""), ("People", "/people"), ("Content", "/content"), ("Links", "/links"))
+
+
+def person_page(person: PersonMail) -> str:
+    """The delivery of a recipient; without one, whether the address gets mail."""
+    return f"/deliveries/{person.delivery_id}" if person.delivery_id else address_page(person.email)
+
+
+_PERSON = columns(
+    PersonMail, "email", "name", "result", "opened_at", "clicked_at", "bounced_at", "time_zone",
+    email={"link": person_page},
+    time_zone={"is_minor": True}, opened_at={"label": "Opened"}, clicked_at={"label": "Clicked"},
+)  # fmt: skip
+
+_LINK = (
+    ListColumn("url", "Link"),
+    ListColumn("people", "People", "number"),
+    ListColumn("clicks", "Clicks", "number"),
+    ListColumn("machine_clicks", "Machines", "number"),
+    ListColumn("last_at", "Last click", "when", is_minor=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignRow:
+    """One line of the list."""
+
+    campaign: Campaign
+    figures: CampaignFigures
+
+    @property
+    def done(self) -> int:
+        """Recipients whose mail has left or will not be sent."""
+        return self.figures.counts.total - self.figures.counts.queued
+
+    @property
+    def failed(self) -> int:
+        return ended_of(self.figures.counts)
+
+    @property
+    def at(self) -> tuple[str, datetime]:
+        """The newest step of the campaign, and its time."""
+        campaign = self.campaign
+        if campaign.finished_at is not None:
+            return ("ended", campaign.finished_at)
+        if campaign.started_at is None:
+            return ("changed", campaign.updated_at)
+        start_at = campaign.plan.start_at
+        if start_at is not None and start_at > datetime.now(UTC):
+            return ("starts", start_at)
+        return ("started", campaign.started_at)
+
+
+# ── the list ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def list_page(request: PageRequest) -> Answer:
+    values = await _listed(request)
+    parts = {"list": request.draw("parts/campaigns_list.html", **values)}
+    return request.page("campaigns.html", parts=parts, actions=[NEW], **values)
+
+
+async def list_live_page(request: PageRequest) -> Answer:
+    """The stream of the list's first page."""
+    drawn: dict[str, str] = {}
+    seen: object = None
+
+    async def draw() -> dict[str, str]:
+        nonlocal drawn, seen
+        values = await _listed(request)
+        if values["rows"] != seen:
+            drawn, seen = {"list": request.draw("parts/campaigns_list.html", **values)}, values["rows"]
+        return drawn
+
+    return stream(request, draw)
+
+
+async def _listed(request: PageRequest) -> dict[str, Any]:
+    filters = [Filter("status", "Status", request.asked("status"), options_of(CampaignStatus))]
+    cursor, status = request.asked("cursor"), _status(request.asked("status"))
+    found, more = await service.list_campaigns(request.pool, status=status, cursor=cursor, limit=LISTED)
+    figures = await service.measure(request.pool, found)
+    return {
+        "rows": [CampaignRow(campaign, figures[campaign.id]) for campaign in found],
+        "filters": filters,
+        "query": query_with(filters),
+        "next_cursor": more,
+        "is_first": cursor is None,
+    }
+
+
+def _status(asked: str | None) -> CampaignStatus | None:
+    try:
+        return CampaignStatus(asked) if asked else None
+    except ValueError:
+        raise BadInput.of("status", f"must be one of {', '.join(CampaignStatus)}") from None
+
+
+# ── one campaign ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def show_page(request: PageRequest) -> Answer:
+    report = await reports.read_report(request.pool, request.id("campaign_id"))
+    campaign = report.campaign
+    if campaign.status is CampaignStatus.DRAFT:
+        return await _draft(request, report)
+    links, _more = await tracking.list_links(request.pool, campaign.id, limit=MOST_LINKS)
+    most = max((link.people for link in links), default=0)
+    return request.page(
+        "campaign.html",
+        **_values(campaign, ""),
+        parts=_draw_parts(request, report, await _people(request, campaign)),
+        links=links,
+        link_columns=(*_LINK[:1], _bar("people", "People", most), *_LINK[2:4]),
+        domains=await reports.list_domains(request.pool, campaign.id, limit=MOST_DOMAINS),
+        domain_columns=_domain_columns(campaign.id),
+    )
+
+
+async def _draft(request: PageRequest, report: CampaignReport) -> Answer:
+    """The steps before a start."""
+    campaign = report.campaign
+    return request.page(
+        "campaign_draft.html",
+        **_values(campaign, ""),
+        warnings=await letters.lint_campaign(request.pool, campaign.id),
+        has_secret=request.call.room.settings.secret_key is not None,
+    )
+
+
+async def live_page(request: PageRequest) -> Answer:
+    """The stream of one campaign's results."""
+    drawn: dict[str, str] = {}
+    seen: object = None
+
+    async def draw() -> dict[str, str]:
+        nonlocal drawn, seen
+        report = await reports.read_report(request.pool, request.id("campaign_id"))
+        if report != seen:
+            drawn, seen = _draw_parts(request, report, await _people(request, report.campaign)), report
+        return drawn
+
+    return stream(request, draw)
+
+
+async def _people(request: PageRequest, campaign: Campaign) -> EngagedRecipients:
+    async with request.pool.acquire() as connection:
+        return await tracking.count_people(connection, campaign.id)
+
+
+def _draw_parts(request: PageRequest, report: CampaignReport, people: EngagedRecipients) -> dict[str, str]:
+    now = datetime.now(UTC)
+    values = {
+        "campaign": report.campaign,
+        "counts": report.figures.counts,
+        "only_machines": (
+            max(report.figures.opens.unique - people.opened, 0),
+            max(report.figures.clicks.unique - people.clicked, 0),
+        ),
+        "segments": draw_progress(report.figures.counts),
+        "funnel": draw_funnel(report, people),
+        "losses": draw_losses(report),
+        "actions": actions_of(report.campaign),
+        "schedule": schedule_of(report.campaign),
+        "opens": draw_engagement(report, "opened", request.viewer, now=now),
+        "clicks": draw_engagement(report, "clicked", request.viewer, now=now),
+    }
+    return {name: request.draw(f"parts/campaign_{name}.html", **values) for name in ("head", "figures", "charts")}
+
+
+def _values(campaign: Campaign, view: str) -> dict[str, Any]:
+    """The values of every page of a campaign."""
+    return {
+        "campaign": campaign,
+        "path": f"/campaigns/{campaign.id}",
+        "views": VIEWS,
+        "view": view,
+        "actions": actions_of(campaign),
+        "schedule": schedule_of(campaign),
+        "sender": written(campaign.plan.letter.sender),
+        "reply_to": written(campaign.plan.letter.reply_to),
+    }
+
+
+async def people_page(request: PageRequest) -> Answer:
+    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
+    filters = [
+        Filter("email", "Address", request.asked("email"), placeholder="ada@example.org"),
+        Filter("result", "Result", request.asked("result"), options_of(PersonResult)),
+    ]
+    found = await reports.list_people(
+        request.pool,
+        campaign.id,
+        email=request.asked("email"),
+        result=_result(request.asked("result")),
+        cursor=request.asked("cursor"),
+    )
+    empty = "No recipients are uploaded yet."
+    rows = request.rows(_PERSON, found, filters=filters, path=f"/campaigns/{campaign.id}/people", empty=empty)
+    return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=filters)
+
+
+def _result(asked: str | None) -> PersonResult | None:
+    try:
+        return PersonResult(asked) if asked else None
+    except ValueError:
+        raise BadInput.of("result", f"must be one of {', '.join(PersonResult)}") from None
+
+
+async def links_page(request: PageRequest) -> Answer:
+    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
+    found = await tracking.list_links(request.pool, campaign.id, cursor=request.asked("cursor"))
+    empty = "No link was clicked yet." if campaign.plan.letter.is_tracked else "Opens and clicks are not counted."
+    rows = request.rows(_LINK, found, path=f"/campaigns/{campaign.id}/links", empty=empty)
+    return request.page("campaign_list.html", **_values(campaign, "/links"), rows=rows, filters=())
+
+
+async def content_page(request: PageRequest) -> Answer:
+    """The mail as one recipient sees it, its warnings, and the form of a test mail."""
+    return await _content(request)
+
+
+async def _content(request: PageRequest, problem: str | None = None) -> Answer:
+    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
+    return request.page(
+        "campaign_content.html",
+        status=400 if problem else 200,
+        **_values(campaign, "/content"),
+        people=await suggested_people(request, campaign),
+        person=request.asked("person") or "",
+        to=request.form.get("to", ""),
+        problem=problem,
+    )
+
+
+async def test_page(request: PageRequest) -> Answer:
+    campaign_id = request.id("campaign_id")
+    to = [each.strip() for each in request.form.get("to", "").split(",") if each.strip()]
+    person = request.form.get("person", "").strip() or None
+    try:
+        await letters.send_test(request.pool, campaign_id, to, actor=request.actor, email=person)
+    except BadInput as error:
+        return await _content(request, error.message)
+    return request.done(f"/campaigns/{campaign_id}/content", f"A test mail is on its way to {', '.join(to)}.")
+
+
+def _bar(name: str, label: str, most: int) -> ListColumn:
+    return ListColumn(name, label, "bar", value=lambda record: (getattr(record, name), most))
+
+
+def _domain_columns(campaign_id: int) -> tuple[ListColumn, ...]:
+    def link(row: CampaignDomain) -> str | None:
+        return f"/deliveries?campaign={campaign_id}&domain={row.domain}" if row.domain else None
+
+    return (
+        ListColumn("domain", "Domain", link=link, value=lambda row: row.domain or "unknown"),
+        ListColumn("sent", "Sent", "number"),
+        ListColumn("bounced", "Bounced", "bar", value=lambda row: (row.bounced, max(row.sent, row.bounced))),
+        ListColumn("failed", "Failed", "number"),
+    )
+
+
+PAGES = (
+    page("/campaigns", list_page, scope=READ),
+    page("/campaigns/live", list_live_page, scope=READ, keeps_session=False),
+    page("/campaigns/{campaign_id:int}", show_page, scope=READ),
+    page("/campaigns/{campaign_id:int}/live", live_page, scope=READ, keeps_session=False),
+    page("/campaigns/{campaign_id:int}/people", people_page, scope=READ),
+    page("/campaigns/{campaign_id:int}/links", links_page, scope=READ),
+    page("/campaigns/{campaign_id:int}/content", content_page, scope=READ),
+    form("/campaigns/{campaign_id:int}/test", test_page, scope=WRITE),
+)
