@@ -16,6 +16,7 @@ from postroom.db.listen import Listener
 from postroom.db.retention import Sweeper
 from postroom.db.room import Room
 from postroom.delivery import maintenance as delivery
+from postroom.delivery.mass import service as mass
 from postroom.delivery.notices import Notice, Notifier
 from postroom.errors import SettingInvalid
 from postroom.feedback import notice as feedback
@@ -43,6 +44,7 @@ _log = structlog.get_logger()
 
 RETENTION = (
     *delivery.RETENTION,
+    *mass.RETENTION,
     *intake.RETENTION,
     *feedback.RETENTION,
     *accounts.RETENTION,
@@ -73,6 +75,7 @@ async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> 
     return [
         *delivery.Maintenance(pool, _maintenance_options(settings)).loops(),
         *schedule.Scheduler(pool, options).loops(),
+        Loop("mass actions", partial(mass.run_unfinished, pool), rest=mass.REST, more=bool),
         feeder.loop(),
         stats.Rollup(pool, stats.RollupOptions(interval=settings.stats_interval)).loop(),
         tracking.TrackingPartitions(pool).loop(),

@@ -15,7 +15,7 @@ async def test_a_waiting_row_whose_delivery_has_ended_is_dropped(pool: Pool) -> 
     stale, good = await accepted(pool, a_mail(), a_mail(), now=NOON)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER deliveries_due")
-        await store.cancel(connection, delivery_id=stale, reason="test", now=NOON)
+        await store.cancel(connection, delivery_ids=[stale], reason="test", now=NOON)
         await connection.execute("ALTER TABLE deliveries ENABLE TRIGGER deliveries_due")
     assert [outgoing.id for outgoing in await claimed(pool, now=NOON)] == [good]
     assert await state_of(pool, stale) is DeliveryState.CANCELLED
@@ -43,7 +43,7 @@ async def test_a_claim_does_not_wait_for_a_transaction_that_cancels(pool: Pool) 
     async with pool.acquire() as connection:
         transaction = connection.transaction()
         await transaction.start()
-        await store.cancel(connection, delivery_id=cancelled, reason="test", now=NOON)
+        await store.cancel(connection, delivery_ids=[cancelled], reason="test", now=NOON)
         async with asyncio.timeout(30):
             assert [outgoing.id for outgoing in await claimed(pool, now=NOON)] == [free]
         await transaction.rollback()

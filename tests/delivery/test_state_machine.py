@@ -329,10 +329,10 @@ class Walker:
         await store.renew_claims(connection, worker_id=self.number, claim_ids=claim_ids, lease=LEASE, now=self.hands())
 
     async def cancel(self, connection: Session) -> None:
-        await store.cancel(connection, delivery_id=await self.any_id(connection), reason="test", now=self.hands())
+        await store.cancel(connection, delivery_ids=[await self.any_id(connection)], reason="test", now=self.hands())
 
     async def retry(self, connection: Session) -> None:
-        await store.retry_now(connection, delivery_id=await self.any_id(connection), now=self.hands())
+        await store.retry_now(connection, delivery_ids=[await self.any_id(connection)], now=self.hands())
 
     async def expire(self, connection: Session) -> None:
         await store.expire_waiting(connection, batch_limit=2, now=self.hands())
@@ -347,7 +347,7 @@ class Walker:
         await store.settle_ambiguous(connection, delivery_id=await self.any_id(connection))
 
     async def resend(self, connection: Session) -> None:
-        await store.resend(connection, delivery_id=await self.any_id(connection), now=self.hands())
+        await store.resend(connection, delivery_ids=[await self.any_id(connection)], now=self.hands())
 
     async def reschedule(self, connection: Session) -> None:
         send_at = self.hands() + LEASE * self.chance.randrange(3)

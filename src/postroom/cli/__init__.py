@@ -68,6 +68,12 @@ GROUPS = (
     CommandEntry(
         "dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Dead letters: list, redrive."
     ),
+    CommandEntry(
+        "mass-actions",
+        "postroom.delivery.mass.cli:mass_actions",
+        MAIL,
+        "Cancel, retry or resend all deliveries of a filter.",
+    ),
     CommandEntry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
     CommandEntry("inbox", "postroom.inbox.cli:inbox", MAIL, "Mail that was captured instead of sent."),
     CommandEntry("intake", "postroom.cli.intake:intake", RUN, "Consume commands from a Redis or NATS stream."),

@@ -1,45 +1,34 @@
 """Deliveries: the list, one delivery, and the actions on it."""
 
+import re
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from postroom.dashboard.listing import Filter, options_of, query_with
-from postroom.dashboard.page import PageRequest
+from postroom.dashboard.listing import Filter, PageAction, options_of, query_with
+from postroom.dashboard.page import OPERATE, PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.dashboard.timeline import read_timeline
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
+from postroom.delivery.mass.model import MassKind
 from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, ProtocolError
+
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]{2,}")
+
+MASS = "/deliveries/mass-actions"
 
 RELATED = 5
 """Other deliveries to the same person that are shown."""
 
 
 async def list_page(request: PageRequest) -> Answer:
-    filters = _filters(request)
-    chosen = {each.name: each.value for each in filters}
-    found, cursor = await service.list_deliveries(
-        request.pool,
-        DeliveryFilter(
-            state=_state(chosen["status"]),
-            recipient=chosen["recipient"],
-            recipient_domain=chosen["domain"],
-            campaign_id=request.number("campaign"),
-            template_id=chosen["template"],
-            source=chosen["source"],
-            tags=parse_tag(chosen["tag"]),
-            idempotency_key=chosen["key"],
-            message_id=chosen["message_id"],
-            created_from=request.moment("from"),
-            created_before=request.moment("before"),
-        ),
-        cursor=request.asked("cursor"),
-    )
+    filters = filters_of(request)
+    found, cursor = await service.list_deliveries(request.pool, chosen_of(request), cursor=request.asked("cursor"))
     found = await request.contents.fill_subjects(found)
     return request.page(
         "deliveries.html",
@@ -48,18 +37,52 @@ async def list_page(request: PageRequest) -> Answer:
         query=query_with(filters),
         next_cursor=cursor,
         is_first=request.asked("cursor") is None,
+        mass_actions=_mass_actions(query_with(filters)),
     )
 
 
-def _filters(request: PageRequest) -> list[Filter]:
+def _mass_actions(query: str) -> list[PageAction]:
+    """The buttons that change all deliveries of the filter."""
+    return [
+        PageAction(
+            label=f"{each.value.capitalize()}…", path=f"{MASS}/new?kind={each}&{query}", scope=OPERATE, is_link=True
+        )
+        for each in MassKind
+    ]
+
+
+def chosen_of(request: PageRequest) -> DeliveryFilter:
+    """The filter in the address. A recipient that is not a whole address is searched as a part of one."""
+    asked = request.asked
+    recipient = asked("recipient")
+    is_whole = recipient is not None and _ADDRESS.fullmatch(recipient) is not None
+    return DeliveryFilter(
+        state=_state(asked("status")),
+        recipient=recipient if is_whole else None,
+        recipient_contains=None if is_whole else recipient,
+        recipient_domain=asked("domain"),
+        campaign_id=request.number("campaign"),
+        sender_account_id=request.number("sender"),
+        template_id=asked("template"),
+        source=asked("source"),
+        tags=parse_tag(asked("tag")),
+        idempotency_key=asked("key"),
+        message_id=asked("message_id"),
+        created_from=request.moment("from"),
+        created_before=request.moment("before"),
+    )
+
+
+def filters_of(request: PageRequest) -> list[Filter]:
     asked = request.asked
     return [
         Filter("status", "Status", asked("status"), options_of(DeliveryState)),
-        Filter("recipient", "Recipient", asked("recipient"), placeholder="ada@example.org"),
+        Filter("recipient", "Recipient", asked("recipient"), placeholder="ada@ or ada@example.org"),
         Filter("domain", "Domain", asked("domain"), placeholder="example.org"),
         Filter("source", "Source", asked("source"), placeholder="shop"),
         Filter("template", "Template", asked("template"), is_rare=True),
         Filter("campaign", "Campaign id", asked("campaign"), is_rare=True),
+        Filter("sender", "Sender id", asked("sender"), is_rare=True),
         Filter("tag", "Tag", asked("tag"), placeholder="order=4711", is_rare=True),
         Filter("key", "Idempotency key", asked("key"), is_rare=True),
         Filter("message_id", "Message-ID", asked("message_id"), is_rare=True),

@@ -16,6 +16,7 @@ from postroom.dashboard import (
     inbox,
     keys,
     mail_templates,
+    mass_actions,
     overview,
     preferences,
     senders,
@@ -113,6 +114,7 @@ ENDPOINTS = (
     *inbox.PAGES,
     *mail_templates.PAGES,
     *events.PAGES,
+    *mass_actions.PAGES,
 )
 
 

@@ -9,6 +9,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          attempts             one row per finished attempt, a partition per month
          delivery_steps       one row per committed step, a partition per month: facts and statistics read it
          dead_letters         deliveries given up, and the reason
+         mass_actions         actions on all deliveries of a filter, done in steps (`mass`)
          claims, workers      leases and their holders
          recorded_facts       which types of facts readers of events see, and since when
          admin_notices        when each kind of notice to the administrator was last sent (`notices`)
@@ -33,10 +34,11 @@ CALLED BY  mail (rendering), every intake, http, cli, and applications through `
          campaigns, accounts, schedule and stats: `enqueue_`, `cancel_`, `shift_` and `withdraw_deliveries`
 CALLS    a writer for each channel and a transport for each channel and lane, as given (`Writers`, `Routes`);
          feedback (`suppressed_until`), when accepting and before sending
-FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `WrongState`, `BodyGone`,
-         `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim changes nothing and is counted.
-         A worker that cannot write results keeps them, stops sending, and retries until the database takes them
-         (`ledger`). A bug in a loop of the worker is reported and retried; one around an attempt makes it ambiguous.
+FAILURES   `BadInput`, `IdempotencyConflict`, `DeliveryNotFound`, `DeadLetterNotFound`, `MassActionNotFound`,
+         `WrongState`, `BodyGone`, `CampaignCancelled`, `DeliveryExpired`. A failed send is a value. A lost claim
+         changes nothing and is counted. A worker that cannot write results keeps them, stops sending, and retries
+         until the database takes them (`ledger`). A bug in a loop of the worker is reported and retried; one around an
+         attempt makes it ambiguous.
 BUGS     A long transaction anywhere in the cluster keeps dead rows alive and slowly makes claiming dearer: `postroom
          doctor` names it.
 """

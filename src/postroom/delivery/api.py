@@ -8,9 +8,10 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery import service
-from postroom.delivery.check import CheckedRequest, parse_tag
+from postroom.delivery.check import CheckedRequest
 from postroom.delivery.contents import Contents
-from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryState, Lane
+from postroom.delivery.selection import DeliverySelection, filter_of
 from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
     AcceptedShape,
@@ -19,14 +20,13 @@ from postroom.delivery.shapes import (
     SummaryShape,
     Written,
     delivery_shape,
-    in_utc,
     request_from,
     summary_shape,
 )
 from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery
-from postroom.runtime.record import Moment, Shape, Text
+from postroom.runtime.page import Cursor, Limit, Page
+from postroom.runtime.record import Shape
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
@@ -73,22 +73,11 @@ class LoginCodeBody(Shape, frozen=True, kw_only=True):
     variables: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
+class DeliveryQuery(DeliverySelection, frozen=True, kw_only=True):
     """Filter and page of deliveries."""
 
-    status: DeliveryState | None = None
-    recipient: Text | None = None
-    recipient_domain: Text | None = None
-    template: Text | None = None
-    source: Text | None = None
-    idempotency_key: Text | None = None
-    message_id: Text | None = None
-    tag: Annotated[Text, msgspec.Meta(description="A tag as `name=value`.")] | None = None
-    campaign_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
-    campaign: Annotated[Text, msgspec.Meta(description="The `campaign` in its custom data.")] | None = None
-    created_from: Moment | None = None
-    created_before: Moment | None = None
-    custom_data: Annotated[Text, msgspec.Meta(description="JSON object contained in its custom data.")] | None = None
+    cursor: Cursor | None = None
+    limit: Limit = 50
 
 
 class DeliveryStatus(msgspec.Struct, frozen=True):
@@ -180,44 +169,11 @@ def _login_request(call: Call) -> CheckedRequest:
 
 async def list_deliveries(call: Call) -> Answer:
     query: DeliveryQuery = call.query
-    chosen = DeliveryFilter(
-        state=query.status,
-        recipient=query.recipient,
-        recipient_domain=query.recipient_domain,
-        template_id=query.template,
-        source=query.source,
-        idempotency_key=query.idempotency_key,
-        message_id=query.message_id,
-        campaign_id=query.campaign_id,
-        tags=parse_tag(query.tag),
-        custom_data=_custom_data(query),
-        created_from=in_utc("created_from", query.created_from),
-        created_before=in_utc("created_before", query.created_before),
+    found, more = await service.list_deliveries(
+        call.room.pool, filter_of(query), cursor=query.cursor, limit=query.limit
     )
-    found, more = await service.list_deliveries(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
     found = await call.tool(Contents).fill_subjects(found)
     return Answer(Page([summary_shape(delivery) for delivery in found], more))
-
-
-def _custom_data(query: DeliveryQuery) -> dict[str, Any] | None:
-    named = None if query.campaign is None else {"campaign": query.campaign}  # X-Postroom-Campaign is stored there
-    if query.custom_data is None:
-        return named
-    decoded = _decode_custom_data(query.custom_data)
-    if named is not None and "campaign" in decoded:
-        raise BadInput.of("campaign", "is in custom_data already")
-    return {**decoded, **(named or {})}
-
-
-def _decode_custom_data(text: str) -> dict[str, Any]:
-    try:
-        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        msgspec.json.encode(decoded)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError):
-        raise BadInput.of("custom_data", "is not a JSON object") from None
-    if "\\u0000" in text:
-        raise BadInput.of("custom_data", "contains a NUL")
-    return decoded
 
 
 async def get_delivery(call: Call) -> Answer:

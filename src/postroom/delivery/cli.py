@@ -52,6 +52,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
         typer.Option(help="State: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
     ] = None,
     recipient: Annotated[str | None, typer.Option(help="Address, case-insensitive.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Part of a recipient's address, case-insensitive.")] = None,
     domain: Annotated[str | None, typer.Option(help="Domain of a recipient.")] = None,
     template: Annotated[str | None, typer.Option(help="Id of a template.")] = None,
     source: Annotated[
@@ -60,6 +61,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
     campaign: Annotated[
         str | None, typer.Option(help="Id of a campaign, or the `campaign` in the custom data.")
     ] = None,
+    sender: Annotated[int | None, typer.Option(min=0, max=LARGEST_ID, help="Id of a sender account.")] = None,
     tag: Annotated[str | None, typer.Option(help="Tag as name=value.")] = None,
     key: Annotated[str | None, typer.Option(help="Idempotency key.")] = None,
     message_id: Annotated[str | None, typer.Option(help="Message-ID, with or without angle brackets.")] = None,
@@ -73,11 +75,13 @@ def list_(  # noqa: PLR0913 - one parameter per option
     chosen = DeliveryFilter(
         state=status,
         recipient=recipient,
+        recipient_contains=contains,
         recipient_domain=domain,
         template_id=template,
         source=source,
         idempotency_key=key,
         message_id=message_id,
+        sender_account_id=sender,
         tags=parse_tag(tag),
         **_campaign(campaign),
         created_from=parse_moment(since) if since else None,

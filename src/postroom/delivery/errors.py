@@ -52,6 +52,14 @@ class DeadLetterNotFound(NotFoundError):
         return cls(f"There is no {kind} with the id {', '.join(map(str, delivery_ids))}.")
 
 
+class MassActionNotFound(NotFoundError):
+    """There is no such mass action."""
+
+    @classmethod
+    def of(cls, action_id: int) -> "MassActionNotFound":
+        return cls(f"There is no mass action with the id {action_id}.")
+
+
 class DeliveryNotFound(NotFoundError):
     """There is no such delivery."""
 

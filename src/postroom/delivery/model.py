@@ -292,6 +292,7 @@ class DeliveryFilter:
 
     state: DeliveryState | None = None
     recipient: str | None = None
+    recipient_contains: str | None = None  # a part of an address, in any case
     recipient_domain: str | None = None
     template_id: str | None = None
     source: str | None = None
@@ -299,6 +300,7 @@ class DeliveryFilter:
     message_id: str | None = None
     campaign_id: int | None = None
     endpoint_id: int | None = None
+    sender_account_id: int | None = None  # the account of the last claim
     tags: Mapping[str, str] | None = None
     custom_data: Mapping[str, Any] | None = None
     created_from: datetime | None = None

@@ -72,9 +72,9 @@ FROM accept_delivery(
     p_endpoint_id => :endpoint_id::bigint
 );
 
--- name: cancel :maybe
--- Cancel a delivery that waits to be sent.
-SELECT cancel_deliveries(ARRAY[:delivery_id::bigint], :reason::text, coalesce(:now::timestamptz, now())) AS id;
+-- name: cancel :many
+-- Cancel those of these deliveries that wait to be sent.
+SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;
 
 -- name: choose_facts :exec
 -- Record these facts from now on, and no others. Facts about deliveries of other types are no longer visible.
@@ -744,14 +744,14 @@ SET next_attempt_at = greatest(:send_at::timestamptz, coalesce(:now::timestamptz
 WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 0
 RETURNING id;
 
--- name: resend :maybe
--- Create a delivery with the same content to the same recipients, or to another URL; the original is unchanged. Its key
+-- name: resend :many
+-- Create deliveries with the same content to the same recipients, or to another URL; the originals are unchanged. Key
 -- and Message-ID are not copied: a mailbox that knows the Message-ID would hide the second mail. An expired delivery is
 -- not sent again, and mail of a paused campaign waits until that resumes.
 WITH original AS (
     SELECT *
     FROM deliveries
-    WHERE id = :delivery_id AND state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
+    WHERE id = ANY(:delivery_ids::bigint[]) AND state IN ('sent', 'failed', 'dead_letter', 'cancelled', 'suppressed')
         AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = deliveries.id)
         AND (expires_at IS NULL OR expires_at > coalesce(:now::timestamptz, now()))
 ),
@@ -794,11 +794,11 @@ payload AS (
 )
 SELECT id FROM clone;
 
--- name: retry_now :maybe
--- Make a waiting delivery due at once or, in a paused campaign, when that resumes.
+-- name: retry_now :many
+-- Make waiting deliveries due at once or, in a paused campaign, when that resumes.
 UPDATE deliveries
 SET next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id)
-WHERE id = :delivery_id AND state IN ('queued', 'rendered')
+WHERE id = ANY(:delivery_ids::bigint[]) AND state IN ('queued', 'rendered')
 RETURNING id;
 
 -- name: return_untried :exec

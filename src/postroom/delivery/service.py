@@ -178,8 +178,8 @@ class AcceptCombiner:
 async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Cancel a waiting delivery."""
     async with audited(pool, actor, "delivery.cancel", f"delivery:{delivery_id}") as (connection, _note):
-        done = await store.cancel(connection, delivery_id=delivery_id, reason="cancelled_by_operator", now=now)
-        await _must(connection, delivery_id, "cancelled", done=done)
+        done = await store.cancel(connection, delivery_ids=[delivery_id], reason="cancelled_by_operator", now=now)
+        await _must(connection, delivery_id, "cancelled", done=bool(done))
 
 
 async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
@@ -268,25 +268,25 @@ async def resend(
     """Send the same content again as a new delivery; the original is unchanged. A webhook may go to another `url`."""
     async with audited(pool, actor, "delivery.resend", f"delivery:{delivery_id}") as (connection, note):
         await _refuse_cancelled(connection, [delivery_id], "resent")
-        clone = await store.resend(connection, delivery_id=delivery_id, url=url, now=now)
-        if clone is None:
+        clones = await store.resend(connection, delivery_ids=[delivery_id], url=url, now=now)
+        if not clones:
             delivery = await _find(connection, delivery_id)
             if delivery.state in ENDED and delivery.has_body:
                 raise DeliveryExpired(delivery_id, "resent")
             _refuse(delivery, "resent", with_body=ENDED)
-        note.after = {"delivery_id": clone}
-    return clone
+        note.after = {"delivery_id": clones[0]}
+    return clones[0]
 
 
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Retry now instead of at `next_attempt_at`; a dead letter returns to the queue first."""
     async with audited(pool, actor, "delivery.retry", f"delivery:{delivery_id}") as (connection, _note):
         await _refuse_cancelled(connection, [delivery_id], "retried")
-        done = await store.retry_now(connection, delivery_id=delivery_id, now=now)
+        done = await store.retry_now(connection, delivery_ids=[delivery_id], now=now)
         if not done:
             chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
-            done = bool(await store.redrive(connection, batch_limit=1, now=now, **chosen))
-        await _must(connection, delivery_id, "retried", done=done, with_body=(DeliveryState.DEAD_LETTER,))
+            done = await store.redrive(connection, batch_limit=1, now=now, **chosen)
+        await _must(connection, delivery_id, "retried", done=bool(done), with_body=(DeliveryState.DEAD_LETTER,))
 
 
 async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:

@@ -47,8 +47,10 @@ async def accept_one(connection: Connection, **columns: Any) -> Accepted:
     return read_accepted(await QUERIES["accept_one"].one(connection, **columns))
 
 
-async def cancel(connection: Connection, *, delivery_id: int, reason: str, now: datetime | None) -> bool:
-    return await QUERIES["cancel"].maybe(connection, delivery_id=delivery_id, reason=reason, now=now) is not None
+async def cancel(
+    connection: Connection, *, delivery_ids: Sequence[int], reason: str, now: datetime | None
+) -> list[DeliveryId]:
+    return _ids(await QUERIES["cancel"].many(connection, delivery_ids=delivery_ids, reason=reason, now=now))
 
 
 async def choose_facts(connection: Connection, *, types: Sequence[str]) -> int:
@@ -149,7 +151,7 @@ async def ensure_ledger_partitions(connection: Connection, *, now: datetime | No
 
 async def expire_waiting(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DeliveryId]:
     rows = await QUERIES["expire_waiting"].many(connection, batch_limit=batch_limit, now=now)
-    return [DeliveryId(row["id"]) for row in rows]
+    return _ids(rows)
 
 
 async def fail_rendering(
@@ -220,7 +222,7 @@ async def list_dead_letters(
 
 async def list_not_dead(connection: Connection, *, delivery_ids: Sequence[int], page_limit: int) -> list[DeliveryId]:
     rows = await QUERIES["list_not_dead"].many(connection, delivery_ids=delivery_ids, page_limit=page_limit)
-    return [DeliveryId(row["id"]) for row in rows]
+    return _ids(rows)
 
 
 async def list_recipients(connection: Connection, *, delivery_id: int) -> list[Recipient]:
@@ -306,7 +308,7 @@ async def redrive(
     connection: Connection, *, batch_limit: int, now: datetime | None, **filters: Any
 ) -> list[DeliveryId]:
     rows = await QUERIES["redrive"].many(connection, batch_limit=batch_limit, now=now, **filters)
-    return [DeliveryId(row["id"]) for row in rows]
+    return _ids(rows)
 
 
 async def register_worker(connection: Connection, *, pid: int, host: str) -> int:
@@ -322,7 +324,7 @@ async def release(
     wait: timedelta = timedelta(),
 ) -> list[DeliveryId]:
     rows = await QUERIES["release"].many(connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=now)
-    return [DeliveryId(row["id"]) for row in rows]
+    return _ids(rows)
 
 
 async def renew_claims(
@@ -340,14 +342,13 @@ async def reschedule(connection: Connection, *, delivery_id: int, send_at: datet
 
 
 async def resend(
-    connection: Connection, *, delivery_id: int, url: str | None = None, now: datetime | None
-) -> DeliveryId | None:
-    row = await QUERIES["resend"].maybe(connection, delivery_id=delivery_id, url=url, now=now)
-    return DeliveryId(row["id"]) if row else None
+    connection: Connection, *, delivery_ids: Sequence[int], url: str | None = None, now: datetime | None
+) -> list[DeliveryId]:
+    return _ids(await QUERIES["resend"].many(connection, delivery_ids=delivery_ids, url=url, now=now))
 
 
-async def retry_now(connection: Connection, *, delivery_id: int, now: datetime | None) -> bool:
-    return await QUERIES["retry_now"].maybe(connection, delivery_id=delivery_id, now=now) is not None
+async def retry_now(connection: Connection, *, delivery_ids: Sequence[int], now: datetime | None) -> list[DeliveryId]:
+    return _ids(await QUERIES["retry_now"].many(connection, delivery_ids=delivery_ids, now=now))
 
 
 async def return_untried(connection: Connection, *, account_id: Sequence[int], claim_id: Sequence[int]) -> int:
@@ -385,3 +386,7 @@ async def wake_up(connection: Connection, *, worker_id: int, lane: Lane) -> int:
 
 async def wake_workers(connection: Connection, *, lanes: Sequence[str]) -> None:
     await QUERIES["wake_workers"].exec(connection, lanes=lanes)
+
+
+def _ids(rows: Sequence[asyncpg.Record]) -> list[DeliveryId]:
+    return [DeliveryId(row["id"]) for row in rows]

@@ -42,6 +42,7 @@ PLACES = (
     ErasedColumns(
         "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
     ),
+    ErasedColumns("mass_actions", How.WITHIN, ("filter", "actor"), keys=("idempotency_key",)),
     ErasedColumns("delivery_steps", How.WITHIN, ("reason",), keys=("source",)),
     ErasedColumns("bounces", How.WITHIN, ("text", "origin")),
     ErasedColumns("suppressions", How.WITHIN, ("origin", "detail")),

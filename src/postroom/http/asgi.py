@@ -17,6 +17,7 @@ from postroom.campaigns import api as campaigns_api
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
+from postroom.delivery.mass import api as mass_api
 from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.resend import api as resend_api
 from postroom.dropins.ses import api as ses_api
@@ -134,6 +135,7 @@ def build_app(
     endpoints = [
         *delivery_api.ENDPOINTS,
         *dead_letter_api.ENDPOINTS,
+        *mass_api.ENDPOINTS,
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,

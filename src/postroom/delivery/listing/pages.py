@@ -23,6 +23,12 @@ WINDOWS = 5
 SAMPLE = 2_000
 """Newest deliveries among which frequent tags and custom data are looked for first: their index cannot sort."""
 
+FREQUENT = 40
+"""A tag that at least one delivery in so many has is looked for among all deliveries instead of in its index."""
+
+SPAN = 10_000
+"""Most ids of a window of a finder without an index. Comparing that many addresses takes about 10 ms."""
+
 CLOCK_SLACK = timedelta(minutes=10)
 """A delivery's time is the start of its transaction and its id is assigned later: ids follow times to within this."""
 
@@ -39,6 +45,7 @@ FINDERS: dict[str, Find] = {
     "state": store.ids_unsent,
     "recipient_domain": store.ids_by_domain,
     "template_id": store.ids_by_template,
+    "recipient_contains": store.ids_by_recipient_part,
     "source": store.ids_by_source,
 }
 """Filter → the function that finds its ids. The first one given finds; the others filter."""
@@ -60,19 +67,25 @@ class Search:
     first_id: int
     id_limit: int
 
-    async def ids(self, connection: Connection) -> list[int]:
-        window = {"before_id": self.before_id, "first_id": self.first_id, "id_limit": self.id_limit}
-        return await self.find(connection, **self.value, **window)
+    async def ids(self, connection: Connection) -> tuple[list[int], int | None]:
+        """The next ids, and the id below which the search continues; None at its end."""
+        first_id = self.first_id
+        if self.find is store.ids_by_recipient_part:
+            first_id = max(first_id, self.before_id - SPAN)
+        window = {"before_id": self.before_id, "first_id": first_id, "id_limit": self.id_limit}
+        ids = await self.find(connection, **self.value, **window)
+        if len(ids) == self.id_limit:
+            return ids, ids[-1]
+        return ids, first_id if first_id > self.first_id else None
 
 
 async def search_deliveries(
     pool: Pool, chosen: DeliveryFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[DeliverySummary]:
     """A page of deliveries, newest first, and the cursor of the next page, which may follow a page without items."""
-    filters = _filters(chosen)
+    before_id = LARGEST_ID if cursor is None else decode_cursor(cursor, tuple[int])[0]
     async with pool.acquire() as connection:
-        search = await _search(connection, chosen, filters, cursor, limit)
-        filters.pop("message_id")  # its index finds exactly the deliveries that match
+        search, filters = await _search(connection, chosen, before_id, limit + 1)
         if search.find in _UNORDERED:
             sample = replace(search, find=store.ids_newest, value={}, id_limit=SAMPLE)
             found, more = await _read(connection, sample, filters, limit, windows=1)
@@ -81,34 +94,59 @@ async def search_deliveries(
         return await _read(connection, search, filters, limit, windows=WINDOWS)
 
 
+async def read_window(
+    connection: Connection, chosen: DeliveryFilter, *, before_id: int, id_limit: int
+) -> tuple[list[int], int | None]:
+    """The ids of one window that match every filter, and the id below which the next window begins; None at the end.
+
+    Unlike pages, windows read all that a filter selects: a frequent tag is found among all deliveries, because its
+    index would sort every delivery that has it for each window.
+    """
+    search, filters = await _search(connection, chosen, before_id, id_limit)
+    if search.find in _UNORDERED:
+        every = replace(search, find=store.ids_newest, value={})
+        found, more = await _matching(connection, every, filters)
+        if more is None or len(found) * FREQUENT >= id_limit:
+            return found, more
+    return await _matching(connection, search, filters)
+
+
+async def _matching(connection: Connection, search: Search, filters: dict[str, Any]) -> tuple[list[int], int | None]:
+    ids, more = await search.ids(connection)
+    found = await store.list_deliveries(connection, delivery_ids=ids, page_limit=search.id_limit, **filters)
+    return [each.id for each in found], more
+
+
 async def _read(
     connection: Connection, search: Search, filters: dict[str, Any], limit: int, *, windows: int
 ) -> Found[DeliverySummary]:
     found: list[DeliverySummary] = []
     for _ in range(windows):
-        ids = await search.ids(connection)
+        ids, more = await search.ids(connection)
         wanted = limit + 1 - len(found)  # one more than requested shows that there is a next page
         found += await store.list_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
         if len(found) > limit:
             return found[:limit], encode_cursor(found[limit - 1].id)
-        if len(ids) < search.id_limit:
+        if more is None:
             return found, None
-        search = replace(search, before_id=ids[-1], id_limit=min(EXAMINED, search.id_limit * 10))
+        search = replace(search, before_id=more, id_limit=min(EXAMINED, search.id_limit * 10))
     return found, encode_cursor(search.before_id)
 
 
 async def _search(
-    connection: Connection, chosen: DeliveryFilter, filters: dict[str, Any], cursor: str | None, limit: int
-) -> Search:
-    before_id, first_id = LARGEST_ID, 0
-    if cursor is not None:
-        before_id = decode_cursor(cursor, tuple[int])[0]
+    connection: Connection, chosen: DeliveryFilter, before_id: int, id_limit: int
+) -> tuple[Search, dict[str, Any]]:
+    """The search for a filter, and the filters that its statement applies."""
+    filters, first_id = _filters(chosen), 0
     if chosen.created_before is not None:
         before_id = min(before_id, await store.find_id_since(connection, since=chosen.created_before + CLOCK_SLACK))
     if chosen.created_from is not None:
         first_id = await store.find_id_since(connection, since=chosen.created_from - CLOCK_SLACK)
     find, value = _finder(chosen.state, filters)
-    return Search(find, value, before_id, first_id, limit + 1)
+    if find is store.ids_by_recipient_part:
+        before_id = min(before_id, await store.find_newest_id(connection) + 1)
+    filters.pop("message_id")  # its index finds exactly the deliveries that match
+    return Search(find, value, before_id, first_id, id_limit), filters
 
 
 def _finder(state: DeliveryState | None, filters: dict[str, Any]) -> tuple[Find, dict[str, Any]]:

@@ -7,6 +7,10 @@
 -- The first id accepted since a time; see functions/first_delivery_since.sql.
 SELECT first_delivery_since(:since::timestamptz) AS id;
 
+-- name: find_newest_id :one
+-- The largest id, 0 without deliveries.
+SELECT coalesce(max(id), 0) AS id FROM deliveries;
+
 -- name: ids_by_campaign :many
 -- Mail of a campaign.
 SELECT id
@@ -76,6 +80,15 @@ FROM delivery_recipients
 WHERE lower(email) = lower(:value::text) AND kind <> 'reply_to'
     AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
 ORDER BY lower(email), delivery_id DESC
+LIMIT :id_limit;
+
+-- name: ids_by_recipient_part :many
+-- Mail to an address that contains a text, in any case. No index serves it: the caller bounds the range of ids.
+SELECT DISTINCT delivery_id AS id
+FROM delivery_recipients
+WHERE strpos(lower(email), lower(:value::text)) > 0 AND kind <> 'reply_to'
+    AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
+ORDER BY delivery_id DESC
 LIMIT :id_limit;
 
 -- name: ids_by_source :many
@@ -155,6 +168,7 @@ WHERE id = ANY (:delivery_ids::bigint[])
     AND (:idempotency_key::text IS NULL OR idempotency_key = :idempotency_key)
     AND (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
     AND (:endpoint_id::bigint IS NULL OR endpoint_id = :endpoint_id)
+    AND (:sender_account_id::bigint IS NULL OR sender_account_id = :sender_account_id)
     AND (:tags::text IS NULL OR tags @> :tags::jsonb)
     AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
     AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
@@ -162,6 +176,9 @@ WHERE id = ANY (:delivery_ids::bigint[])
     AND (:recipient::text IS NULL OR EXISTS (
         SELECT FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)))
+    AND (:recipient_contains::text IS NULL OR EXISTS (
+        SELECT FROM delivery_recipients AS r
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND strpos(lower(r.email), lower(:recipient_contains)) > 0))
     AND (:recipient_domain::text IS NULL OR EXISTS (
         SELECT FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to'

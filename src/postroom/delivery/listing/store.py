@@ -17,6 +17,10 @@ async def find_id_since(connection: Connection, *, since: datetime) -> int:
     return int((await QUERIES["find_id_since"].one(connection, since=since))["id"])
 
 
+async def find_newest_id(connection: Connection) -> int:
+    return int((await QUERIES["find_newest_id"].one(connection))["id"])
+
+
 async def ids_by_campaign(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_campaign"].many(connection, **window))
 
@@ -43,6 +47,10 @@ async def ids_by_message_id(connection: Connection, **window: Any) -> list[int]:
 
 async def ids_by_recipient(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_recipient"].many(connection, **window))
+
+
+async def ids_by_recipient_part(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_by_recipient_part"].many(connection, **window))
 
 
 async def ids_by_source(connection: Connection, **window: Any) -> list[int]:

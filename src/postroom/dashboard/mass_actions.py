@@ -1,0 +1,146 @@
+"""Mass actions: cancel, retry or resend all deliveries of a filter, after a dry run."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from postroom.dashboard.deliveries import MASS as PATH
+from postroom.dashboard.deliveries import chosen_of, filters_of
+from postroom.dashboard.listing import ListColumn, columns, query_with
+from postroom.dashboard.page import OPERATE, PageRequest, form, page
+from postroom.delivery.mass import service
+from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, read_filter, write_filter
+from postroom.delivery.model import DeliveryFilter
+from postroom.errors import BadInput
+from postroom.http.routing import LARGEST_ID
+from postroom.runtime.endpoint import Answer
+
+_REFRESH_S = 2
+"""A browser loads the page of an unfinished action again after this time."""
+
+_DONE = {MassKind.CANCEL: "cancelled", MassKind.RETRY: "made due now", MassKind.RESEND: "sent again"}
+_QUESTIONS = {
+    MassKind.CANCEL: "Cancelled deliveries are not sent. They cannot be reactivated, but they can be resent.",
+    MassKind.RETRY: "They are due at once; dead letters return to the queue with all their attempts.",
+    MassKind.RESEND: "Each is sent once more to all its recipients, as a new delivery.",
+}
+_REASONS = {
+    "waiting": "still waiting",
+    "sending": "being sent",
+    "ended": "ended already",
+    "content_deleted": "content deleted",
+    "expired": "expired",
+    "campaign_cancelled": "campaign cancelled",
+}
+_AMBIGUOUS = "Ambiguous dead letters among them may have arrived already: their recipients would get them twice."
+
+
+def state_of(action: MassAction) -> str:
+    return "running" if action.finished_at is None else "done"
+
+
+def selected(chosen: DeliveryFilter) -> str:
+    """The filter in words: `source is shop, state is queued`."""
+    fields = write_filter(chosen)
+    return ", ".join(f"{name.replace('_', ' ')} is {value}" for name, value in fields.items()) or "all deliveries"
+
+
+def reasons(skipped: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {_REASONS.get(reason, reason)}" for reason, count in skipped.items())
+
+
+_ACTION = (
+    *columns(MassAction, "id", "kind", id={"form": "text", "link": lambda action: f"{PATH}/{action.id}"}),
+    ListColumn("state", "State", "state", value=state_of),
+    ListColumn("filter", "Deliveries", "clip", value=lambda action: selected(action.filter)),
+    *columns(MassAction, "changed"),
+    ListColumn("skipped", "Skipped", value=lambda action: reasons(action.skipped)),
+    *columns(MassAction, "actor", "created_at", "finished_at", actor={"is_minor": True}),
+)
+
+
+async def list_page(request: PageRequest) -> Answer:
+    return request.listing(
+        "Mass actions",
+        _ACTION,
+        await service.list_mass_actions(request.pool, cursor=request.asked("cursor")),
+        lead="Changes of all deliveries of a filter. They start below the list of deliveries.",
+        empty="No mass action was started.",
+    )
+
+
+async def ask_page(request: PageRequest) -> Answer:
+    """The dry run: how many would be changed, and why others would not."""
+    kind, chosen = _kind(request.asked("kind")), chosen_of(request)
+    counted = await service.preview(request.pool, kind, chosen)
+    fields = {
+        "kind": kind.value,
+        "filter": msgspec.json.encode(write_filter(chosen)).decode(),
+        "before_id": str(counted.before_id),
+        "key": secrets.token_urlsafe(12),
+    }
+    query = query_with(filters_of(request))
+    return request.confirm(
+        f"{kind.value.capitalize()} all of a filter",
+        f"{_counted(kind, counted)} Filter: {selected(chosen)}.",
+        to=PATH,
+        button=f"{kind.value.capitalize()} {'it' if counted.changed == 1 else 'them'}",
+        fields=fields,
+        back=f"/deliveries?{query}" if query else "/deliveries",
+        warning=_AMBIGUOUS if kind is MassKind.RETRY and counted.changed else None,
+        is_possible=bool(counted.changed) or not counted.is_complete,
+    )
+
+
+def _counted(kind: MassKind, counted: MassPreview) -> str:
+    least = "" if counted.is_complete else "At least "
+    would = f"{least}{counted.changed:,} {'delivery' if counted.changed == 1 else 'deliveries'} would be {_DONE[kind]}."
+    skipped = f" Skipped: {reasons(counted.skipped)}." if counted.skipped else ""
+    rest = "" if counted.is_complete else " The filter selects more than were counted; all of them are examined."
+    return f"{would}{skipped}{rest} {_QUESTIONS[kind]}"
+
+
+def _kind(written: str | None) -> MassKind:
+    try:
+        return MassKind(written or "")
+    except ValueError:
+        raise BadInput.of("kind", f"must be one of {', '.join(MassKind)}") from None
+
+
+async def start_page(request: PageRequest) -> Answer:
+    """Start the action that was counted. A form sent twice starts it once."""
+    given = request.form
+    try:
+        chosen = read_filter(given.get("filter", ""))
+    except msgspec.MsgspecError:
+        raise BadInput.of("filter", "is not a filter of deliveries") from None
+    written = given.get("before_id", "")
+    if not written.isdecimal() or int(written) > LARGEST_ID or not given.get("key"):
+        raise BadInput.of("before_id", "is not from the page that counts the deliveries")
+    started = await service.start(
+        request.pool,
+        _kind(given.get("kind")),
+        chosen,
+        actor=request.actor,
+        idempotency_key=given["key"],
+        before_id=int(written),
+    )
+    return request.done(f"{PATH}/{started.id}", "The mass action is started.")
+
+
+async def show_page(request: PageRequest) -> Answer:
+    action = await service.get_mass_action(request.pool, request.id("action_id"))
+    answer = request.page("mass_action.html", action=action, state=state_of(action), facts=_ACTION[2:])
+    if action.finished_at is not None:
+        return answer
+    return replace(answer, headers={**answer.headers, "refresh": str(_REFRESH_S)})
+
+
+PAGES = (
+    page(PATH, list_page),
+    page(f"{PATH}/new", ask_page, scope=OPERATE),
+    form(PATH, start_page, scope=OPERATE),
+    page(f"{PATH}/{{action_id:int}}", show_page),
+)

@@ -1,0 +1,102 @@
+"""Mass actions, and which deliveries each of them can change. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from postroom.delivery.model import ENDED, WAITING, DeliveryFilter, DeliveryId, DeliveryState
+
+
+class MassKind(StrEnum):
+    """The change that a mass action makes to each delivery."""
+
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RESEND = "resend"
+
+
+class Obstacle(StrEnum):
+    """The reason why a delivery is skipped."""
+
+    WAITING = "waiting"  # a resend repeats deliveries that have ended
+    SENDING = "sending"
+    ENDED = "ended"
+    CONTENT_DELETED = "content_deleted"
+    EXPIRED = "expired"
+    CAMPAIGN_CANCELLED = "campaign_cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The facts about a delivery that decide whether it can be changed."""
+
+    id: DeliveryId
+    state: DeliveryState
+    has_body: bool
+    is_expired: bool
+    is_campaign_cancelled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MassPreview:
+    """The number of deliveries that an action would change, and of those it would skip, by reason.
+
+    `is_complete` is False if the filter selects more than were examined.
+    """
+
+    changed: int
+    skipped: Mapping[str, int]
+    before_id: int  # deliveries from this id on were accepted later
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MassAction:
+    """An action on all deliveries of a filter, and its progress."""
+
+    id: int
+    kind: MassKind
+    actor: str
+    filter: DeliveryFilter
+    changed: int
+    skipped: Mapping[str, int]
+    created_at: datetime
+    finished_at: datetime | None  # None: steps remain
+
+
+def obstacle(kind: MassKind, delivery: Standing) -> Obstacle | None:
+    """The reason why the delivery cannot be changed, None if it can."""
+    if delivery.state is DeliveryState.SENDING:
+        return Obstacle.SENDING
+    if kind is MassKind.CANCEL:
+        return None if delivery.state in WAITING else Obstacle.ENDED
+    if kind is MassKind.RETRY and delivery.state in WAITING:
+        return Obstacle.CAMPAIGN_CANCELLED if delivery.is_campaign_cancelled else None
+    if kind is MassKind.RETRY and delivery.state is not DeliveryState.DEAD_LETTER:
+        return Obstacle.ENDED
+    return _resend_obstacle(delivery, is_resend=kind is MassKind.RESEND)
+
+
+def _resend_obstacle(delivery: Standing, *, is_resend: bool) -> Obstacle | None:
+    """The obstacle of a delivery that leaves once more: a resent one, or a dead letter."""
+    if delivery.state not in ENDED:
+        return Obstacle.WAITING
+    if delivery.is_campaign_cancelled:
+        return Obstacle.CAMPAIGN_CANCELLED
+    if not delivery.has_body:
+        return Obstacle.CONTENT_DELETED
+    return Obstacle.EXPIRED if is_resend and delivery.is_expired else None
+
+
+def write_filter(chosen: DeliveryFilter) -> dict[str, Any]:
+    """The filter as JSON, without the fields that select all."""
+    fields: dict[str, Any] = msgspec.to_builtins(chosen)
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def read_filter(written: str) -> DeliveryFilter:
+    return msgspec.json.decode(written, type=DeliveryFilter)

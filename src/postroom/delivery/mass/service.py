@@ -1,0 +1,190 @@
+"""Services of mass actions: preview, start, continue, list."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+from postroom.db.pool import Pool, Session
+from postroom.db.queries import Connection
+from postroom.db.retention import Retention
+from postroom.delivery import store as deliveries
+from postroom.delivery.errors import MassActionNotFound
+from postroom.delivery.listing.pages import read_window
+from postroom.delivery.listing.store import find_newest_id
+from postroom.delivery.mass import store
+from postroom.delivery.mass.model import (
+    MassAction,
+    MassKind,
+    MassPreview,
+    Obstacle,
+    Standing,
+    obstacle,
+    write_filter,
+)
+from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, DeliveryState
+from postroom.errors import IdempotencyConflict
+from postroom.events.audit import record_audit
+from postroom.runtime.page import Found, read_page
+
+STEP = 1000
+"""Ids that a step examines: its transaction holds locks for some 50 ms."""
+
+FIRST_STEPS = 5
+"""Steps that the starting request runs itself, so that small actions are finished when it answers."""
+
+WINDOW, WINDOWS = 5_000, 20
+"""Ids that a preview examines at once, and how often. All of them take about half a second."""
+
+REST = timedelta(seconds=2)
+"""The workers look for unfinished actions this often."""
+
+RETENTION = (Retention(store.delete_old_mass_actions, timedelta(days=90)),)
+
+
+async def preview(pool: Pool, kind: MassKind, chosen: DeliveryFilter, *, now: datetime | None = None) -> MassPreview:
+    """Count the deliveries that an action would change; nothing is changed."""
+    changed, skipped = 0, Counter[Obstacle]()
+    async with pool.acquire() as connection:
+        before_id = await find_newest_id(connection) + 1
+        more: int | None = before_id
+        for _ in range(WINDOWS):
+            if more is None:
+                break
+            ids, more = await read_window(connection, chosen, before_id=more, id_limit=WINDOW)
+            found = await store.list_standings(connection, delivery_ids=ids, now=now)
+            changed += len(_allowed(kind, found, skipped))
+    return MassPreview(changed=changed, skipped=_named(skipped), before_id=before_id, is_complete=more is None)
+
+
+async def start(  # noqa: PLR0913 - the action and who starts it
+    pool: Pool,
+    kind: MassKind,
+    chosen: DeliveryFilter,
+    *,
+    actor: str,
+    idempotency_key: str | None = None,
+    before_id: int | None = None,
+    now: datetime | None = None,
+) -> MassAction:
+    """Start an action and run its first steps; `before_id` of a preview excludes deliveries accepted since.
+
+    The same key of the same actor starts nothing again. Raises `IdempotencyConflict` if it stands for another action.
+    """
+    async with pool.acquire() as connection:
+        newest = await find_newest_id(connection) + 1
+        action = await store.start_mass_action(
+            connection,
+            kind=kind,
+            actor=actor,
+            idempotency_key=idempotency_key,
+            filter=chosen,
+            before_id=newest if before_id is None else min(before_id, newest),
+        )
+        if action is None:
+            return await _started(connection, kind, chosen, actor=actor, idempotency_key=idempotency_key or "")
+    await run_steps(pool, action.id, steps=FIRST_STEPS, now=now)
+    return await get_mass_action(pool, action.id)
+
+
+async def _started(
+    connection: Connection, kind: MassKind, chosen: DeliveryFilter, *, actor: str, idempotency_key: str
+) -> MassAction:
+    known = await store.find_started(connection, actor=actor, idempotency_key=idempotency_key)
+    if known is None or (known.kind, write_filter(known.filter)) != (kind, write_filter(chosen)):
+        raise IdempotencyConflict
+    return known
+
+
+async def run_steps(pool: Pool, action_id: int, *, steps: int, now: datetime | None = None) -> bool:
+    """Run some steps of an action; True if more remain. False also while another process runs a step."""
+    async with pool.acquire() as connection:
+        for _ in range(steps):
+            if not await _step(connection, action_id, now=now):
+                return False
+    return True
+
+
+async def run_unfinished(pool: Pool, *, now: datetime | None = None) -> bool:
+    """Run some steps of every unfinished action; True if more remain."""
+    async with pool.acquire() as connection:
+        unfinished = await store.list_unfinished(connection)
+    remaining = [await run_steps(pool, each, steps=FIRST_STEPS, now=now) for each in unfinished]
+    return any(remaining)
+
+
+async def _step(connection: Session, action_id: int, *, now: datetime | None) -> bool:
+    """One step in a transaction; True if there is a next one."""
+    async with connection.transaction():
+        work = await store.lock_mass_action(connection, id=action_id)
+        if work is None:
+            return False
+        kind, chosen, before_id = work
+        ids, more = await read_window(connection, chosen, before_id=before_id, id_limit=STEP)
+        changed, skipped = await _change(connection, kind, ids, now=now)
+        action = await store.record_step(
+            connection, id=action_id, changed=changed, skipped=skipped, before_id=more, now=now
+        )
+        if more is None:
+            await _audit(connection, action)
+    return more is not None
+
+
+async def _change(
+    connection: Connection, kind: MassKind, ids: Sequence[int], *, now: datetime | None
+) -> tuple[int, Mapping[str, int]]:
+    """Change the deliveries that allow it; the number of them, and of the others by reason.
+
+    Only those that allow it are locked: a filter may select a million that have ended.
+    """
+    skipped: Counter[Obstacle] = Counter()
+    candidates = _allowed(kind, await store.list_standings(connection, delivery_ids=ids, now=now), skipped)
+    locked = await store.lock_deliveries(connection, delivery_ids=[each.id for each in candidates])
+    skipped[Obstacle.SENDING] += len(candidates) - len(locked)
+    allowed = _allowed(kind, await store.list_standings(connection, delivery_ids=locked, now=now), skipped)
+    await _apply(connection, kind, allowed, now=now)
+    return len(allowed), _named(skipped)
+
+
+def _allowed(kind: MassKind, found: Sequence[Standing], skipped: "Counter[Obstacle]") -> list[Standing]:
+    """Those without an obstacle; the others are counted."""
+    obstacles = [(each, obstacle(kind, each)) for each in found]
+    skipped.update(reason for _each, reason in obstacles if reason is not None)
+    return [each for each, reason in obstacles if reason is None]
+
+
+async def _apply(connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None) -> None:
+    ids = [each.id for each in allowed]
+    if kind is MassKind.CANCEL:
+        await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now)
+    elif kind is MassKind.RESEND:
+        await deliveries.resend(connection, delivery_ids=ids, now=now)
+    else:
+        dead = tuple(DeliveryId(each.id) for each in allowed if each.state is DeliveryState.DEAD_LETTER)
+        await deliveries.retry_now(connection, delivery_ids=ids, now=now)
+        chosen = asdict(DeadLetterFilter(delivery_ids=dead))
+        await deliveries.redrive(connection, batch_limit=len(dead), now=now, **chosen)
+
+
+async def _audit(connection: Connection, action: MassAction) -> None:
+    after = {"filter": write_filter(action.filter), "changed": action.changed, "skipped": action.skipped}
+    await record_audit(
+        connection, action.actor, f"delivery.mass_{action.kind.value}", f"mass_action:{action.id}", after=after
+    )
+
+
+async def get_mass_action(pool: Pool, action_id: int) -> MassAction:
+    async with pool.acquire() as connection:
+        action = await store.find_mass_action(connection, id=action_id)
+    if action is None:
+        raise MassActionNotFound.of(action_id)
+    return action
+
+
+async def list_mass_actions(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[MassAction]:
+    """A page of mass actions, newest first, and the cursor of the next page."""
+    return await read_page(store.list_mass_actions, pool, cursor, limit)
+
+
+def _named(counted: Mapping[Obstacle, int]) -> dict[str, int]:
+    return {reason.value: count for reason, count in counted.items() if count}
