@@ -340,7 +340,7 @@ CREATE TABLE mass_actions (
     created_at      timestamptz NOT NULL DEFAULT now(),
     finished_at     timestamptz,          -- NULL: steps remain
     kind            text        NOT NULL, -- cancel, retry or resend
-    actor           text        NOT NULL,
+    actor           text        NOT NULL, -- who started it, as in the audit log
     idempotency_key text,
     filter          jsonb       NOT NULL, -- the filter, without the fields that select all
     skipped         jsonb       NOT NULL DEFAULT '{}', -- the number of skipped deliveries by reason
