@@ -16,8 +16,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from postroom.db.drivers import blocking_connection, run_blocking
 from postroom.delivery.send import send as _send
+from postroom.events import EventSession
 
-__all__ = ["send"]
+__all__ = ["Events", "send"]
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -35,4 +36,34 @@ def _on_connection(
     return call
 
 
+def _on_session(
+    method: Callable[Concatenate[EventSession, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate["Events", P], Result]:
+    """The method for a synchronous connection."""
+
+    @wraps(method)
+    def call(self: "Events", /, *args: P.args, **keywords: P.kwargs) -> Result:
+        return run_blocking(method(self.session, *args, **keywords))
+
+    return call
+
+
 send = _on_connection(_send)
+
+
+class Events:
+    """The event store on your connection, in your transaction; the methods are those of `postroom.events.EventSession`.
+
+    wallet = Query.of(tags={"wallet": 1})
+    Events(connection).decide(wallet, 0, BALANCE, withdraw)
+    """
+
+    def __init__(self, connection: object, room: str = "postroom") -> None:
+        self.session = EventSession(blocking_connection(connection), room)
+
+    append = _on_session(EventSession.append)
+    decide = _on_session(EventSession.decide)
+    follow = _on_session(EventSession.follow)
+    head = _on_session(EventSession.head)
+    project = _on_session(EventSession.project)
+    read = _on_session(EventSession.read)

@@ -14,11 +14,10 @@ import sqlalchemy
 from psycopg.rows import dict_row
 from sqlalchemy.orm import scoped_session, sessionmaker
 from tests.conftest import TestServer, cloned_database
-from tests.support.drivers import ASYNCHRONOUS, SYNCHRONOUS, Application
+from tests.support.drivers import ASYNCHRONOUS, SYNCHRONOUS, Application, run_case
 
 import postroom
 from postroom import sync
-from postroom.db.drivers import run_blocking
 
 HELLO: dict[str, Any] = {
     "to": "Ada Lovelace <ada@example.org>",
@@ -184,12 +183,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name_
 @pytest.mark.parametrize("driver", SYNCHRONOUS)
 def test_a_synchronous_driver(driver: str, case: Callable[..., Any], url: str, observe: Observer) -> None:
     """The case holds on the driver, without an event loop."""
-
-    async def run() -> None:
-        async with SYNCHRONOUS[driver](url) as app:
-            await case(app, observe)
-
-    run_blocking(run())
+    run_case(driver, url, lambda app: case(app, observe))
 
 
 @each_case

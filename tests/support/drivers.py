@@ -4,7 +4,7 @@ The methods are coroutines. With a synchronous driver they never suspend, so tha
 event loop: Django refuses to work inside of one.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,8 @@ from sqlalchemy.orm import Session
 
 import postroom
 from postroom import sync
+from postroom.db.drivers import run_blocking
+from postroom.events import EventSession
 
 Block = Callable[[], AbstractAsyncContextManager[Any]]
 
@@ -38,12 +40,19 @@ class Application:
     async def send(self, **mail: Any) -> int:
         return sync.send(self.connection, **mail)
 
+    async def events(self, method: str, *args: Any, **keywords: Any) -> Any:
+        """Call a method of the event store on this connection."""
+        return getattr(sync.Events(self.connection), method)(*args, **keywords)
+
 
 class AsyncApplication(Application):
     """The same for an asynchronous driver."""
 
     async def send(self, **mail: Any) -> int:
         return await postroom.send(self.connection, **mail)
+
+    async def events(self, method: str, *args: Any, **keywords: Any) -> Any:
+        return await getattr(EventSession(self.connection, "postroom"), method)(*args, **keywords)
 
 
 Opened = Callable[[str], AbstractAsyncContextManager[Application]]
@@ -180,3 +189,13 @@ ASYNCHRONOUS: dict[str, Opened] = {
     "sqlalchemy-async-session-asyncpg": sqlalchemy_async_session("asyncpg"),
     "sqlalchemy-async-session-psycopg": sqlalchemy_async_session("psycopg"),
 }
+
+
+def run_case(driver: str, url: str, case: Callable[[Application], Awaitable[None]]) -> None:
+    """Run a case on a synchronous driver, without an event loop."""
+
+    async def run() -> None:
+        async with SYNCHRONOUS[driver](url) as app:
+            await case(app)
+
+    run_blocking(run())

@@ -10,7 +10,8 @@ FACTS    about deliveries are not stored twice: `read_events` reads them from `d
          and positions, through delivery's `match_steps`, only for a query that may match them. Deliveries take no lock
          of the event store, so a condition must not name these facts (`BadInput`); a condition on everything covers
          the table `events`. A room with the event store alone has no such facts
-CALLED BY  every service whose use-case is a fact or a manual action; the outbox follows
+CALLED BY  every service whose use-case is a fact or a manual action; the outbox follows; applications, on connections
+         of any driver of `db.drivers`, and by `postroom.sync`
 FAILURES   `AppendConditionFailed` and `DuplicateAppend`, both with the event that matched; `BadInput`; `EventsBusy`:
          timed out waiting for a lock of another open transaction, retry; `EventUnreadable`, with the event's position
          and a cursor after it. At REPEATABLE READ and above also SQLSTATE 40001, to be retried: the snapshot is older

@@ -9,18 +9,16 @@ always succeeds. Decisions of one decider are always serialised.
 """
 
 import asyncio
-from collections.abc import Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import asyncpg
 
-from postroom.events.model import AppendCondition, Appended, Cursor, Query
+from postroom.events.model import Appended, Query
+from postroom.events.projection import Decision, Handlers, Projection
 from postroom.events.retry import ATTEMPTS, OVERTAKEN, retried
-from postroom.events.session import EventSession, Handlers
 
 if TYPE_CHECKING:
-    from postroom.events.service import Decision, EventStore
+    from postroom.events.service import EventStore
 
 State = TypeVar("State")
 
@@ -29,18 +27,17 @@ class Decider(Generic[State]):
     """The state of one query, and decisions by it."""
 
     def __init__(self, store: "EventStore", query: Query, initial: State, handlers: Handlers[State]) -> None:
-        self._store, self._query, self._handlers = store, query, handlers
-        self._initial, self._state = initial, deepcopy(initial)
-        self._seen: Cursor | None = None
+        self._store, self._query = store, query
+        self._projection = Projection(query, initial, handlers)
         self._turn = asyncio.Lock()
 
     async def decide(
-        self, decision: "Decision[State]", *, idempotency: Query | None = None, attempts: int = ATTEMPTS
+        self, decision: Decision[State], *, idempotency: Query | None = None, attempts: int = ATTEMPTS
     ) -> Appended | None:
         """Decide and append; see `EventStore.decide`."""
         async with self._turn:
             try:
-                return await self._decide(self._store, decision, idempotency)
+                return await self._projection.decide(self._store, decision, idempotency)
             except OVERTAKEN:
                 if attempts <= 1:
                     raise
@@ -49,28 +46,11 @@ class Decider(Generic[State]):
     async def state(self) -> State:
         """The state after all events appended until now."""
         async with self._turn:
-            return await self._learn(self._store)
+            return await self._projection.read(self._store)
 
-    async def _decide_in_turn(self, decision: "Decision[State]", idempotency: Query | None) -> Appended | None:
+    async def _decide_in_turn(self, decision: Decision[State], idempotency: Query | None) -> Appended | None:
         try:
             async with self._store.in_turn(self._query) as session:
-                return await self._decide(session, decision, idempotency)
+                return await self._projection.decide(session, decision, idempotency)
         except asyncpg.LockNotAvailableError:  # another transaction holds the lock too long: decide without it
-            return await self._decide(self._store, decision, idempotency)
-
-    async def _decide(
-        self, via: "EventStore | EventSession", decision: "Decision[State]", idempotency: Query | None
-    ) -> Appended | None:
-        decided = decision(await self._learn(via))
-        if decided is None or (isinstance(decided, Sequence) and not decided):
-            return None
-        return await via.append(decided, AppendCondition(self._query, self._seen), idempotency=idempotency)
-
-    async def _learn(self, via: "EventStore | EventSession") -> State:
-        try:
-            self._state, self._seen = await via.project(self._state, self._handlers, self._query, after=self._seen)
-        except BaseException:
-            # Handlers may change the state in place: continuing after a partial fold would apply events twice.
-            self._state, self._seen = deepcopy(self._initial), None
-            raise
-        return self._state
+            return await self._projection.decide(self._store, decision, idempotency)

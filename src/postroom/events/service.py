@@ -7,7 +7,7 @@
 or with retries, `decide`.
 """
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
 from functools import partial
@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from postroom.db.optional_index import make_index
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import store
 from postroom.events.audit import record_audit
@@ -35,15 +34,15 @@ from postroom.events.model import (
     Reading,
     SequencedEvent,
 )
+from postroom.events.projection import Decision, Handlers
 from postroom.events.retry import ATTEMPTS, retried
 from postroom.events.serialize import Serializer, in_turn
-from postroom.events.session import EventSession, Handlers
+from postroom.events.session import EventSession
 from postroom.events.typed import as_events
 from postroom.events.writer import CombiningWriter
 from postroom.runtime.page import decode_cursor, encode_cursor
 
 State = TypeVar("State")
-Decision = Callable[[State], "Event | object | Sequence[Event | object] | None"]
 
 Period = tuple[datetime | None, datetime | None]
 """From a time on, and before a time; None: without a bound."""
@@ -63,8 +62,8 @@ class EventStore:
         self._turns, self._patience = Serializer(), LockWait(pool)
         self._writer = CombiningWriter(pool, self._patience)
 
-    def on(self, connection: Connection) -> EventSession:
-        """The store on your own connection, in your own transaction."""
+    def on(self, connection: object) -> EventSession:
+        """The store on your own connection, of any driver that `postroom.send` takes, in your own transaction."""
         return EventSession(connection, self._room)
 
     async def append(
@@ -74,7 +73,7 @@ class EventStore:
         *,
         idempotency: Query | None = None,
         occurred_at: datetime | None = None,
-        connection: Connection | None = None,
+        connection: object | None = None,
     ) -> Appended:
         """Append all of these events or none; committed on return, or with the caller's transaction.
 

@@ -4,16 +4,18 @@ On the caller's connection everything happens in the caller's transaction: appen
 commits. Nothing here opens, commits or retries a transaction.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from postroom.db.drivers import async_connection
 from postroom.db.faults import translated
-from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events import store
 from postroom.events.columns import append_columns, appended
 from postroom.events.delivery_facts import is_delivery_tag
+from postroom.events.errors import AppendConditionFailed
 from postroom.events.model import (
     LARGEST,
     NOTHING_SEEN,
@@ -26,13 +28,11 @@ from postroom.events.model import (
     Place,
     Query,
     Reading,
-    SequencedEvent,
 )
-from postroom.events.typed import as_events, typed_handlers
+from postroom.events.projection import Decision, Handlers, Projection, fold
+from postroom.events.typed import as_events
 
 State = TypeVar("State")
-Handlers = Mapping[Any, Callable[[State, Any], State]]
-"""By type name, or by a class declared with @event."""
 
 END = Place(LARGEST, 0)
 PAGE = 500
@@ -40,10 +40,11 @@ PAGE = 500
 
 
 class EventSession:
-    """The event store on one connection."""
+    """The event store on one connection, of any driver that `postroom.send` takes."""
 
-    def __init__(self, connection: Connection, room: str | None = None) -> None:
-        self._connection, self._room = connection, room
+    def __init__(self, connection: object, room: str | None = None) -> None:
+        """`room` names the schema; None if it is the connection's search path."""
+        self._connection, self._room = async_connection(connection), room
 
     async def append(
         self,
@@ -66,6 +67,26 @@ class EventSession:
         with translated():
             answer = await store.append_events(self._connection, room=self._room, is_patient=is_patient, **columns)
         return appended(answer)
+
+    async def decide(
+        self,
+        query: Query,
+        initial: State,
+        handlers: Handlers[State],
+        decision: Decision[State],
+        *,
+        idempotency: Query | None = None,
+    ) -> Appended | None:
+        """Read, decide, append, in this connection's transaction; see `EventStore.decide`.
+
+        If another append was committed in between, it reads and decides once more. The first append has left the locks
+        of the query with this transaction, so no other append can overtake the second one at READ COMMITTED. With a
+        snapshot for the whole transaction, PostgreSQL raises a serialization failure instead: repeat the transaction.
+        """
+        projection = Projection(query, initial, handlers)
+        with suppress(AppendConditionFailed):
+            return await projection.decide(self, decision, idempotency)
+        return await projection.decide(self, decision, idempotency)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:
         """The next events below the oldest open transaction, in order: nothing is skipped or repeated."""
@@ -153,14 +174,3 @@ class EventSession:
 def _check_limit(limit: int | None) -> None:
     if limit is not None and not 0 <= limit < LARGEST:
         raise BadInput.of("limit", "must be between 0 and the largest bigint")
-
-
-def fold(initial: State, handlers: Handlers[State], events: Sequence[SequencedEvent]) -> State:
-    """Apply the handler of each event's type, in order."""
-    by_type = typed_handlers(handlers)
-    state = initial
-    for event in events:
-        handler = by_type.get(event.type)
-        if handler is not None:
-            state = handler(state, event)
-    return state
