@@ -29,6 +29,7 @@ from postroom.mail import worker as mail
 from postroom.mail.compose import message_domain_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.mail.watcher import TemplateWatcher
+from postroom.outbox import worker as outbox
 from postroom.outbox.run import open_outbox
 from postroom.post.address import Address, parse_address
 from postroom.post.message_id import make_message_id, room_keys
@@ -53,6 +54,7 @@ RETENTION = (
     *campaigns.RETENTION,
     *stats.RETENTION,
     *mail.RETENTION,
+    *outbox.RETENTION,
 )
 """Tables whose old rows are deleted, besides the months that the archive takes."""
 

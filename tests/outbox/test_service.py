@@ -1,5 +1,6 @@
 """Operations: pause, resume, reset, skip, and changes of topics."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -15,6 +16,7 @@ from postroom.outbox import service, topics
 from postroom.outbox.errors import NotNext, ProgressNotFound, TopicNotFound
 from postroom.outbox.model import ProgressReset, PublisherStatus, Subscription, Topic
 from postroom.outbox.relay import PublishStep
+from postroom.outbox.worker import RETENTION
 
 
 async def audited(pool: Pool, action: str) -> list[dict[str, Any]]:
@@ -53,6 +55,56 @@ async def test_reset_says_whether_it_rewinds(
     assert not (await service.reset(pool, pair, position=positions[3], actor="tests")).rewinds
     assert await relay.run_once() is PublishStep.IDLE
     assert [entry["after"]["rewinds"] for entry in await audited(pool, "outbox.reset")] == [True, True, False]
+
+
+async def test_reset_since_a_time_repeats_the_events_since(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """The preview counts what a reset would repeat or lose, and changes nothing."""
+    pair, recorder = await make_topic(types=("Deposited",)), Recorder()
+    hours = [datetime(2026, 3, 1, hour, tzinfo=UTC) for hour in range(4)]
+    positions = []
+    for hour in hours:
+        positions.append((await store.append(Event.of("Deposited"), occurred_at=hour)).position)
+        await store.append(Event.of("Other"), occurred_at=hour)
+    await settled(pool)
+    relay = await make_relay(pair, recorder)
+    await relay.run_once()
+    back = await service.preview_reset(pool, pair, since=hours[1])
+    assert (back.rewinds, back.events, back.is_more) == (True, 3, False)
+    await service.reset(pool, pair, since=hours[1], actor="tests")
+    forward = await service.preview_reset(pool, pair, position=positions[2])
+    assert (forward.rewinds, forward.events, forward.to_position) == (False, 2, positions[2])
+    await relay.run_once()
+    assert recorder.positions == [*positions, *positions[1:]]
+    for wrong in ({"since": hours[0].replace(year=2030)}, {"position": 10**9}, {}, {"position": 1, "since": hours[0]}):
+        with pytest.raises(BadInput):
+            await service.preview_reset(pool, pair, **wrong)
+
+
+async def test_lag_is_recorded_once_a_minute_and_deleted_after_a_day(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, run_outbox: RunOutbox
+) -> None:
+    """Every instance measures; the first one of a minute records, and the plot has the largest lag of each step."""
+    pair = await make_topic()
+    await service.pause(pool, pair, actor="tests")
+    await append(store, 3)
+    async with run_outbox(Recorder()):
+
+        async def is_recorded() -> bool:
+            return bool(await pool.fetchval("SELECT count(*) FROM outbox_lag"))
+
+        await until(is_recorded)
+    begin = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    await pool.execute("INSERT INTO outbox_lag VALUES ($1, 'all', 'recorder', 7, 42)", begin)
+    samples = await service.list_lag(pool, begin=begin, step=timedelta(minutes=15))
+    assert {(sample.pair, sample.events) for sample in samples} == {(pair, 42), (pair, 3)}
+    assert await service.list_lag(pool, begin=begin, step=timedelta(minutes=15), pair=Subscription("all", "x")) == []
+    [retention] = RETENTION
+    now = begin + timedelta(days=1, seconds=1)
+    async with pool.acquire() as connection:
+        kept: Any = retention.kept
+        assert await retention.delete(connection, retention=kept, batch_limit=10, now=now) == 1
 
 
 async def test_reset_beyond_the_end_is_refused(store: EventStore, pool: Pool, make_topic: MakeTopic) -> None:

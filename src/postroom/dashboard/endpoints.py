@@ -17,6 +17,7 @@ from postroom.dashboard import (
     keys,
     mail_templates,
     mass_actions,
+    outbox,
     overview,
     preferences,
     senders,
@@ -24,6 +25,7 @@ from postroom.dashboard import (
     statistics,
     suppressions,
     system,
+    topics,
 )
 from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.live import LiveFeeds
@@ -115,6 +117,8 @@ ENDPOINTS = (
     *mail_templates.PAGES,
     *events.PAGES,
     *mass_actions.PAGES,
+    *topics.PAGES,
+    *outbox.PAGES,
 )
 
 

@@ -27,8 +27,8 @@ _OF_TRANSACTION = 100
 _DELIVERY = "postroom.delivery"
 
 
-def event_page(event: SequencedEvent) -> str:
-    return f"/events/{event.transaction_id}/{event.position}"
+def place_page(place: Place) -> str:
+    return f"/events/{place.transaction_id}/{place.position}"
 
 
 def transaction_page(command: KeptCommand) -> str:
@@ -62,7 +62,7 @@ def json_block(value: Any) -> str:
 
 
 _EVENT = (
-    ListColumn("position", "Position", "code", link=event_page),
+    ListColumn("position", "Position", "code", link=lambda event: place_page(event.place)),
     ListColumn("occurred_at", "Occurred", "when"),
     ListColumn("type", "Type", "text", link=lambda event: f"/events?type={quote(event.type, safe='')}"),
     ListColumn("tags", "Tags", "tags", value=tag_links),

@@ -27,7 +27,7 @@ _ACRONYMS = {"smtp": "SMTP", "ses": "SES", "tls": "TLS", "gmail": "Gmail", "url"
 class ListColumn:
     """One column of a table, or one fact of a detail list.
 
-    Forms: text, words (a slug), code, when (a time), number, state (a badge), flag (yes or no), list,
+    Forms: text, words (a slug), code, when (a time), span (seconds), number, state (a badge), flag (yes or no), list,
     clip (a long text), size, meter (part and whole), bar (amount and largest),
     exact (a time to the second), tags (text and address of each), html (made by us).
     """

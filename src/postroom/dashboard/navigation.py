@@ -86,7 +86,10 @@ GROUPS = (
     ),
     Group(
         "Events",
-        (Link("/events", "Events", "events", "events:read", "m"),),
+        (
+            Link("/events", "Events", "events", "events:read", "m"),
+            Link("/outbox", "Outbox", "outbox", "outbox:read", "b"),
+        ),
     ),
     Group(
         "System",

@@ -84,6 +84,7 @@ EXEMPT = {
     "operators": "people of the installation, removed by `postroom operators remove`",
     "outbox_mail_rules": "a path into data, not data",
     "outbox_topics": "definitions of topics",
+    "outbox_lag": "numbers",
     "outbox_topic_progress": "positions of publishers",
     "sender_accounts": "mailboxes of the installation",
     "sign_in_codes": "keyed hashes, deleted after a day",

@@ -3,6 +3,7 @@
 NAME     outbox, from the event store to subscribers: at least once, in order, one leader per topic and publisher
 OWNS     outbox_topics           the conditions of a topic: types, tag keys, exact tags; combined by AND
          outbox_topic_progress   the progress, the leader and the last error of each publisher of a topic
+         outbox_lag              the lag of each publisher, once a minute, for a day
          webhook_endpoints       the URLs of webhooks, and the sealed secrets that sign them (`webhooks`)
          outbox_mail_rules       the rules that turn events into mails (`mails`)
          channel <room>_outbox: notified when an operator changes something

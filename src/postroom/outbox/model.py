@@ -183,6 +183,34 @@ class ProgressLine(_PublisherFields):
 
 
 @dataclass(frozen=True, slots=True)
+class LagSample:
+    """The largest lag of a publisher in one step of a period."""
+
+    at: datetime
+    topic: str
+    publisher: str
+    events: int
+    seconds: float
+
+    @property
+    def pair(self) -> Subscription:
+        return Subscription(self.topic, self.publisher)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetPreview:
+    """The effect of a reset: `events` are published again if it rewinds, and not published at all if it does not.
+
+    `is_more`: there are more events than were counted.
+    """
+
+    to_position: int
+    rewinds: bool
+    events: int
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressReset:
     """The result of a reset. `rewinds` is true if events that were published before will be published again."""
 

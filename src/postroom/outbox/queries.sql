@@ -40,6 +40,30 @@ FROM (
 -- Fails in an aborted transaction, whose COMMIT would be a silent rollback.
 SELECT true AS is_sound;
 
+-- name: count_between :one
+-- Events of a topic after one place and up to another, counted among the next :scan_limit events.
+SELECT count(*) FILTER (WHERE next.is_matched AND next.is_inside) AS events,
+    count(*) >= :scan_limit::bigint AND bool_and(next.is_inside) AS is_more
+FROM outbox_topics AS t
+CROSS JOIN LATERAL (
+    SELECT scan.is_matched,
+        (scan.transaction_id, scan.position) <= (:to_transaction_id::bigint::text::xid8, :to_position::bigint) AS is_inside
+    FROM scan_topic(t, :from_transaction_id::bigint::text::xid8, :from_position::bigint, '9223372036854775807', :scan_limit)
+        AS scan
+) AS next
+WHERE t.name = :topic;
+
+-- name: delete_old_lag :exec
+-- One bounded step of retention, oldest first.
+DELETE FROM outbox_lag
+WHERE (minute, topic, publisher) IN (
+    SELECT minute, topic, publisher
+    FROM outbox_lag
+    WHERE minute < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY minute
+    LIMIT :batch_limit
+);
+
 -- name: delete_topic :maybe
 -- Delete a topic and the progress of its publishers; returns the follower ids of their leaders.
 WITH gone AS (
@@ -147,6 +171,17 @@ WHERE a.query_start IS NULL OR a.query_start > now() - :silence::interval
 GROUP BY l.pid
 ORDER BY l.pid;
 
+-- name: list_lag :many
+-- The largest lag of each publisher in each step of a period, from the oldest on; of one topic or publisher, or of all.
+SELECT date_bin(:step::interval, minute, :begin::timestamptz) AS at, topic, publisher, max(events) AS events,
+    max(seconds)::float8 AS seconds
+FROM outbox_lag
+WHERE minute >= :begin
+    AND (:topic::text IS NULL OR topic = :topic)
+    AND (:publisher::text IS NULL OR publisher = :publisher)
+GROUP BY 1, topic, publisher
+ORDER BY 1, topic, publisher;
+
 -- name: list_pairs :many
 -- Every topic and publisher.
 SELECT topic, publisher FROM outbox_topic_progress ORDER BY topic, publisher;
@@ -211,6 +246,14 @@ SET error_count = error_count + 1, last_error = :error, failed_position = :posit
     status = CASE WHEN status = 'ACTIVE' AND error_count + 1 >= :most::integer THEN 'FAILED' ELSE status END
 WHERE topic = :topic AND publisher = :publisher AND leader_instance = :instance
 RETURNING status, error_count;
+
+-- name: record_lag :exec
+-- Record the lag of each publisher in this minute; the first process that measures it does.
+INSERT INTO outbox_lag (minute, topic, publisher, events, seconds)
+SELECT date_trunc('minute', now()), lag.topic, lag.publisher, lag.events, least(lag.seconds, 1e9)
+FROM unnest(:topic::text[], :publisher::text[], :events::integer[], :seconds::float8[])
+    AS lag(topic, publisher, events, seconds)
+ON CONFLICT DO NOTHING;
 
 -- name: release_lead :exec
 -- Give up the lead, on the session that holds the lock.

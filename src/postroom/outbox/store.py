@@ -1,7 +1,7 @@
 """One function per statement of `queries.sql`, with the same name. Rows become models only here."""
 
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -12,6 +12,7 @@ from postroom.events.errors import EventUnreadable
 from postroom.events.store import event_of
 from postroom.outbox.model import (
     LAG_BOUND,
+    LagSample,
     NextEvents,
     Progress,
     ProgressCheck,
@@ -46,6 +47,20 @@ async def break_stale_leads(connection: Connection, *, silence: timedelta) -> No
 
 async def check_transaction(connection: Connection) -> None:
     await QUERIES["check_transaction"].one(connection)
+
+
+async def count_between(
+    connection: Connection, *, topic: str, scan_limit: int = LAG_BOUND, **places: int
+) -> tuple[int, bool]:
+    """The number of events, and whether there are more than were scanned."""
+    row = await QUERIES["count_between"].one(connection, topic=topic, scan_limit=scan_limit, **places)
+    return row["events"], bool(row["is_more"])
+
+
+async def delete_old_lag(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_lag"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
 
 
 async def delete_topic(connection: Connection, *, name: str) -> list[int] | None:
@@ -138,6 +153,13 @@ async def list_instances(connection: Connection, *, silence: timedelta) -> dict[
     return {row["pid"]: row["publishers"] for row in rows}
 
 
+async def list_lag(
+    connection: Connection, *, begin: datetime, step: timedelta, topic: str | None, publisher: str | None
+) -> list[LagSample]:
+    rows = await QUERIES["list_lag"].many(connection, begin=begin, step=step, topic=topic, publisher=publisher)
+    return [read_row(LagSample, row) for row in rows]
+
+
 async def list_pairs(connection: Connection) -> list[Subscription]:
     return [Subscription(**row) for row in await QUERIES["list_pairs"].many(connection)]
 
@@ -186,6 +208,10 @@ async def record_failure(
     """The status and the number of consecutive errors; None if another instance leads."""
     row = await QUERIES["record_failure"].maybe(connection, topic=topic, publisher=publisher, **values)
     return None if row is None else (PublisherStatus(row["status"]), row["error_count"])
+
+
+async def record_lag(connection: Connection, **columns: Sequence[Any]) -> int:
+    return await QUERIES["record_lag"].exec(connection, **columns)
 
 
 async def release_lead(connection: Connection, *, topic: str, publisher: str, instance: str) -> None:

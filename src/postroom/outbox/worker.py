@@ -15,9 +15,10 @@ from time import monotonic
 import structlog
 
 from postroom.db.faults import INTERRUPTIONS
+from postroom.db.retention import Retention
 from postroom.db.room import Room
 from postroom.events.service import adopt_restored_events
-from postroom.outbox import metrics, service
+from postroom.outbox import metrics, service, store
 from postroom.outbox.leadership import Leadership
 from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import Publishers
@@ -26,6 +27,8 @@ from postroom.runtime.loop import Loop, wait_for_any
 from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
+
+RETENTION = (Retention(store.delete_old_lag, timedelta(days=1)),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +170,7 @@ class Outbox:
         try:
             async with asyncio.timeout(2):  # waiting for a busy pool would delay the heartbeat and lose the locks
                 lines = await service.list_progress(self._room.pool)
+                await service.record_lag(self._room.pool, lines)
         except INTERRUPTIONS as error:
             _log.info("outbox_metrics_not_updated", error=type(error).__name__)
             return
