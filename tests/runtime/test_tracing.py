@@ -1,15 +1,26 @@
 """Tracing: no spans while off, children of the stored parent while on."""
 
+import asyncio
+import gzip
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+from typing import ClassVar
 from urllib.request import urlopen
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.command_line import postroom as run_command
 from tests.support.command_line import running
+from tests.support.smtp_server import smtp_server
 
+import postroom
+from postroom.db.pool import Pool
 from postroom.runtime import tracing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -62,3 +73,58 @@ def test_a_server_exports_the_spans_of_its_requests(database_url: str) -> None:
         spans = server.rest()
     assert '"name": "GET /healthz"' in spans
     assert '"service.name": "postroom"' in spans
+
+
+class Collector(BaseHTTPRequestHandler):
+    """A collector of OTLP over HTTP."""
+
+    spans: ClassVar[list[Span]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.spans.extend(span for scope in resource.scope_spans for span in scope.spans)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: object) -> None:
+        """No lines in the output of the tests."""
+
+
+@pytest.fixture
+def collector() -> Iterator[str]:
+    Collector.spans.clear()
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+async def test_one_trace_leads_from_the_application_to_the_reply(
+    database_url: str, pool: Pool, collector: str, exporter: InMemorySpanExporter
+) -> None:
+    """A mail that is sent inside a span of the application is attempted in the same trace, by another process."""
+    async with pool.acquire() as connection:
+        with trace.get_tracer("shop").start_as_current_span("order"):
+            await postroom.send(connection, to="ada@example.org", subject="Order 42", text="Thank you.")
+    (order,) = exporter.get_finished_spans()
+    assert order.context is not None
+    async with smtp_server() as server:
+        settings = {
+            "POSTROOM_DATABASE_URL": database_url,
+            "POSTROOM_TRANSPORT": "smtp",
+            "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{server.port}?tls=none",
+            "POSTROOM_TRACING": "1",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
+        }
+        done = await asyncio.to_thread(run_command, "work", "--until-empty", settings=settings)
+    assert done.returncode == 0, done.stderr
+    (attempt,) = Collector.spans
+    assert attempt.name == "attempt"
+    assert attempt.trace_id.hex() == f"{order.context.trace_id:032x}"
+    assert attempt.parent_span_id.hex() == f"{order.context.span_id:016x}"
+    found = {each.key: each.value for each in attempt.attributes}
+    assert found["postroom.outcome"].string_value == "sent"
+    assert (found["postroom.reply.stage"].string_value, found["postroom.reply.code"].int_value) == ("final", 250)

@@ -27,6 +27,7 @@ from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Cursor, Limit, Page
 from postroom.runtime.record import Shape
+from postroom.runtime.tracing import current_traceparent
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
@@ -101,7 +102,9 @@ def accepted_answer(accepted: Accepted) -> Answer:
 
 
 def traceparent_of(call: Call) -> str | None:
-    """The caller's trace if it is valid; an invalid one starts a new trace (W3C Trace Context)."""
+    """Our own span, or the caller's trace if it is valid; an invalid one starts a new trace (W3C Trace Context)."""
+    if (own := current_traceparent()) is not None:
+        return own
     given = call.headers.get("traceparent")
     return given if given is not None and _TRACEPARENT.fullmatch(given) else None
 

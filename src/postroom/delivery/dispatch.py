@@ -98,9 +98,15 @@ class Dispatcher:
         """Attempt one delivery; without a result it is released, as if it had never been claimed."""
         try:
             with span(
-                "attempt", traceparent=outgoing.traceparent, delivery_id=outgoing.id, attempt=outgoing.attempt_no
-            ):
+                "attempt",
+                traceparent=outgoing.traceparent,
+                delivery_id=outgoing.id,
+                claim_id=outgoing.claim_id,
+                attempt=outgoing.attempt_no,
+            ) as current:
                 result = await self._attempter.attempt(outgoing, gate)
+                if current is not None and result is not None:
+                    current.set_attributes(_described(result))
         except Exception as error:  # noqa: BLE001 - a bug must not leave a delivery without a result
             self._crashed(outgoing, error)
             return
@@ -133,3 +139,11 @@ class Dispatcher:
         await self._ledger.give_back(claim_id, [outgoing.id for outgoing in released])
         for outgoing in released:
             self._lanes[outgoing.lane].closed(outgoing)
+
+
+def _described(result: AttemptResult) -> dict[str, str | int]:
+    """The attributes of a span for a result: no address and no text of the server, which may quote one."""
+    described: dict[str, str | int] = {"postroom.outcome": result.outcome, "postroom.transport": result.transport or ""}
+    if result.reply is not None:
+        described |= {"postroom.reply.stage": result.reply.stage.value, "postroom.reply.code": result.reply.code or 0}
+    return described

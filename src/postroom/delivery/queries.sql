@@ -832,7 +832,8 @@ SELECT @room.send(
     p_send_at => :send_at::timestamptz,
     p_expires_at => :expires_at::timestamptz,
     p_max_retries => :max_retries::integer,
-    p_give_up_after => :give_up_after::interval
+    p_give_up_after => :give_up_after::interval,
+    p_traceparent => :traceparent::text
 ) AS delivery_id;
 
 -- name: settle_ambiguous :maybe

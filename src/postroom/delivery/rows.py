@@ -334,6 +334,7 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
         "expires_at": request.expires_at,
         "max_retries": request.max_retries,
         "give_up_after": request.give_up_after,
+        "traceparent": request.traceparent,
     }
 
 

@@ -11,6 +11,7 @@ from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment
+from postroom.runtime.tracing import current_traceparent
 
 Addresses = str | Iterable[str]
 
@@ -78,6 +79,7 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
         expires_at=expires_at,
         max_retries=max_retries,
         give_up_after=give_up_after,
+        traceparent=current_traceparent(),
     )
     if errors:
         raise BadInput(errors)

@@ -1,10 +1,11 @@
 """OpenTelemetry, if it is installed and enabled; otherwise without cost.
 
-A request's `traceparent` is stored with its delivery, so that the span of a later attempt is a child of the request's
-span.
+The `traceparent` of the span that accepts a mail is stored with its delivery, so that the span of a later attempt, in
+another process, is its child: one trace shows who asked for a mail and the server's reply.
 """
 
 import os
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from typing import Any
@@ -31,6 +32,8 @@ def enable_tracing() -> None:
         os.environ.setdefault("OTEL_SERVICE_NAME", "postroom")
         provider = TracerProvider()
         name = os.environ.get("OTEL_TRACES_EXPORTER", "otlp")
+        if name == "otlp":  # the standard's name for both; each package has its own
+            name = "otlp_proto_grpc" if os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") == "grpc" else "otlp_proto_http"
         found = entry_points(group="opentelemetry_traces_exporter", name=name)
         for exporter in found:
             provider.add_span_processor(BatchSpanProcessor(exporter.load()()))
@@ -40,8 +43,19 @@ def enable_tracing() -> None:
     _tracer = trace.get_tracer("postroom")
 
 
+def current_traceparent() -> str | None:
+    """The span in which this code runs, of Postroom or of the application; None without OpenTelemetry."""
+    if _tracer is None and "opentelemetry.trace" not in sys.modules:
+        return None
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent")
+
+
 def span(name: str, *, traceparent: str | None = None, **attributes: Any) -> AbstractContextManager[Any]:
-    """A span with the given parent; a null context while tracing is off."""
+    """A span with the given parent; a null context, which gives None, while tracing is off."""
     if _tracer is None:
         return nullcontext()
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

@@ -26,7 +26,8 @@ CREATE OR REPLACE FUNCTION send(
     p_custom_data     jsonb       DEFAULT NULL,
     p_idempotency_ttl interval    DEFAULT '7 days',
     p_max_retries     integer     DEFAULT NULL,
-    p_give_up_after   interval    DEFAULT NULL
+    p_give_up_after   interval    DEFAULT NULL,
+    p_traceparent     text        DEFAULT NULL
 ) RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER -- an application may send without rights on other people's mail
@@ -97,7 +98,8 @@ BEGIN
         p_max_retries => p_max_retries, p_give_up_after => p_give_up_after, p_template_id => p_template,
         p_template_version_id => v_version_id, p_locale => p_locale, p_variables => p_variables,
         p_from_email => v_from[1], p_from_name => v_from[2], p_subject => p_subject, p_text => p_text, p_html => p_html,
-        p_headers => p_headers, p_attachments => p_attachments, p_tags => p_tags, p_custom_data => p_custom_data);
+        p_headers => p_headers, p_attachments => p_attachments, p_tags => p_tags, p_custom_data => p_custom_data,
+        p_traceparent => CASE WHEN p_traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN p_traceparent END);
     IF v_accepted.acceptance = 'conflict' THEN
         RAISE EXCEPTION 'this idempotency key was already used with a different request'
             USING ERRCODE = 'PR002', COLUMN = 'idempotency_key';
