@@ -19,6 +19,7 @@ from postroom.delivery.model import Lane
 from postroom.delivery.service import get_delivery
 from postroom.errors import BadInput, SecretKeyMissing
 from postroom.post.address import Address
+from postroom.stats.worker import Rollup
 
 
 async def test_draft_can_be_changed_and_deleted(pool: Pool) -> None:
@@ -224,16 +225,12 @@ async def test_lint_checks_fields_of_uploaded_recipients(pool: Pool) -> None:
 async def test_figures_come_from_statistics_only(pool: Pool) -> None:
     """Figures add folded and unfolded statistics, and read neither deliveries nor attempts."""
     campaign = await a_running_campaign(pool, 10)
+    insert = "INSERT INTO stat_deltas (hour, campaign_id, metric, amount) VALUES ('2030-06-01 10:00Z', $1, $2, $3)"
+    await pool.execute(insert, campaign, "sent", 1)
+    await pool.execute(insert, None, "sent", 50)
+    await Rollup(pool).run_once()
     for metric, amount in (("sent", 6), ("refused", 1), ("dead_lettered", 1), ("opened", 5), ("opened_unique", 3)):
-        await pool.execute(
-            "INSERT INTO stat_deltas (hour, campaign_id, metric, amount) VALUES ('2030-06-01 10:00Z', $1, $2, $3)",
-            campaign, metric, amount,
-        )  # fmt: skip
-    await pool.execute(
-        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount) "
-        "VALUES ('2030-06-01 10:00Z', $1, 0, '', 'sent', 1), ('2030-06-01 10:00Z', 0, 0, '', 'sent', 50)",
-        campaign,
-    )
+        await pool.execute(insert, campaign, metric, amount)
     found = (await service.measure(pool, [await service.get_campaign(pool, campaign)]))[campaign]
     assert (found.counts.sent, found.counts.failed, found.counts.queued) == (7, 2, 1)
     assert (found.opens.total, found.opens.unique, found.opens.machine) == (5, 3, 0)

@@ -71,12 +71,18 @@ FROM campaigns
 WHERE id = :campaign_id;
 
 -- name: find_recipient :maybe
--- One recipient of a campaign: by address, or the first.
+-- One recipient of a campaign: by address, or the first. Each branch has its index.
 SELECT id, state::text, delivery_id, time_zone, email, name, custom_data::text
 FROM campaign_recipients
-WHERE campaign_id = :campaign_id AND (:email::text IS NULL OR lower(email) = lower(:email))
-ORDER BY campaign_id, time_zone, id
-LIMIT 1;
+WHERE campaign_id = :campaign_id AND lower(email) COLLATE "C" = lower(:email::text)
+UNION ALL
+(
+    SELECT id, state::text, delivery_id, time_zone, email, name, custom_data::text
+    FROM campaign_recipients
+    WHERE campaign_id = :campaign_id AND :email::text IS NULL
+    ORDER BY campaign_id, time_zone, id
+    LIMIT 1
+);
 
 -- name: forget_recipients :exec
 -- One bounded step of retention: delete the recipients of campaigns that ended long ago. The campaign keeps its counts.
@@ -203,8 +209,8 @@ ORDER BY name;
 -- name: list_hours :many
 -- The amounts by hour.
 SELECT hour, metric, sum(amount)::bigint AS amount
-FROM read_counts()
-WHERE campaign_id = :campaign_id AND campaign_id <> 0 -- the predicate of an index
+FROM read_campaign_counts()
+WHERE campaign_id = :campaign_id
 GROUP BY hour, metric
 ORDER BY hour, metric;
 
@@ -305,8 +311,8 @@ FOR NO KEY UPDATE;
 -- name: measure_campaigns :many
 -- The results of these campaigns' mail, from the running statistics.
 SELECT campaign_id, metric, sum(amount)::bigint AS amount
-FROM read_counts()
-WHERE campaign_id = ANY(:campaign_ids::bigint[]) AND campaign_id <> 0 -- the predicate of an index
+FROM read_campaign_counts()
+WHERE campaign_id = ANY(:campaign_ids::bigint[])
 GROUP BY campaign_id, metric;
 
 -- name: pause_campaign :maybe

@@ -1,19 +1,20 @@
 """stats: counts of mail per campaign, sender, domain and hour.
 
 NAME     stats, figures per campaign, sender and domain, by hour
-OWNS     the tables `stat_deltas`, `stats_hourly` and `stats_cursor`; the views `email_queue`, `send_logs`,
-         `bounce_list` and `unsubscribe_list`, which show the queue, the ledger and the suppressions under the names
-         reports use
+OWNS     the tables `stat_deltas`, `stats_hourly`, `stats_campaign_hours` and `stats_cursor`; the views `email_queue`,
+         `send_logs`, `bounce_list` and `unsubscribe_list`, which show the queue, the ledger and the suppressions under
+         the names reports use
 STATES   a step or a delta is written in the transaction of the counted change, and rolled up once into its hour
 CALLED BY  tracking and feedback, in their own statements (`add_stats`); the API, the command line and campaigns
-         (`service`, `read_counts`); the composition root (`worker`)
+         (`service`, `read_counts`, `read_campaign_counts`); the composition root (`worker`)
 CALLS    delivery (`delivery_steps`, `send`, `cancel_deliveries`) and events (`event_horizon`, `record_audit`)
 FAILURES   BadInput
 
 Sending writes no statistics. The rollup follows the log of steps (`delivery_steps`) in its order, below the oldest open
 transaction, and moves its cursor in the transaction that adds the steps to their hours: each step is counted exactly
 once, whenever its transaction commits and wherever the process dies. A reader adds hours, deltas and the steps after
-the cursor in one statement (`read_counts`), so a figure includes the last commit. `postroom stats rebuild` counts the
+the cursor in one statement (`read_counts`, or `read_campaign_counts` without domains), so a figure includes the last
+commit. `postroom stats rebuild` counts the
 steps in the database again.
 
 Every mail counts once as accepted and once by its end: sent, refused, suppressed, cancelled or dead_lettered.

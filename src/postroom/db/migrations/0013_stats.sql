@@ -33,6 +33,19 @@ CREATE INDEX stats_hourly_campaign_idx ON stats_hourly (campaign_id, hour) WHERE
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
 
+-- The same counts by hour and campaign alone: a campaign to a million people has some hundred rows here, and one row per
+-- domain in stats_hourly. read_campaign_counts() adds what is not in it yet.
+CREATE TABLE stats_campaign_hours (
+    campaign_id bigint      NOT NULL,
+    hour        timestamptz NOT NULL,
+    amount      bigint      NOT NULL,
+    metric      text        NOT NULL,
+    PRIMARY KEY (campaign_id, hour, metric) -- list_hours, measure_campaigns
+) WITH (fillfactor = 80); -- the current hour is updated in place
+
+-- delete_old_hours
+CREATE INDEX stats_campaign_hours_hour_idx ON stats_campaign_hours (hour);
+
 -- The last step that stats_hourly contains; one row. The rollup moves it in the transaction that adds the steps.
 CREATE TABLE stats_cursor (
     is_only        boolean NOT NULL DEFAULT true PRIMARY KEY,

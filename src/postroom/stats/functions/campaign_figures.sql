@@ -7,8 +7,8 @@ BEGIN
         SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
         FROM (
             SELECT c.metric, sum(c.amount)::bigint AS amount
-            FROM read_counts() AS c
-            WHERE c.campaign_id = p_campaign_id AND c.campaign_id <> 0 -- the predicate of an index
+            FROM read_campaign_counts() AS c
+            WHERE c.campaign_id = p_campaign_id
             GROUP BY c.metric
         ) AS total
     );

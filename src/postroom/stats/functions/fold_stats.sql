@@ -31,6 +31,14 @@ BEGIN
         GROUP BY 1, 2, 3, 4, 5
         ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
             DO UPDATE SET amount = s.amount + excluded.amount
+    ),
+    by_campaign AS (
+        INSERT INTO stats_campaign_hours AS s (campaign_id, hour, metric, amount)
+        SELECT campaign_id, hour, metric, sum(amount)
+        FROM taken
+        WHERE campaign_id <> 0
+        GROUP BY 1, 2, 3
+        ON CONFLICT (campaign_id, hour, metric) DO UPDATE SET amount = s.amount + excluded.amount
     )
     SELECT count(*) INTO v_deltas FROM taken;
     SELECT * INTO v_cursor FROM stats_cursor;

@@ -31,6 +31,13 @@ BEGIN
     GROUP BY 1, 2, 3, 4, 5
     ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
         DO UPDATE SET amount = s.amount + excluded.amount;
+    DELETE FROM stats_campaign_hours
+    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months);
+    INSERT INTO stats_campaign_hours (campaign_id, hour, metric, amount)
+    SELECT campaign_id, hour, metric, sum(amount)
+    FROM stats_hourly
+    WHERE campaign_id <> 0 AND date_trunc('month', hour, 'UTC') = ANY (v_months)
+    GROUP BY 1, 2, 3;
     SELECT count(*) INTO v_steps
     FROM delivery_steps AS s
     WHERE (s.transaction_id, s.position) <= (v_cursor.transaction_id, v_cursor.position);
