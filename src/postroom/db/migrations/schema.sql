@@ -944,8 +944,8 @@ BEGIN
         SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
         FROM (
             SELECT c.metric, sum(c.amount)::bigint AS amount
-            FROM read_counts() AS c
-            WHERE c.campaign_id = p_campaign_id AND c.campaign_id <> 0 -- the predicate of an index
+            FROM read_campaign_counts() AS c
+            WHERE c.campaign_id = p_campaign_id
             GROUP BY c.metric
         ) AS total
     );
@@ -2842,6 +2842,14 @@ BEGIN
         GROUP BY 1, 2, 3, 4, 5
         ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
             DO UPDATE SET amount = s.amount + excluded.amount
+    ),
+    by_campaign AS (
+        INSERT INTO stats_campaign_hours AS s (campaign_id, hour, metric, amount)
+        SELECT campaign_id, hour, metric, sum(amount)
+        FROM taken
+        WHERE campaign_id <> 0
+        GROUP BY 1, 2, 3
+        ON CONFLICT (campaign_id, hour, metric) DO UPDATE SET amount = s.amount + excluded.amount
     )
     SELECT count(*) INTO v_deltas FROM taken;
     SELECT * INTO v_cursor FROM stats_cursor;
@@ -3964,6 +3972,21 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION read_campaign_counts() RETURNS TABLE(campaign_id bigint, hour timestamp with time zone, metric text, amount bigint)
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT campaign_id, hour, metric, amount
+    FROM stats_campaign_hours
+    UNION ALL
+    SELECT campaign_id, hour, metric, amount
+    FROM stat_deltas
+    WHERE campaign_id <> 0
+    UNION ALL
+    SELECT campaign_id, hour, metric, amount
+    FROM later_counts()
+    WHERE campaign_id <> 0
+$$;
+
 CREATE FUNCTION read_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
     LANGUAGE sql STABLE
     AS $$
@@ -4175,6 +4198,13 @@ BEGIN
     GROUP BY 1, 2, 3, 4, 5
     ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
         DO UPDATE SET amount = s.amount + excluded.amount;
+    DELETE FROM stats_campaign_hours
+    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months);
+    INSERT INTO stats_campaign_hours (campaign_id, hour, metric, amount)
+    SELECT campaign_id, hour, metric, sum(amount)
+    FROM stats_hourly
+    WHERE campaign_id <> 0 AND date_trunc('month', hour, 'UTC') = ANY (v_months)
+    GROUP BY 1, 2, 3;
     SELECT count(*) INTO v_steps
     FROM delivery_steps AS s
     WHERE (s.transaction_id, s.position) <= (v_cursor.transaction_id, v_cursor.position);
@@ -4671,10 +4701,22 @@ $$;
 CREATE FUNCTION roll_up_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS void
     LANGUAGE sql
     AS $$
+    WITH counted AS MATERIALIZED (
+        SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount) AS amount
+        FROM count_steps(p_after_transaction_id, p_after_position, p_last_transaction_id, p_last_position)
+        GROUP BY 1, 2, 3, 4, 5
+    ),
+    by_campaign AS (
+        INSERT INTO stats_campaign_hours AS s (campaign_id, hour, metric, amount)
+        SELECT campaign_id, hour, metric, sum(amount)
+        FROM counted
+        WHERE campaign_id <> 0
+        GROUP BY 1, 2, 3
+        ON CONFLICT (campaign_id, hour, metric) DO UPDATE SET amount = s.amount + excluded.amount
+    )
     INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount)
-    FROM count_steps(p_after_transaction_id, p_after_position, p_last_transaction_id, p_last_position)
-    GROUP BY 1, 2, 3, 4, 5
+    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
+    FROM counted
     ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
         DO UPDATE SET amount = s.amount + excluded.amount
 $$;
@@ -6373,6 +6415,14 @@ CREATE TABLE stat_deltas (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_threshold='-1');
 
+CREATE TABLE stats_campaign_hours (
+    campaign_id bigint NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    amount bigint NOT NULL,
+    metric text NOT NULL
+)
+WITH (fillfactor='80');
+
 CREATE TABLE stats_cursor (
     is_only boolean DEFAULT true NOT NULL,
     transaction_id xid8 DEFAULT '0'::xid8 NOT NULL,
@@ -6825,6 +6875,9 @@ ALTER TABLE ONLY sign_in_codes
 ALTER TABLE ONLY soft_bounces
     ADD CONSTRAINT soft_bounces_pkey PRIMARY KEY (address);
 
+ALTER TABLE ONLY stats_campaign_hours
+    ADD CONSTRAINT stats_campaign_hours_pkey PRIMARY KEY (campaign_id, hour, metric);
+
 ALTER TABLE ONLY stats_cursor
     ADD CONSTRAINT stats_cursor_pkey PRIMARY KEY (is_only);
 
@@ -7029,6 +7082,8 @@ CREATE UNIQUE INDEX sender_accounts_email_idx ON sender_accounts USING btree (lo
 CREATE INDEX sign_in_codes_address_idx ON sign_in_codes USING btree (address_hash, created_at);
 
 CREATE INDEX sign_in_codes_client_idx ON sign_in_codes USING btree (client, created_at);
+
+CREATE INDEX stats_campaign_hours_hour_idx ON stats_campaign_hours USING btree (hour);
 
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly USING btree (campaign_id, hour) WHERE (campaign_id <> 0);
 
