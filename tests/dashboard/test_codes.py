@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.support.dashboard import Guest, dashboard_app, text_of
+from tests.support.dashboard import Guest, dashboard_app, from_address, text_of
 from tests.support.http import open_browser
 
 from postroom.app import run_worker
@@ -14,7 +14,6 @@ from postroom.db.room import Room
 from postroom.http import operators
 from postroom.http.model import Operator, Role
 from postroom.inbox.reader import read_message
-from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 from postroom.runtime.peers import GUESSES
 
 ADA = "ada@example.org"
@@ -28,15 +27,6 @@ async def ada(room: Room) -> Operator:
 @pytest.fixture
 def guest(room: Room) -> Guest:
     return Guest(dashboard_app(room))
-
-
-def from_address(app: ASGIApp, client: str) -> ASGIApp:
-    """The application as a client at this address reaches it."""
-
-    async def called(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "client": (client, 50_000)}, receive, send)
-
-    return called
 
 
 async def mailed_code(room: Room) -> str:

@@ -15,6 +15,7 @@ from tests.support.http import Response, a_key, call, served
 
 from postroom.dashboard.endpoints import build_dashboard
 from postroom.dashboard.service import Examine
+from postroom.dashboard.session import Sessions
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance
@@ -22,11 +23,13 @@ from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.http.asgi import build_app
 from postroom.http.auth import Authenticator
+from postroom.http.model import Role
+from postroom.http.operators import add_operator
 from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
 from postroom.post.reply import Reply
-from postroom.runtime.endpoint import ASGIApp
+from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000
@@ -180,3 +183,19 @@ async def a_full_day(pool: Pool) -> None:
         "     CASE WHEN m = 'sent' THEN 20 + 9 * (h % 7) ELSE 1 + h % 4 END"
         " FROM generate_series(0, 47) AS h, unnest(ARRAY['sent', 'deferred', 'refused', 'dead_lettered']) AS m"
     )
+
+
+async def open_operator(room: Room, role: Role, *, app: ASGIApp | None = None) -> Guest:
+    """A guest with the session of a new operator, without the way through the sign-in."""
+    operator = await add_operator(room.pool, f"{role}@example.org", role, actor="tests")
+    sessions = Sessions(SECRET, room.name)
+    return Guest(app or dashboard_app(room), f"postroom_session={sessions.seal(sessions.begin(operator))}")
+
+
+def from_address(app: ASGIApp, client: str) -> ASGIApp:
+    """The application as a client at this address reaches it."""
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "client": (client, 50_000)}, receive, send)
+
+    return called

@@ -1,4 +1,4 @@
-"""The audit log, with filters."""
+"""The audit log, with filters. `person` is an operator's address, `actor` also a key or a command line user."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,8 @@ from postroom.dashboard.listing import Filter, columns
 from postroom.dashboard.page import PageRequest
 from postroom.events.audit import list_audit
 from postroom.events.kept import AuditEntry
+from postroom.http.model import operator_actor
+from postroom.post.address import normalize
 from postroom.runtime.endpoint import Answer
 
 READ = "audit:read"
@@ -34,9 +36,11 @@ _AUDIT = columns(
 
 async def list_page(request: PageRequest) -> Answer:
     chosen: dict[str, Any] = {name: request.asked(name) for name in ("actor", "action", "subject")}
+    person = request.asked("person")
+    actor = chosen["actor"] if person is None else operator_actor(normalize(person))
     found = await list_audit(
         request.pool,
-        **chosen,
+        **{**chosen, "actor": actor},
         recorded_from=request.moment("from"),
         recorded_before=request.moment("before"),
         cursor=request.asked("cursor"),
@@ -45,8 +49,9 @@ async def list_page(request: PageRequest) -> Answer:
         "Audit log",
         _AUDIT,
         found,
-        lead="Every action of a person or a key, newest first.",
+        lead="Every action of an operator, a key or a command line user, newest first.",
         filters=[
+            Filter("person", "Person", person, placeholder="ada@example.org"),
             Filter("actor", "Actor", chosen["actor"], placeholder="key:7:ci"),
             Filter("action", "Action or group", chosen["action"], placeholder="delivery.cancel"),
             Filter("subject", "Subject", chosen["subject"], placeholder="delivery:42"),

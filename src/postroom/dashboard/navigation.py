@@ -25,6 +25,8 @@ ICONS = {
     "keys": '<circle cx="8" cy="15" r="4"/><path d="m11 12 8-8m-3 3 3 3"/>',
     "malformed": '<path d="M12 3 2 20h20zM12 9v5m0 3v.5"/>',
     "menu": '<path d="M4 6h16M4 12h16M4 18h16"/>',
+    "operators": '<circle cx="9" cy="8" r="3.5"/><path d="M2.5 20c0-3.9 2.9-6 6.5-6s6.5 2.1 6.5 6"/>'
+    '<path d="M15 4.8a3.5 3.5 0 0 1 0 6.4M18 14.6c2.2.8 3.5 2.6 3.5 5.4"/>',
     "outbox": '<path d="M4 13v6h16v-6M12 15V4m-4 4 4-4 4 4"/>',
     "overview": '<path d="M4 13h4v7H4zM10 4h4v16h-4zM16 9h4v11h-4z"/>',
     "preferences": '<path d="M4 7h9m6 0h1M4 17h1m6 0h9"/><circle cx="16" cy="7" r="2.5"/>'
@@ -97,6 +99,7 @@ GROUPS = (
             Link("/health", "Health", "health", "audit:read", "h"),
             Link("/workers", "Workers", "workers", "audit:read", "r"),
             Link("/keys", "API keys", "keys", "keys:manage", "k"),
+            Link("/operators", "Operators", "operators", "operators:manage", "p"),
             Link("/audit", "Audit log", "audit", "audit:read", "y"),
             Link("/archive", "Archive", "archive", "archive:operate", "v"),
             Link("/settings", "Settings", "settings", "audit:read", "z"),

@@ -73,6 +73,12 @@ async def find_by_email(pool: Pool, email: str) -> Operator:
         return OperatorNotFound.unless(await store.find_operator_by_email(connection, email=check_email(email)))
 
 
+async def get_operator(pool: Pool, operator_id: int) -> Operator:
+    """The operator with this id. Raises `OperatorNotFound`."""
+    async with pool.acquire() as connection, connection.transaction():
+        return OperatorNotFound.unless(await store.find_operator(connection, operator_id=operator_id))
+
+
 async def list_operators(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[Operator]:
     """A page of operators, newest first, and the cursor of the next page."""
     return await read_page(store.list_operators, pool, cursor, limit)
