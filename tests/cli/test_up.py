@@ -78,6 +78,15 @@ def _fetch_later(url: str, headers: dict[str, str], body: bytes | None = None) -
                 raise
 
 
+def _status(url: str) -> int:
+    try:
+        with urlopen(url, timeout=PATIENCE_S) as response:
+            return int(response.status)
+    except HTTPError as problem:
+        problem.close()
+        return problem.code
+
+
 def _curl_of(banner: str) -> str:
     return next(line for line in banner.splitlines() if "curl -sS" in line)
 
@@ -93,11 +102,13 @@ async def _sent(database_url: str, number: int) -> None:
 
 
 async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str], database_url: str) -> None:
-    """From nothing to a captured mail by pasting one line; SIGTERM ends it with 0."""
+    """From nothing to a captured mail by pasting one line; the sign-in link works once; SIGTERM ends it with 0."""
     with running("up", settings=settings) as up:
         banner = _until_ready(up)
         assert "API key    kept in " in banner  # this is no terminal, and a journal would keep the key itself
         assert "pr_" not in banner
+        link = re.findall(r"Sign in    (\S+)", banner)[0]
+        assert [_status(link), _status(link)] == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
         url, headers, body = _paste(_curl_of(banner))
         accepted = _fetch(url, headers, body)
         await _sent(database_url, 1)

@@ -46,6 +46,12 @@ class CommandEntry:
 COMMANDS = (
     CommandEntry("up", "postroom.cli.up:up", RUN, "Run database, API and workers by one command."),
     CommandEntry("demo", "postroom.cli.demo.command:demo", RUN, "Play a story on the running system."),
+    CommandEntry(
+        "sign-in-link",
+        "postroom.cli.sign_in_link:sign_in_link",
+        RUN,
+        "Print a link that signs in to the dashboard once.",
+    ),
     CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Serve the HTTP API."),
     CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver queued mail."),
     CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),

@@ -57,9 +57,10 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
             await settle_room(room.direct_url, settings)
             await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
+            link = await _sign_in_link(room, doors)
 
             def ready() -> None:
-                say(banner(room, doors, key_file=key_file, made=made))
+                say(banner(room, doors, key_file=key_file, made=made, link=link))
 
             life.running()
             work = _worker(room, life, workers=workers)
@@ -74,6 +75,17 @@ def with_loopback_webhooks(settings: Settings) -> Settings:
         return settings
     is_local = settings.transport == "capture" and is_loopback(settings.http_addr[0])
     return replace(settings, webhook_allow_loopback=is_local)
+
+
+async def _sign_in_link(room: "Room", doors: "BoundSockets") -> str | None:
+    """A link that signs in with the administrator's key; None if the server does not listen on loopback."""
+    from postroom.dashboard.links import make_link
+    from postroom.http.service import get_admin_key
+    from postroom.runtime.peers import LOOPBACK, is_within
+
+    if not is_within(doors.http.getsockname()[0], LOOPBACK):
+        return None
+    return await make_link(room, await get_admin_key(room.pool), url=doors.url, actor=actor())
 
 
 def _worker(room: "Room", life: "Lifetime", *, workers: int) -> Callable[[], Coroutine[Any, Any, None]]:
@@ -118,8 +130,8 @@ async def _run(
         together.create_task(work(), name="work")
 
 
-def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: str | None) -> str:
-    """The text printed after the start: addresses, API key and a first request."""
+def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: str | None, link: str | None) -> str:
+    """The text printed after the start: addresses, sign-in link, API key and a first request."""
     database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
     url = doors.url
     lines = [
@@ -127,8 +139,11 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
         "  Postroom is up.",
         "",
         f"  Dashboard  {url}/",
-        f"  API        {url}/v1, described at {url}/openapi.json",
     ]
+    if link is not None:
+        lines.append(f"  Sign in    {link}")
+        lines.append("             (works once, for 10 minutes; `postroom sign-in-link` prints another)")
+    lines.append(f"  API        {url}/v1, described at {url}/openapi.json")
     if doors.smtp_address is not None:
         password = "any password" if room.settings.smtp_any_login else "the API key as password"
         lines.append(f"  SMTP       {doors.smtp_address}, any user name, {password}")

@@ -1,12 +1,14 @@
 """dashboard: web pages for operators.
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, campaigns, suppressions,
-         senders, destinations, statistics, health, workers, keys, audit log, archive, settings
+         senders, destinations, statistics, health, workers, keys, operators, audit log, archive, settings
 OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, preferences a cookie, figures are read when
          they are requested
 STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
-         until it is signed out. A sign-in code is valid for ten minutes, five attempts and one use
-CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages
+         until it is signed out. A sign-in code is valid for ten minutes, five attempts and one use; a sign-in link for
+         ten minutes and one use, on loopback
+CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages;
+         `cli.up` and `cli.sign_in_link` (`links.make_link`)
 CALLS    the services of the other capabilities; its own statements read claims and workers
 FAILURES   an error that the API answers as a problem becomes a page with the same status and sentence; a bug answers
          500 with a reference that is also in the log; below /v1 an unknown path stays a problem document
@@ -27,6 +29,7 @@ it, the overview, the inbox and campaigns are live, the preview of a campaign fo
 progress, filters search as you type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
+    links.py        sign-in links that work once, on loopback
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
     listing.py      tables, filters, forms and buttons declared as data; columns come from the records' declarations
     navigation.py   the links in groups, their icons and shortcuts

@@ -15,10 +15,11 @@ from postroom.dashboard import (
     events,
     inbox,
     keys,
+    links,
     mail_templates,
     mass_actions,
-    outbox,
     operators,
+    outbox,
     overview,
     preferences,
     senders,
@@ -58,6 +59,7 @@ ENDPOINTS = (
     public("POST", "/sign-in/code", sign_in.request_code),
     public("GET", "/sign-in/code", sign_in.show_code),
     public("POST", "/sign-in/redeem", sign_in.redeem_code),
+    public("GET", links.PATH, links.use_link),
     form("/sign-out", sign_in.sign_out),
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
@@ -147,5 +149,6 @@ def build_dashboard(
         static=static,
         is_secure=is_https(room.settings),
     )
-    tools = (dashboard, SignInCodes(room, secret), LiveFeeds(stop or asyncio.Event()))
+    codes, sign_in_links = SignInCodes(room, secret), links.SignInLinks(secret, room.name)
+    tools = (dashboard, codes, sign_in_links, LiveFeeds(stop or asyncio.Event()))
     return Site(ENDPOINTS, tools=tools, refuse_unknown=refuse)

@@ -54,11 +54,11 @@ async def find_owner(pool: Pool, session: DashboardSession) -> ApiKey | Operator
     return owner if owner is not None and session.is_of(owner) else None
 
 
-async def end_session(pool: Pool, session: DashboardSession) -> None:
-    """Refuse the session from now on, in every process."""
+async def end_session(pool: Pool, session: DashboardSession) -> bool:
+    """Refuse the session from now on, in every process; False if it was ended before."""
     async with pool.acquire() as connection:
         expires_at = datetime.fromtimestamp(session.expires, UTC)
-        await store.end_session(connection, nonce=session.nonce, expires_at=expires_at)
+        return await store.end_session(connection, nonce=session.nonce, expires_at=expires_at) > 0
 
 
 class Cached(Generic[Value]):

@@ -48,15 +48,18 @@ class DashboardSession:
 class Sessions:
     """Opens, seals and ends sessions of one room."""
 
-    def __init__(self, secret: bytes, room: str, *, now: Callable[[], float] = time.time) -> None:
-        self._seal_key = hmac.digest(secret, b"postroom dashboard session\0" + room.encode(), "sha256")
+    def __init__(
+        self, secret: bytes, room: str, *, purpose: str = "session", now: Callable[[], float] = time.time
+    ) -> None:
+        self._seal_key = hmac.digest(secret, f"postroom dashboard {purpose}\0{room}".encode(), "sha256")
         self._form_key = hmac.digest(secret, b"postroom dashboard form\0" + room.encode(), "sha256")
         self._now = now
 
-    def begin(self, owner: ApiKey | Operator) -> DashboardSession:
+    def begin(self, owner: ApiKey | Operator, *, lifetime_s: int | None = None) -> DashboardSession:
         now = int(self._now())
         nonce = secrets.token_urlsafe(16)
-        return DashboardSession(kind_of(owner), owner.id, _since(owner), now + LIFETIME_S, nonce, now)
+        expires = now + (LIFETIME_S if lifetime_s is None else lifetime_s)
+        return DashboardSession(kind_of(owner), owner.id, _since(owner), expires, nonce, now)
 
     def renewed(self, session: DashboardSession) -> DashboardSession | None:
         """The session as it was used now, if its cookie is due to be written again."""

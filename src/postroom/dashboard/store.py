@@ -21,8 +21,8 @@ async def count_sign_in_codes(connection: Connection, *, address_hash: bytes, cl
     return read_row(RequestedCodes, row)
 
 
-async def end_session(connection: Connection, *, nonce: str, expires_at: datetime) -> None:
-    await QUERIES["end_session"].exec(connection, nonce=nonce, expires_at=expires_at)
+async def end_session(connection: Connection, *, nonce: str, expires_at: datetime) -> int:
+    return await QUERIES["end_session"].exec(connection, nonce=nonce, expires_at=expires_at)
 
 
 async def find_session_key(connection: Connection, *, key_id: int, nonce: str) -> ApiKey | None:

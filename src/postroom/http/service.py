@@ -39,6 +39,12 @@ async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKe
         return await _insert(connection, ADMIN, [ALL], actor=actor)
 
 
+async def get_admin_key(pool: Pool) -> ApiKey:
+    """The key named `admin`. Raises `KeyNotFound`."""
+    async with pool.acquire() as connection:
+        return KeyNotFound.unless(await store.find_key_by_name(connection, name=ADMIN))
+
+
 async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[ApiKey]:
     """A page of keys, newest first, and the cursor of the next page."""
     return await read_page(store.list_keys, pool, cursor, limit)

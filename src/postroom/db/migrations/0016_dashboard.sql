@@ -1,6 +1,7 @@
 -- Dashboard: sessions that were ended, and codes to sign in.
 
--- Sessions of the dashboard that were signed out before they expired. A session itself is a signed cookie.
+-- Sessions of the dashboard that were signed out before they expired, and sign-in links that were used. Both are signed
+-- values without a row of their own.
 CREATE TABLE ended_sessions (
     nonce      text        PRIMARY KEY,
     expires_at timestamptz NOT NULL
