@@ -1,47 +1,13 @@
 """The dashboard in a real browser: it works with and without a script, on a phone and on a desk."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
-from msgspec.structs import replace
-from playwright.async_api import Browser, Page, expect
-from tests.support.builders import REFUSED, a_mail, accepted, state_of
-from tests.support.dashboard import Office, a_full_day, ambiguous, captured, given_up, open_page, tried
-from tests.support.senders import an_account
+from playwright.async_api import Browser, expect
+from tests.support.builders import a_mail, accepted, state_of
+from tests.support.dashboard import RAW, Office, ambiguous, captured, given_up, signed_in
 
 from postroom.delivery.model import DeliveryState, Lane
-from postroom.feedback.model import NewSuppression
-from postroom.feedback.service import suppress
 from postroom.http.service import list_keys, revoke_key
-
-LONG = "unbroken" * 40
-RAW = f"Subject: {LONG}\r\nX-Long: {LONG}\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>{LONG}</p>".encode()
-
-# Accessibility problems of the page; empty is good.
-COMPLAINTS = """() => [
-    ...[document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"]].flat(),
-    ...(document.querySelector("main") && document.documentElement.lang ? [] : ["no main or language"]),
-    ...[...document.querySelectorAll("input:not([type=hidden]):not([hidden]), select")]
-        .filter((e) => !e.labels.length).map((e) => "unlabelled " + e.name),
-    ...[...document.querySelectorAll("button, a, summary")]
-        .filter((e) => !(e.textContent.trim() || e.ariaLabel)).map((e) => "nameless " + e.outerHTML),
-    ...[...document.querySelectorAll("iframe")].filter((e) => !e.title).map(() => "untitled frame"),
-    ...[...document.querySelectorAll("[id]")].map((e) => e.id)
-        .filter((id, index, all) => all.indexOf(id) !== index).map((id) => "twice " + id),
-    ...(document.documentElement.scrollWidth > innerWidth ? ["wider than the window"] : []),
-]"""
-
-
-@asynccontextmanager
-async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncIterator[Page]:
-    """A page of a viewer who has just signed in."""
-    async with open_page(chromium, **options) as page:
-        await page.goto(office.url)
-        await page.get_by_label("API key").fill(office.key)
-        await page.get_by_role("button", name="Sign in").click()
-        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
-        yield page
 
 
 async def test_a_person_finds_and_cancels_a_delivery(chromium: Browser, office: Office) -> None:
@@ -96,38 +62,6 @@ async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Bro
         await expect(page.get_by_text("Not live")).to_be_visible()
         await page.reload()
         await expect(page.get_by_role("heading")).to_have_text("Sign in")
-
-
-async def test_every_page_fits_and_is_accessible(chromium: Browser, office: Office) -> None:
-    """No page is wider than its window, whatever it holds; everything has a name; dark if asked for."""
-    await a_full_day(office.pool)
-    mail = a_mail(subject=LONG, text=LONG, html=f"<p>{LONG}</p>", source=LONG[:60], tags={LONG: LONG})
-    [delivery_id] = await tried(office.pool, mail, reply=replace(REFUSED, text=LONG, remote_host=LONG, tls=LONG))
-    dead = await ambiguous(office.pool)
-    [waiting] = await accepted(office.pool, a_mail(lane=Lane.AUTH))
-    message_id = await captured(office.pool, RAW, subject=LONG)
-    paths = ["/", "/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{dead}", f"/deliveries/{waiting}"]
-    sender = await an_account(office.pool, f"{LONG[:60]}@{LONG[:60]}.example", display_name=LONG, notes=LONG)
-    await office.pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", LONG[:200])
-    await suppress(office.pool, NewSuppression(email="x@example.org", detail=LONG), actor=LONG[:100])
-    paths += ["/senders", f"/senders/{sender}", "/senders/new", "/destinations", "/destinations/new", "/suppressions"]
-    paths += ["/suppressions/address?email=x@example.org", "/suppressions/new", "/suppressions/import"]
-    paths += ["/statistics", "/statistics?by=domain&metric=bounced", "/statistics?by=hour&days=1"]
-    paths += ["/health", "/workers", "/keys", "/keys/new", "/audit", "/settings", "/archive"]
-    paths += ["/preferences", "/dead-letters", "/dead-letters/redrive", "/inbox", f"/inbox/{message_id}"]
-    async with signed_in(chromium, office, color_scheme="dark") as page:
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        for path in paths:
-            await page.goto(office.url + path)
-            for width in (360, 1160, 1400):
-                await page.set_viewport_size({"width": width, "height": 800})
-                assert (path, width, await page.evaluate(COMPLAINTS)) == (path, width, [])
-        assert said == []
-        paper = "getComputedStyle(document.body).backgroundColor"
-        dark = await page.evaluate(paper)
-        await page.emulate_media(color_scheme="light")
-        assert (dark, await page.evaluate(paper)) == ("rgb(16, 19, 26)", "rgb(245, 246, 249)")
 
 
 async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 from tests.support.builders import BUSY, DELIVERED, NOON, Hands, Recording, a_mail, a_worker, accepted
 from tests.support.http import Response, a_key, call, served
 
@@ -33,6 +33,8 @@ from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000
+LONG = "unbroken" * 40
+RAW = f"Subject: {LONG}\r\nX-Long: {LONG}\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>{LONG}</p>".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,17 @@ async def open_page(chromium: Browser, **options: Any) -> AsyncIterator[Page]:
         yield await context.new_page()
     finally:
         await context.close()
+
+
+@asynccontextmanager
+async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncIterator[Page]:
+    """A page of a viewer who has just signed in."""
+    async with open_page(chromium, **options) as page:
+        await page.goto(office.url)
+        await page.get_by_label("API key").fill(office.key)
+        await page.get_by_role("button", name="Sign in").click()
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        yield page
 
 
 async def tried(pool: Pool, *requests: DeliveryRequest, reply: Reply = DELIVERED) -> list[DeliveryId]:

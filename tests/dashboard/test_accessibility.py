@@ -1,0 +1,159 @@
+"""Every page of the dashboard in Chromium: accessible, as wide as its window, at most 100 KB, without a console error.
+
+The walk starts at every page without a parameter in its path and follows links to one page of every other kind: a new
+page is checked without a change here.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+from playwright.async_api import Browser, Page
+from tests.support.builders import REFUSED, a_mail, accepted
+from tests.support.campaigns import a_campaign
+from tests.support.dashboard import (
+    LONG,
+    RAW,
+    Office,
+    a_full_day,
+    ambiguous,
+    captured,
+    given_up,
+    open_page,
+    signed_in,
+    tried,
+)
+from tests.support.senders import an_account
+
+from postroom.dashboard.endpoints import ENDPOINTS
+from postroom.delivery.mass.model import MassKind
+from postroom.delivery.mass.service import start
+from postroom.delivery.model import DeliveryFilter, Lane
+from postroom.feedback.model import NewSuppression
+from postroom.feedback.service import suppress
+
+RULES = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
+LARGEST = 100_000
+
+NOT_PAGES = (
+    "/static/",
+    "/live",
+    "/sign-in",
+    "/statistics.csv",
+    "/export",
+    "/raw",
+    "/preview",
+    "/attachments/",
+    "/frame",
+)
+"""Parts of paths that answer with files, streams or the content of frames."""
+
+MORE = (
+    "/deliveries/mass-actions/new?kind=cancel",
+    "/suppressions/address?email=x@example.org",
+    "/statistics",
+    "/statistics?by=domain&metric=bounced",
+    "/statistics?by=hour&days=1",
+    "/senders/new",
+    "/senders/new?type=gmail",
+)
+"""Pages that need a query, or differ by it."""
+
+
+def patterns() -> Iterator[re.Pattern[str]]:
+    """The path of every page, as a pattern."""
+    for endpoint in ENDPOINTS:
+        if endpoint.method == "GET" and not any(part in endpoint.path for part in NOT_PAGES):
+            yield re.compile(re.sub(r"\\\{\w+(:int)?\\\}", lambda found: r"\d+" if found[1] else "[^/]+",
+                re.escape(endpoint.path).replace(r"\:", ":")))  # fmt: skip
+
+
+async def fill(office: Office) -> None:
+    """Data of every kind, with values as long as they may be."""
+    pool = office.pool
+    await a_full_day(pool)
+    mail = a_mail(subject=LONG, text=LONG, html=f"<p>{LONG}</p>", source=LONG[:60], tags={LONG: LONG})
+    await tried(pool, mail, reply=replace(REFUSED, text=LONG, remote_host=LONG, tls=LONG))
+    await given_up(pool, a_mail(subject="Your order 4711"))
+    await ambiguous(pool)
+    await accepted(pool, a_mail(lane=Lane.AUTH), a_mail("ada@example.org", subject="Welcome, Ada"))
+    await captured(pool, RAW, subject=LONG)
+    await an_account(pool, f"{LONG[:60]}@{LONG[:60]}.example", display_name=LONG, notes=LONG)
+    await an_account(pool, "two@example.org", status="paused", paused_by="health", status_reason=LONG)
+    await pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", LONG[:200])
+    await suppress(pool, NewSuppression(email="x@example.org", detail=LONG), actor=LONG[:100])
+    await a_campaign(pool, 3, name=LONG[:80])
+    await start(pool, MassKind.RETRY, DeliveryFilter(source=LONG[:60]), actor="tests")
+
+
+Look = Callable[[Page, str], Awaitable[None]]
+
+
+async def walk(page: Page, look: Look) -> set[str]:
+    """Look at one page of every kind, along the links of the pages seen; returns the kinds that no link led to."""
+    wanted = {pattern.pattern: pattern for pattern in patterns()}
+    plain = {each.replace("\\", "") for each in wanted if "+" not in each}
+    queue = [*sorted(plain - {each.partition("?")[0] for each in MORE}), *MORE]
+    left = {name: pattern for name, pattern in wanted.items() if "+" in name}
+    while queue:
+        path = queue.pop(0)
+        await look(page, path)
+        links = await page.evaluate("() => [...document.links].map((a) => a.getAttribute('href'))")
+        for link in links:
+            bare = link.partition("?")[0].partition("#")[0]
+            for name, pattern in list(left.items()):
+                if pattern.fullmatch(bare):
+                    queue.append(link)
+                    del left[name]
+    return set(left)
+
+
+async def test_every_page_is_accessible_and_fits(chromium: Browser, office: Office) -> None:
+    """In light and dark, wide and at the width of a phone, whatever the page holds."""
+    await fill(office)
+    found: list[str] = []
+
+    async def look(page: Page, path: str) -> None:
+        answer = await page.goto(office.url + path)
+        assert answer is not None
+        assert (path, answer.status) == (path, 200)
+        if (size := len(await answer.body())) > LARGEST:
+            found.append(f"{path} has {size} bytes")
+        for width, scheme in ((1280, "light"), (390, "dark")):
+            await page.set_viewport_size({"width": width, "height": 800})
+            await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of playwright
+            await page.keyboard.press("Tab")
+            found.extend(f"{path} {width} {problem}" for problem in await page.evaluate(RULES))
+
+    async with signed_in(chromium, office) as page:
+        page.on("console", lambda message: found.append(f"{page.url} {message.text}"))
+        page.on("pageerror", lambda error: found.append(f"{page.url} {error}"))
+        unreached = await walk(page, look)
+        paper = "getComputedStyle(document.body).backgroundColor"
+        dark = await page.evaluate(paper)
+        await page.emulate_media(color_scheme="light")
+        assert (dark, await page.evaluate(paper)) == ("rgb(16, 19, 26)", "rgb(245, 246, 249)")
+    assert ("\n".join(found), unreached) == ("", set())
+
+
+FAULTY = """<html><style>:focus-visible { outline: none } .pale { color: #999 }</style><body style="background: #fff">
+    <nav><a href="/"></a></nav><h2>Second</h2><h4>Fourth</h4><p class="pale" id="a">Pale</p><p id="a">Twice</p>
+    <input name="q"><label for="b">Label</label><button></button><img src="data:,"><svg role="img"></svg><iframe></iframe>
+    <ul><p>No item</p></ul><table><tr><td>1</td></tr></table><table><tr><th>1</th></tr></table>
+    <button tabindex="2">Go</button><div style="width: 3000px">wide</div></body></html>"""
+FAULTS = {
+    *("html-has-lang", "document-title", "landmark-one-main", "page-has-heading-one", "tabindex", "landmark-unique"),
+    *("duplicate-id", "valid-reference", "heading-order", "label", "button-name", "link-name", "image-alt"),
+    *("svg-img-alt", "frame-title", "list", "table-header", "scope-attr-valid", "wider", "color-contrast"),
+    "focus-visible",
+}
+
+
+async def test_the_rules_find_faults(chromium: Browser) -> None:
+    """Each rule reports a page that breaks it: a rule that reports nothing would prove nothing."""
+    async with open_page(chromium) as page:
+        await page.set_content(FAULTY)
+        await page.keyboard.press("Tab")
+        problems = await page.evaluate(RULES)
+    assert {re.split("[: ]", problem)[0] for problem in problems} == FAULTS
