@@ -6,13 +6,13 @@ page is checked without a change here.
 
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 
 from msgspec.structs import replace
 from playwright.async_api import Browser, Page
 from tests.support.builders import REFUSED, a_mail, accepted
 from tests.support.campaigns import a_campaign
 from tests.support.dashboard import (
+    ACCESSIBILITY_RULES,
     LONG,
     RAW,
     Office,
@@ -33,7 +33,6 @@ from postroom.delivery.model import DeliveryFilter, Lane
 from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
 
-RULES = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
 LARGEST = 100_000
 
 NOT_PAGES = (
@@ -124,7 +123,7 @@ async def test_every_page_is_accessible_and_fits(chromium: Browser, office: Offi
             await page.set_viewport_size({"width": width, "height": 800})
             await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of playwright
             await page.keyboard.press("Tab")
-            found.extend(f"{path} {width} {problem}" for problem in await page.evaluate(RULES))
+            found.extend(f"{path} {width} {problem}" for problem in await page.evaluate(ACCESSIBILITY_RULES))
 
     async with signed_in(chromium, office) as page:
         page.on("console", lambda message: found.append(f"{page.url} {message.text}"))
@@ -139,7 +138,8 @@ async def test_every_page_is_accessible_and_fits(chromium: Browser, office: Offi
 
 FAULTY = """<html><style>:focus-visible { outline: none } .pale { color: #999 }</style><body style="background: #fff">
     <nav><a href="/"></a></nav><h2>Second</h2><h4>Fourth</h4><p class="pale" id="a">Pale</p><p id="a">Twice</p>
-    <input name="q"><label for="b">Label</label><button></button><img src="data:,"><svg role="img"></svg><iframe></iframe>
+    <input name="q"><label for="b">Label</label><button></button>
+    <img src="data:,"><svg role="img"></svg><iframe></iframe>
     <ul><p>No item</p></ul><table><tr><td>1</td></tr></table><table><tr><th>1</th></tr></table>
     <button tabindex="2">Go</button><div style="width: 3000px">wide</div></body></html>"""
 FAULTS = {
@@ -155,5 +155,5 @@ async def test_the_rules_find_faults(chromium: Browser) -> None:
     async with open_page(chromium) as page:
         await page.set_content(FAULTY)
         await page.keyboard.press("Tab")
-        problems = await page.evaluate(RULES)
+        problems = await page.evaluate(ACCESSIBILITY_RULES)
     assert {re.split("[: ]", problem)[0] for problem in problems} == FAULTS

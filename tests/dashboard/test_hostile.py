@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pytest
 from playwright.async_api import Browser, Page
-from tests.dashboard.test_browser import signed_in
 from tests.support.builders import DELIVERED, a_mail
-from tests.support.dashboard import Office, ambiguous, captured, open_page, tried
+from tests.support.dashboard import Office, ambiguous, captured, open_page, signed_in, tried
 from tests.support.http import served
 from tests.support.senders import an_account
 

@@ -6,10 +6,17 @@ from dataclasses import replace
 
 import pytest
 from playwright.async_api import Browser, expect
-from tests.dashboard.test_browser import COMPLAINTS, signed_in
 from tests.dashboard.test_hostile import Canary, calm, canary, watched
 from tests.support.builders import a_mail, accepted
-from tests.support.dashboard import Office, captured, open_guest, open_office, text_of
+from tests.support.dashboard import (
+    ACCESSIBILITY_RULES,
+    Office,
+    captured,
+    open_guest,
+    open_office,
+    signed_in,
+    text_of,
+)
 from tests.support.http import Letter
 
 from postroom.db.room import Room
@@ -143,7 +150,7 @@ async def test_every_view_fits_a_phone_and_is_accessible(chromium: Browser, offi
             await page.goto(office.url + path)
             for width in (360, 900, 1400):
                 await page.set_viewport_size({"width": width, "height": 800})
-                assert (path, width, await page.evaluate(COMPLAINTS)) == (path, width, [])
+                assert (path, width, await page.evaluate(ACCESSIBILITY_RULES)) == (path, width, [])
         assert said == []
 
 

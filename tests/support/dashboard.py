@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -33,6 +34,7 @@ from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 SECRET = bytes(range(32))
 PATIENCE_MS = 60_000
+ACCESSIBILITY_RULES = (Path(__file__).parent / "accessibility.js").read_text("utf-8")
 LONG = "unbroken" * 40
 RAW = f"Subject: {LONG}\r\nX-Long: {LONG}\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>{LONG}</p>".encode()
 
