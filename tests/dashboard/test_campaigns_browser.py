@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from playwright.async_api import Browser, Page, expect
-from tests.dashboard.test_browser import COMPLAINTS, signed_in
 from tests.support.builders import Recording
 from tests.support.campaigns import SECRET, a_campaign_worker
-from tests.support.dashboard import Office, open_office
+from tests.support.dashboard import ACCESSIBILITY_RULES, Office, open_office, signed_in
 from tests.support.played_campaign import HTML, a_sent_campaign, people_csv
 
 from postroom.campaigns import service
@@ -88,7 +87,7 @@ async def pages_fit(chromium: Browser, office: Office) -> None:
             for width in (360, 1160, 1400):
                 size: Any = {"width": width, "height": 800}
                 await page.set_viewport_size(size)
-                assert (path, width, await page.evaluate(COMPLAINTS)) == (path, width, [])
+                assert (path, width, await page.evaluate(ACCESSIBILITY_RULES)) == (path, width, [])
         assert said == []
         assert await page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(16, 19, 26)"
 
