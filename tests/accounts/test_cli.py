@@ -54,10 +54,8 @@ async def start(
     )
 
 
-async def run(url: str, *arguments: str, **settings: str) -> tuple[int | None, str, str]:
-    process = await start(url, *arguments, settings=settings)
-    output, errors = await process.communicate()
-    return process.returncode, output.decode(), errors.decode()
+async def run(url: str, *arguments: str, **settings: str) -> tuple[int, str, str]:
+    return await command_line.outcome(*arguments, settings={"POSTROOM_DATABASE_URL": url, **settings})
 
 
 async def test_account_lifecycle(pool: Pool, database_url: str) -> None:

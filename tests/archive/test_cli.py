@@ -1,7 +1,6 @@
 """The commands of archive, erasure and backup, each in a process of its own."""
 
 import asyncio
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,33 +10,15 @@ import msgspec
 import pytest
 import structlog
 import typer
-from tests.support import command_line
 from tests.support.archive import add_attempts
+from tests.support.command_line import PATIENT, outcome
 from typer.testing import CliRunner
 
 from postroom.db.room import Room
 from postroom.erasure.cli import erase
 
-ROOT = Path(__file__).parents[2]
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 RECENTLY = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-PROGRAM = """
-import sys, typer
-from postroom.backup.cli import backup, restore
-from postroom.archive.cli import archive
-from postroom.erasure.cli import erase
-from postroom.cli.output import report
-from postroom.embedded import binaries
-binaries.VERSION_TIMEOUT_S = 60
-app = typer.Typer(pretty_exceptions_enable=False)
-app.add_typer(archive, name="archive")
-for command in (erase, backup, restore):
-    app.command()(command)
-try:
-    app()
-except Exception as error:
-    sys.exit(report(error))
-"""
 
 
 class Shell:
@@ -50,20 +31,8 @@ class Shell:
             "POSTROOM_ARCHIVE_URL": str(folder / "archive"),
         }
 
-    async def run(self, *arguments: str) -> tuple[int | None, str, str]:
-        environment = command_line.environment(PYTHONPATH=str(ROOT / "src"), **self._settings)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            PROGRAM,
-            *arguments,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-        return process.returncode, output.decode(), errors.decode()
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        return await outcome(*arguments, command=PATIENT, settings=self._settings)
 
     async def json(self, *arguments: str) -> Any:
         code, output, errors = await self.run(*arguments, "--json")

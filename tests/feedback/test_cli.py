@@ -1,55 +1,26 @@
 """Commands of suppressions and reports, in a process of their own."""
 
-import asyncio
 import mailbox
 import socket
-import sys
 from dataclasses import fields
 from pathlib import Path
 
 import msgspec
-from tests.support import command_line
+from tests.support.command_line import outcome
 from tests.support.feedback import DOMAIN, SECRET, message_id, report, rows, sent, suppressed
 from tests.support.feedback_imap import Letterbox, serving
 
 from postroom.db.pool import Pool
 from postroom.feedback.model import ReceivedReport, Suppression
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import sys, typer
-from postroom.feedback.cli import feedback, suppressions
-from postroom.cli.output import report
-app = typer.Typer(pretty_exceptions_enable=False)
-app.add_typer(suppressions, name="suppressions")
-app.add_typer(feedback, name="feedback")
-try:
-    app()
-except Exception as error:
-    sys.exit(report(error))
-"""
-
 
 def names(model: type) -> set[str]:
     return {field.name for field in fields(model)}
 
 
-async def run(url: str, *arguments: str, stdin: bytes = b"") -> tuple[int | None, str, str]:
-    environment = command_line.environment(
-        PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url, POSTROOM_SECRET_KEY=SECRET.hex()
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PROGRAM,
-        *arguments,
-        env=environment,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate(stdin)
-    return process.returncode, output.decode(), errors.decode()
+async def run(url: str, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+    settings = {"POSTROOM_DATABASE_URL": url, "POSTROOM_SECRET_KEY": SECRET.hex()}
+    return await outcome(*arguments, stdin=stdin, settings=settings)
 
 
 async def test_suppression_lifecycle(pool: Pool, database_url: str) -> None:
@@ -87,7 +58,7 @@ async def test_import_and_export(pool: Pool, database_url: str, tmp_path: Path) 
         ["ada@example.org", "unsubscribe", "bulk"],
         ["ben@example.org", "manual", "all"],
     ]
-    code, output, _ = await run(database_url, "suppressions", "import", "-", "--json", stdin=b"cleo@example.org\n")
+    code, output, _ = await run(database_url, "suppressions", "import", "-", "--json", stdin="cleo@example.org\n")
     assert (code, msgspec.json.decode(output)["written"]) == (0, 1)
 
 
@@ -110,7 +81,7 @@ async def test_reports_from_files(pool: Pool, database_url: str, tmp_path: Path)
         )
         told = msgspec.json.decode(output)
         counts.append((told["messages"], told["recorded"]))
-    _, output, _ = await run(database_url, "feedback", "ingest", "-", "--domain", DOMAIN, stdin=one)
+    _, output, _ = await run(database_url, "feedback", "ingest", "-", "--domain", DOMAIN, stdin=one.decode())
     assert counts == [(1, 1), (2, 1), (1, 0)]
     assert output == "read 1: 1 bounce; 0 new, 0 not verified\n"
     assert await suppressed(pool) == [("complaint", "all", None)]
@@ -125,7 +96,7 @@ async def test_mailbox_is_polled(pool: Pool, database_url: str) -> None:
     delivery_id = await sent(pool)
     box.put(report("postfix-unknown-user", delivery_id=delivery_id))
     async with serving(box) as url:
-        code, output, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url.encode())
+        code, output, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url)
     assert (code, output) == (0, "read 1: 1 bounce; 1 new, 0 not verified\n"), errors
 
 
@@ -134,7 +105,7 @@ async def test_unreachable_mailbox(database_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"imap://user:not-a-real-one@127.0.0.1:{port}/INBOX"
-    code, _, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url.encode())
+    code, _, errors = await run(database_url, "feedback", "poll", "-", "--domain", DOMAIN, stdin=url)
     assert code == 1
     assert f"The mailbox at 127.0.0.1:{port} could not be read" in errors
     assert "not-a-real-one" not in errors

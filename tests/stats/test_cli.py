@@ -1,48 +1,21 @@
 """Commands of statistics, in a process of their own."""
 
-import asyncio
-import sys
-from pathlib import Path
-
 import asyncpg
 import msgspec
 import pytest
-from tests.support import command_line
 from tests.support.builders import NOON
+from tests.support.command_line import outcome
 
 from postroom.db.pool import Pool
 
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import sys, typer
-from postroom.stats.cli import stats
-from postroom.cli.output import report
-app = typer.Typer(pretty_exceptions_enable=False)
-app.add_typer(stats, name="stats")
-try:
-    app()
-except Exception as error:
-    sys.exit(report(error))
-"""
 WRITE = """
     INSERT INTO stat_deltas (hour, domain, metric, amount)
     VALUES ($1, 'example.org', 'sent', 8), ($1 + interval '1 day', 'example.com', 'sent', 4)
 """
 
 
-async def run(url: str, *arguments: str) -> tuple[int | None, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PROGRAM,
-        "stats",
-        *arguments,
-        env=command_line.environment(PYTHONPATH=str(ROOT / "src"), POSTROOM_DATABASE_URL=url),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    return process.returncode, output.decode(), errors.decode()
+async def run(url: str, *arguments: str) -> tuple[int, str, str]:
+    return await outcome("stats", *arguments, settings={"POSTROOM_DATABASE_URL": url})
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Helpers for tests of the command line: the real `postroom` in a separate process, see `forked`."""
 
+import asyncio
 import json
 import os
 import signal
@@ -55,6 +56,17 @@ def postroom(
         output.seek(0)
         errors.seek(0)
         return subprocess.CompletedProcess(arguments, code, output.read(), errors.read())
+
+
+async def outcome(
+    *arguments: str,
+    stdin: str | None = None,
+    settings: dict[str, str] | None = None,
+    command: tuple[str, str] = COMMAND,
+) -> tuple[int, str, str]:
+    """Run a command while the event loop goes on; its exit code, output and errors."""
+    done = await asyncio.to_thread(postroom, *arguments, stdin=stdin, settings=settings, command=command)
+    return done.returncode, done.stdout, done.stderr
 
 
 def answer(done: subprocess.CompletedProcess[str]) -> Any:
