@@ -68,7 +68,7 @@ async def test_a_changed_function_is_applied_again(database_url: str) -> None:
 async def test_a_migration_that_fails_leaves_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file is one transaction: a failed one is rolled back, and the next run tries it again."""
     broken = SqlFile("9000_test_broken.sql", "CREATE TABLE half_done (); SELECT 1 / 0;")
-    monkeypatch.setattr(migrating, "migration_files", lambda: [*migration_files(), broken])
+    monkeypatch.setattr(migrating, "migration_files", lambda: (*migration_files(), broken))
     with pytest.raises(asyncpg.DivisionByZeroError):
         await migrate(database_url, ROOM)
     connection = await connect(database_url, ROOM)

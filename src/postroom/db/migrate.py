@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -56,7 +57,7 @@ class SqlFile:
 
     @property
     def checksum(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return _sha256(self.text)
 
     @property
     def version(self) -> int:
@@ -80,17 +81,24 @@ class MigrationPlan:
         return not (self.migrations or self.functions)
 
 
-def migration_files() -> list[SqlFile]:
+@cache
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache  # health checks and every opened room ask
+def migration_files() -> tuple[SqlFile, ...]:
     return _sql_files(files("postroom.db").joinpath("migrations"), prefix="", only_numbered=True)
 
 
-def function_files() -> list[SqlFile]:
+@cache
+def function_files() -> tuple[SqlFile, ...]:
     found: list[SqlFile] = []
     for capability in CAPABILITIES:
         folder = files("postroom").joinpath(capability, "functions")
         if folder.is_dir():
             found += _sql_files(folder, prefix=f"{capability}/")
-    return found
+    return tuple(found)
 
 
 async def migrate(url: Url, room: str, *, dry_run: bool = False) -> MigrationPlan:
@@ -168,7 +176,7 @@ async def _plan(connection: asyncpg.Connection, room: str) -> MigrationPlan:
     migrations, functions = migration_files(), function_files()
     exists = await _QUERIES["find_migrations_table"].maybe(connection, room=room)
     if exists is None:
-        return MigrationPlan(tuple(migrations), tuple(functions))
+        return MigrationPlan(migrations, functions)
     applied = {row["name"]: row["checksum"] for row in await _QUERIES["list_applied_files"].many(connection)}
     known = {file.name for file in migrations}
     newer = sorted(name for name in applied if "/" not in name and name not in known)
@@ -206,9 +214,9 @@ def comment_texts(migrations: Sequence[SqlFile], functions: Sequence[SqlFile]) -
     return {name: json.dumps(texts, sort_keys=True) for name, texts in dataclasses.asdict(comments).items()}
 
 
-def _sql_files(folder: Traversable, *, prefix: str, only_numbered: bool = False) -> list[SqlFile]:
-    return [
+def _sql_files(folder: Traversable, *, prefix: str, only_numbered: bool = False) -> tuple[SqlFile, ...]:
+    return tuple(
         SqlFile(prefix + entry.name, entry.read_text("utf-8"))
         for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
         if entry.name.endswith(".sql") and (not only_numbered or entry.name[:4].isdigit())
-    ]
+    )
