@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from tests.inbox.test_plugin import plugin_environment
 from tests.support.command_line import running
+from tests.support.forked import write_command
 from tests.support.pasting import ILLUSTRATIONS, PASTED, Block, blocks_of, reading, shown_by
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
@@ -53,6 +54,13 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture
+def quick_command(environment: dict[str, str], tmp_path: Path) -> None:
+    """A `postroom` before the installed one that needs a tenth of its time to start."""
+    write_command(tmp_path / "postroom")
+    environment["PATH"] = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+
+
+@pytest.fixture
 def desk(server_directory: Path, tmp_path: Path) -> Iterator[Path]:
     """The folder in which the reader works: a checkout's `./dev` and examples, and nothing else."""
     directory = server_directory / f"desk-{tmp_path.name}"
@@ -69,6 +77,8 @@ def test_every_block_of_a_page_can_be_pasted(
     page: Path, desk: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     """In order, in one terminal: each command succeeds, and prints what the page shows."""
+    if page.name not in STARTS_ITSELF:  # the others use the installed program
+        request.getfixturevalue("quick_command")
     with reading(desk, environment) as reader:
         if page.name not in STARTS_ITSELF:
             copy = ["cp", "-a", request.getfixturevalue("first_start"), desk / ".postroom"]  # with its owner

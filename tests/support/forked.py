@@ -1,8 +1,8 @@
 """Processes of Postroom that start at once: forked from a process that has already imported it.
 
 An interpreter needs a second of CPU time to import a command of Postroom. `start` is for tests that run a command as a
-separate process, with its own arguments, environment, streams, signals and exit code; tests about the start of the
-interpreter itself use `subprocess`.
+separate process, with its own arguments, environment, streams, signals and exit code; `write_command` makes a program
+`postroom` for shells. Tests about the start of the interpreter itself use `subprocess`.
 """
 
 import atexit
@@ -22,7 +22,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, NamedTuple
+from tempfile import TemporaryDirectory
+from typing import IO, Any, NamedTuple
 
 from pydantic import TypeAdapter
 
@@ -30,6 +31,25 @@ import postroom
 
 # Not imported ahead: pytest would rewrite its assertions, Django wants a configured site.
 NUMBER = struct.Struct("!i")
+# The program for shells: passes its streams on, forwards signals, and ends as the forked process does.
+CLIENT = """#!{python} -IS
+import json, os, signal, socket, sys
+channel = socket.socket(socket.AF_UNIX)
+channel.connect({path!r})
+socket.send_fds(channel, [b"x"], [0, 1, 2])
+order = {{
+    "program": ["-m", "postroom.cli"],
+    "arguments": sys.argv[1:],
+    "environment": dict(os.environ),
+    "directory": os.getcwd(),
+}}
+channel.sendall(json.dumps(order).encode() + b"\\n")
+pid = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "big")
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, lambda number, frame: os.kill(pid, number))
+code = int.from_bytes(channel.recv(4, socket.MSG_WAITALL), "big", signed=True)
+sys.exit(code if code >= 0 else 128 - code)
+"""
 SKIPPED = ("postroom.inbox.pytest_plugin", "postroom.dropins.django")
 
 
@@ -85,64 +105,78 @@ def start(
         "environment": dict(environment),
         "directory": str(directory or Path.cwd()),
     }
-    ours, theirs = socket.socketpair()
-    with theirs:
-        handles = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
-        socket.send_fds(_fork_server(), [b"x"], [theirs.fileno(), *handles])
-    ours.sendall(json.dumps(order).encode() + b"\n")
-    return Forked(ours)
+    channel = socket.socket(socket.AF_UNIX)
+    channel.connect(_fork_server())
+    handles = [stream if isinstance(stream, int) else stream.fileno() for stream in streams]
+    socket.send_fds(channel, [b"x"], handles)
+    channel.sendall(json.dumps(order).encode() + b"\n")
+    return Forked(channel)
+
+
+def write_command(path: Path) -> None:
+    """Write a program that does what the installed `postroom` does."""
+    path.write_text(CLIENT.format(python=sys.executable, path=_fork_server()))
+    path.chmod(0o755)
 
 
 @cache
-def _fork_server() -> socket.socket:
-    """The socket that takes orders; the fork server ends when it is closed."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        command = [sys.executable, "-u", "-m", "tests.support.forked", str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+def _fork_server() -> str:
+    """Start the server; returns the path of its socket. It ends when its standard input is closed."""
+    directory = TemporaryDirectory(prefix="postroom-fork-")
+    path = f"{directory.name}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        command = [sys.executable, "-u", "-m", "tests.support.forked", str(listener.fileno())]
+        process = subprocess.Popen(command, pass_fds=[listener.fileno()], stdin=subprocess.PIPE)
 
     @atexit.register
     def stop() -> None:
-        ours.close()
-        process.wait()
+        process.communicate()
+        directory.cleanup()
 
-    return ours
+    return path
 
 
 # ── the fork server ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _serve(orders: socket.socket) -> None:
+def _serve(listener: socket.socket) -> None:
     """Fork for each order; only a process that carries out an order returns."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the keepers
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the keepers
     while True:
-        found, handles, _flags, _address = socket.recv_fds(orders, 1, 4)
-        if not found:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if sys.stdin in ready:
             os._exit(0)
+        channel, _address = listener.accept()
         if os.fork() == 0:
-            orders.close()
+            listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            return _keep(*handles)
-        for handle in handles:
-            os.close(handle)
+            return _keep(channel)
+        channel.close()
 
 
-def _keep(channel: int, *handles: int) -> None:
+def _keep(channel: socket.socket) -> None:
     """Report process id and exit code of a forked process, which returns with everything set up."""
-    with socket.socket(fileno=channel) as answers, answers.makefile() as lines:
+    _, handles, _flags, _address = socket.recv_fds(channel, 1, 3)
+    with channel, channel.makefile() as lines:
         order = json.loads(lines.readline())
         pid = os.fork()
         if pid != 0:
-            for handle in handles:
+            for handle in (0, *handles):
                 os.close(handle)
-            answers.sendall(NUMBER.pack(pid))
+            channel.sendall(NUMBER.pack(pid))
             code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             with suppress(BrokenPipeError):
-                answers.sendall(NUMBER.pack(code))
+                channel.sendall(NUMBER.pack(code))
             os._exit(0)
-    for handle, number in zip(handles, (0, 1, 2), strict=True):
+    for number, handle in enumerate(handles):
         os.dup2(handle, number)
         os.close(handle)
+    _carry_out(order)
+
+
+def _carry_out(order: dict[str, Any]) -> None:
     os.chdir(order["directory"])
     os.environ.clear()
     os.environ.update(order["environment"])
