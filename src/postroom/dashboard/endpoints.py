@@ -28,6 +28,7 @@ from postroom.dashboard import (
     suppressions,
     system,
     topics,
+    webhooks,
 )
 from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.live import LiveFeeds
@@ -123,6 +124,7 @@ ENDPOINTS = (
     *mass_actions.PAGES,
     *topics.PAGES,
     *outbox.PAGES,
+    *webhooks.PAGES,
 )
 
 

@@ -91,6 +91,7 @@ GROUPS = (
         (
             Link("/events", "Events", "events", "events:read", "m"),
             Link("/outbox", "Outbox", "outbox", "outbox:read", "b"),
+            Link("/webhooks", "Webhooks", "webhooks", "webhooks:manage", "w"),
         ),
     ),
     Group(

@@ -420,6 +420,14 @@ WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
 ORDER BY l.created_at DESC, l.delivery_id DESC
 LIMIT :page_limit;
 
+-- name: list_last_attempts :many
+-- The last attempt of each of some deliveries.
+SELECT DISTINCT ON (delivery_id) delivery_id, attempt_no, outcome::text, transport, stage, code, enhanced_code, reply_text,
+    remote_host, tls, started_at, finished_at, next_attempt_at
+FROM attempts
+WHERE delivery_id = ANY(:delivery_ids::bigint[])
+ORDER BY delivery_id, attempt_no DESC, finished_at DESC;
+
 -- name: list_not_dead :many
 -- Those of these ids that are not dead letters.
 SELECT DISTINCT id

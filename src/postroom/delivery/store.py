@@ -220,6 +220,11 @@ async def list_dead_letters(
     return [read_dead_letter(row) for row in rows]
 
 
+async def list_last_attempts(connection: Connection, *, delivery_ids: Sequence[int]) -> dict[DeliveryId, Attempt]:
+    rows = await QUERIES["list_last_attempts"].many(connection, delivery_ids=delivery_ids)
+    return {row["delivery_id"]: Attempt(*list(row.values())[1:]) for row in rows}
+
+
 async def list_not_dead(connection: Connection, *, delivery_ids: Sequence[int], page_limit: int) -> list[DeliveryId]:
     rows = await QUERIES["list_not_dead"].many(connection, delivery_ids=delivery_ids, page_limit=page_limit)
     return _ids(rows)

@@ -31,6 +31,10 @@ class TopicNeeded(ConflictError):
         self.needed_by = tuple(needed_by)
 
 
+class EndpointDisabled(ConflictError):
+    """The webhook endpoint is disabled: nothing is posted to it. Enable it first."""
+
+
 class EndpointNotFound(NotFoundError):
     """The webhook endpoint does not exist."""
 

@@ -1,6 +1,7 @@
 """Webhook endpoints, their secrets, and the deliveries to them. Pure."""
 
 import base64
+import re
 import secrets
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -8,13 +9,16 @@ from enum import StrEnum
 
 import msgspec
 
-from postroom.delivery.model import Channel, DeliveryRequest
+from postroom.delivery.model import Attempt, Channel, DeliveryRequest, DeliverySummary
+from postroom.events.model import SequencedEvent
 from postroom.outbox.cloudevents import CONTENT_TYPE, cloud_event
 from postroom.outbox.publisher import SOURCE, Message
 from postroom.post.address import Address
 from postroom.runtime.secrets import Sealed
 
 LADDER = "webhook"
+TEST = "postroom.test"
+_HTTP = re.compile(r"HTTP (\d{3})\b")
 _SECRET_BYTES = 32  # 24 to 64 (Standard Webhooks)
 
 
@@ -56,6 +60,24 @@ class WebhookEndpoint:
     previous: Sealed | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class WebhookAnswer:
+    """A delivery to an endpoint, and the last attempt to post it."""
+
+    delivery: DeliverySummary
+    attempt: Attempt | None
+
+    @property
+    def status(self) -> int | None:
+        """The HTTP status of the answer; None without an answer. The ledger holds it in the words of the reply."""
+        found = _HTTP.match(self.attempt.reply_text or "") if self.attempt else None
+        return int(found[1]) if found else None
+
+    @property
+    def duration_s(self) -> float | None:
+        return None if self.attempt is None else (self.attempt.finished_at - self.attempt.started_at).total_seconds()
+
+
 def purpose_of(endpoint_id: int) -> str:
     """The associated data of a sealed secret: copied to another endpoint it cannot be opened."""
     return f"secret of webhook endpoint {endpoint_id}"
@@ -70,6 +92,12 @@ def body_of(message: Message) -> str:
     """The payload of Standard Webhooks."""
     shape = {"type": message.type, "timestamp": message.occurred_at, "data": message.data}
     return msgspec.json.encode(shape).decode()
+
+
+def sample_request(endpoint: WebhookEndpoint, *, now: datetime) -> DeliveryRequest:
+    """A test of an endpoint, which its receiver recognises by the type `postroom.test`."""
+    event = SequencedEvent(0, 0, now, TEST, (), {"endpoint": endpoint.id, "description": endpoint.description})
+    return request_for(endpoint, "", Message(f"test_{secrets.token_hex(12)}", event))
 
 
 def request_for(endpoint: WebhookEndpoint, topic: str, message: Message, *, base_url: str = "") -> DeliveryRequest:

@@ -1,7 +1,7 @@
 """Register, change and delete endpoints; rotate their secrets; replay deliveries."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import structlog
@@ -10,17 +10,28 @@ from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
-from postroom.delivery.check import check_url
+from postroom.delivery.check import check_request, check_url
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary
+from postroom.delivery.mass import service as mass
+from postroom.delivery.mass.model import MassAction, MassKind, MassPreview
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, DeliverySummary
+from postroom.delivery.store import list_last_attempts
 from postroom.errors import BadInput
 from postroom.events.audit import audited
-from postroom.outbox.errors import EndpointNotFound
+from postroom.outbox.errors import EndpointDisabled, EndpointNotFound
 from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import ensure_pair
 from postroom.outbox.webhooks import store
-from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint, new_secret, purpose_of
+from postroom.outbox.webhooks.model import (
+    EndpointFormat,
+    EndpointStatus,
+    WebhookAnswer,
+    WebhookEndpoint,
+    new_secret,
+    purpose_of,
+    sample_request,
+)
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page
 from postroom.runtime.secrets import SecretBox
@@ -113,6 +124,56 @@ async def list_deliveries(
     await get_endpoint(pool, endpoint_id)
     chosen = DeliveryFilter(endpoint_id=endpoint_id)
     return await deliveries.list_deliveries(pool, chosen, cursor=cursor, limit=limit)
+
+
+async def list_answers(
+    pool: Pool, endpoint_id: int, *, cursor: str | None = None, limit: int = 50
+) -> Found[WebhookAnswer]:
+    """The deliveries of an endpoint with the last answer to each, newest first."""
+    found, more = await list_deliveries(pool, endpoint_id, cursor=cursor, limit=limit)
+    async with pool.acquire() as connection:
+        attempts = await list_last_attempts(connection, delivery_ids=[delivery.id for delivery in found])
+    return [WebhookAnswer(delivery, attempts.get(delivery.id)) for delivery in found], more
+
+
+async def send_test(pool: Pool, endpoint_id: int, *, actor: str) -> DeliveryId:
+    """Post an event of the type `postroom.test` to an enabled endpoint, through the queue; returns its delivery."""
+    endpoint = await get_endpoint(pool, endpoint_id)
+    if endpoint.status is EndpointStatus.DISABLED:
+        raise EndpointDisabled
+    async with audited(pool, actor, "webhook.test", f"webhook:{endpoint_id}") as (connection, note):
+        accepted = await deliveries.accept(connection, check_request(sample_request(endpoint, now=datetime.now(UTC))))
+        note.after = {"delivery_id": accepted.id}
+    return accepted.id
+
+
+async def preview_recovery(pool: Pool, endpoint_id: int, *, since: datetime) -> dict[MassKind, MassPreview]:
+    """Count the webhooks that `recover` would post again."""
+    await get_endpoint(pool, endpoint_id)
+    return {kind: await mass.preview(pool, kind, chosen) for kind, chosen in _lost(endpoint_id, since)}
+
+
+async def recover(
+    pool: Pool, endpoint_id: int, *, since: datetime, actor: str, idempotency_key: str
+) -> list[MassAction]:
+    """Post again all webhooks accepted since a time that the endpoint did not get, each with its own `webhook-id`.
+
+    Dead letters return to the queue; failed ones are posted as new deliveries. The same key starts nothing again.
+    """
+    await get_endpoint(pool, endpoint_id)
+    return [
+        await mass.start(pool, kind, chosen, actor=actor, idempotency_key=f"{idempotency_key}:{kind}")
+        for kind, chosen in _lost(endpoint_id, since)
+    ]
+
+
+def _lost(endpoint_id: int, since: datetime) -> list[tuple[MassKind, DeliveryFilter]]:
+    """The actions that post again, and their deliveries: those that ended without a successful answer."""
+    states = {MassKind.RETRY: DeliveryState.DEAD_LETTER, MassKind.RESEND: DeliveryState.FAILED}
+    return [
+        (kind, DeliveryFilter(endpoint_id=endpoint_id, state=state, created_from=since))
+        for kind, state in states.items()
+    ]
 
 
 async def replay(pool: Pool, endpoint_id: int, delivery_id: int, *, actor: str) -> DeliveryId:
