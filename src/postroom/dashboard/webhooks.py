@@ -30,7 +30,7 @@ def _duration(answer: WebhookAnswer) -> str | None:
 _ENDPOINT = (
     ListColumn("url", "URL", link=lambda endpoint: endpoint_page(endpoint.id)),
     *columns(WebhookEndpoint, "status", "topics", "silent_topics", "description", "format", "created_at",
-        status={"form": "state"}, silent_topics={"label": "Of these, silent"}, format={"form": "words"},
+        status={"form": "state"}, silent_topics={"label": "Silent topics"}, format={"form": "words"},
         created_at={"is_minor": True}),
 )  # fmt: skip
 
