@@ -258,6 +258,14 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """The accounts that would send a campaign, none if it leaves by the relay, and the estimate."""
+
+    senders: Sequence[str]
+    estimate: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
     """The result of a start: the sums of all uploads, the queued recipients, and the estimate."""
 

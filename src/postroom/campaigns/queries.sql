@@ -172,12 +172,13 @@ SELECT stored, suppressed
 FROM found;
 
 -- name: list_campaigns :many
--- Campaigns newest first, below a cursor.
+-- Campaigns newest first, below a cursor; a name is found by any part of it.
 SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
     invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
     from_email, from_name, reply_to_email, reply_to_name, subject, NULL AS text_body, NULL AS html_body
 FROM campaigns
 WHERE (:status::text IS NULL OR status = :status::campaign_status)
+    AND (:name::text IS NULL OR strpos(lower(name), lower(:name)) > 0)
     AND (:before_id::bigint IS NULL OR id < :before_id)
 ORDER BY id DESC
 LIMIT :page_limit;

@@ -18,6 +18,7 @@ from postroom.campaigns.model import (
     CampaignRequest,
     CampaignStatus,
     Estimate,
+    Forecast,
     RecipientState,
     Started,
     figures_of,
@@ -33,7 +34,7 @@ from postroom.errors import BadInput, SecretKeyMissing
 from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.senders import store as sender_store
-from postroom.senders.forecast import AccountPool
+from postroom.senders.forecast import SENDING, AccountPool
 from postroom.senders.model import SenderAccount
 
 EXPECTED_RATE = 1000.0
@@ -137,6 +138,18 @@ async def cancel_campaign(pool: Pool, campaign_id: int, *, actor: str, now: date
     return await _step(pool, campaign_id, "cancel", actor=actor, now=now)
 
 
+async def forecast(pool: Pool, campaign: Campaign, *, now: datetime | None = None) -> Forecast:
+    """The accounts that would send a campaign, and the time they would need if it started now."""
+    async with pool.acquire() as connection:
+        moment = await store.read_clock(connection, now=now)
+        accounts = [sealed.account for sealed in await sender_store.list_senders(connection)]
+    queued = campaign.total - campaign.suppressed
+    last_due = max(campaign.plan.start_at or moment, moment)
+    expected = estimate(queued, moment, last_due, rate=EXPECTED_RATE, accounts=accounts)
+    ours = [account.email for account in accounts if account.status in SENDING and Lane.BULK in account.lanes]
+    return Forecast(senders=ours, estimate=expected)
+
+
 def estimate(
     queued: int, moment: datetime, last_due: datetime, *, rate: float, accounts: Sequence[SenderAccount] = ()
 ) -> Estimate:
@@ -156,10 +169,18 @@ async def get_campaign(pool: Pool, campaign_id: int) -> Campaign:
 
 
 async def list_campaigns(
-    pool: Pool, *, status: CampaignStatus | None = None, cursor: str | None = None, limit: int = 50
+    pool: Pool,
+    *,
+    status: CampaignStatus | None = None,
+    name: str | None = None,
+    cursor: str | None = None,
+    limit: int = 50,
 ) -> Found[Campaign]:
-    """A page of campaigns, newest first and without bodies, and the cursor of the next page."""
-    return await read_page(store.list_campaigns, pool, cursor, limit, status=status)
+    """A page of campaigns, newest first and without bodies, and the cursor of the next page.
+
+    `name` is any part of the name, compared without case.
+    """
+    return await read_page(store.list_campaigns, pool, cursor, limit, status=status, name=name)
 
 
 async def list_hours(pool: Pool, campaign_id: int) -> list[CampaignHour]:

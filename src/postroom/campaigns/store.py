@@ -99,10 +99,12 @@ async def insert_recipients(
 
 
 async def list_campaigns(
-    connection: Connection, *, status: str | None, before_id: int | None, page_limit: int
+    connection: Connection, *, status: str | None, name: str | None, before_id: int | None, page_limit: int
 ) -> list[Campaign]:
     """Campaigns without their bodies."""
-    rows = await QUERIES["list_campaigns"].many(connection, status=status, before_id=before_id, page_limit=page_limit)
+    rows = await QUERIES["list_campaigns"].many(
+        connection, status=status, name=name, before_id=before_id, page_limit=page_limit
+    )
     return [_campaign(row) for row in rows]
 
 

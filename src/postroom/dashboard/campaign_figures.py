@@ -18,7 +18,7 @@ DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class ProgressShare:
     """One colour of a progress bar; `start` and `share` are percentages of its width."""
 
     label: str
@@ -52,7 +52,7 @@ def delivered_of(counts: Counts) -> int:
     return max(counts.sent - max(returned, 0), 0)
 
 
-def draw_progress(counts: Counts) -> list[Segment]:
+def draw_progress(counts: Counts) -> list[ProgressShare]:
     """The recipients by result; the rest of the bar is mail that is still to come."""
     parts = (
         ("sent", "sent", counts.sent),
@@ -63,7 +63,7 @@ def draw_progress(counts: Counts) -> list[Segment]:
     segments, start = [], 0.0
     for label, hue, amount in parts:
         share = 100 * amount / counts.total if counts.total else 0.0
-        segments.append(Segment(label, hue, amount, round(start, 2), round(share, 2)))
+        segments.append(ProgressShare(label, hue, amount, round(start, 2), round(share, 2)))
         start += share
     return segments
 

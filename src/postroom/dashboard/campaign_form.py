@@ -13,13 +13,14 @@ from postroom.dashboard.listing import FormField
 from postroom.dashboard.page import HTML, PageRequest, form, page
 from postroom.dashboard.preview import HEADERS, preview_document
 from postroom.errors import BadInput, PostroomError
+from postroom.mail import library
 from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.zones import instant_of
 from postroom.senders import service as senders
 
-READ, WRITE = "campaigns:read", "campaigns:write"
+READ, WRITE, TEMPLATES = "campaigns:read", "campaigns:write", "templates:read"
 LARGEST_FORM = 4 * 1024 * 1024
 """Bytes of a posted draft: a part has at most a million characters, and a form writes most of HTML with escapes."""
 
@@ -53,10 +54,24 @@ _NAME = FormField("name", "Name", is_required=True, hint="Only you see it")
 
 
 async def new_page(request: PageRequest) -> Answer:
-    """An empty draft, or a copy of another campaign."""
-    other = request.number("from")
+    """An empty draft, a copy of another campaign, or one with the content of a template."""
+    other, template = request.number("from"), request.asked("template")
+    if template is not None:
+        return await _from_template(request, template)
     values = {} if other is None else copy_of(await service.get_campaign(request.pool, other))
     return await _form(request, values)
+
+
+async def _from_template(request: PageRequest, chosen: str) -> Answer:
+    """A draft with a copy of the content; `chosen` is a template and a locale: `welcome/en`."""
+    request.need(TEMPLATES)
+    template, _, locale = chosen.partition("/")
+    standard = {each.name: each.value for each in (*SENDER, *SCHEDULE)}
+    try:
+        parts = await library.copy_parts(request.pool, template, locale=locale)
+    except BadInput as error:
+        return await _form(request, {}, problem=error.message)
+    return await _form(request, {**standard, "name": template, **parts})
 
 
 async def create_page(request: PageRequest) -> Answer:
@@ -123,7 +138,14 @@ async def _form(
         schedule=filled(SCHEDULE),
         people=await suggested_people(request, campaign),
         senders=await _suggested_senders(request),
+        templates=await _templates(request) if campaign is None else (),
     )
+
+
+async def _templates(request: PageRequest) -> list[str]:
+    """The templates that a draft can begin with, each with a locale."""
+    found = await library.list_templates(request.pool) if request.may(TEMPLATES) else []
+    return [f"{template.id}/{locale}" for template in found for locale in template.locales]
 
 
 async def suggested_people(request: PageRequest, campaign: Campaign | None) -> list[str]:

@@ -113,9 +113,14 @@ async def list_live_page(request: PageRequest) -> Answer:
 
 
 async def _listed(request: PageRequest) -> dict[str, Any]:
-    filters = [Filter("status", "Status", request.asked("status"), options_of(CampaignStatus))]
+    filters = [
+        Filter("name", "Name", request.asked("name"), placeholder="spring"),
+        Filter("status", "Status", request.asked("status"), options_of(CampaignStatus)),
+    ]
     cursor, status = request.asked("cursor"), _status(request.asked("status"))
-    found, more = await service.list_campaigns(request.pool, status=status, cursor=cursor, limit=LISTED)
+    found, more = await service.list_campaigns(
+        request.pool, status=status, name=request.asked("name"), cursor=cursor, limit=LISTED
+    )
     figures = await service.measure(request.pool, found)
     return {
         "rows": [CampaignRow(campaign, figures[campaign.id]) for campaign in found],
@@ -161,6 +166,7 @@ async def _draft(request: PageRequest, report: CampaignReport) -> Answer:
         "campaign_draft.html",
         **_values(campaign, ""),
         warnings=await letters.lint_campaign(request.pool, campaign.id),
+        forecast=await service.forecast(request.pool, campaign),
         has_secret=request.call.room.settings.secret_key is not None,
     )
 

@@ -9,6 +9,7 @@ from postroom.errors import BadInput
 from postroom.mail import store
 from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateNotFound
+from postroom.mail.markup import compile_mjml
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.template_files import TemplateSource
@@ -55,6 +56,23 @@ async def preview(
     if isinstance(rendered, RenderError):
         raise BadInput.of("variables", f"{rendered.part}: {rendered.message}")
     return rendered
+
+
+async def copy_parts(pool: Pool, template: str, *, locale: str) -> dict[str, str]:
+    """The subject, text and HTML of a template's current version, for content that stands alone.
+
+    MJML is compiled. `BadInput` names the shared files that the template uses: a copy could not use them.
+    """
+    found = await get_version(pool, template)
+    source = TemplateSource.stored(template, found.files, version_id=found.version.id)
+    parts = source.messages.get(locale)
+    if parts is None:
+        raise BadInput.of("locale", f"must be a locale of the template {template}: {', '.join(source.messages)}")
+    if source.shared:
+        shared = ", ".join(sorted(source.shared))
+        raise BadInput.of("template", f"{template} uses shared files, which a copy cannot: {shared}")
+    copied = {part: compile_mjml(file.text) if file.is_mjml else file.text for part, file in parts.items()}
+    return {**copied, "subject": copied["subject"].strip()}
 
 
 def render_samples(found: VersionFiles) -> Iterator[tuple[str, str, Rendered]]:
