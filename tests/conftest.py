@@ -165,9 +165,14 @@ async def database_url(server: TestServer) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def room(database_url: str) -> AsyncIterator[Room]:
+def room_settings(database_url: str) -> Settings:
     # Tests of silent servers put the loop's clock forward by an hour, and statements that run then must not time out.
-    async with open_room(Settings(database_url=database_url, database_timeout=timedelta(days=1))) as opened:
+    return Settings(database_url=database_url, database_timeout=timedelta(days=1))
+
+
+@pytest.fixture
+async def room(room_settings: Settings) -> AsyncIterator[Room]:
+    async with open_room(room_settings) as opened:
         yield opened
 
 

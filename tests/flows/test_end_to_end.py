@@ -37,6 +37,7 @@ async def inbox(room: Room) -> list[str]:
         return [row["subject"] for row in await connection.fetch("SELECT subject FROM inbox_messages ORDER BY id")]
 
 
+@pytest.mark.through_pgbouncer
 async def test_content_and_templates_arrive(room: Room) -> None:
     """Ready content and a rendered template end in the inbox, each with one attempt that says sent."""
     plain, rendered = await accepted(
@@ -49,9 +50,10 @@ async def test_content_and_templates_arrive(room: Room) -> None:
         assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["sent"]
 
 
+@pytest.mark.through_pgbouncer
 async def test_only_committed_mail_is_delivered(room: Room) -> None:
     """From an application's own transaction, by Python and by SQL."""
-    application = await connect(room.url, "public")
+    application = await connect(room.url, "public", pooled=room.settings.is_pooled)
     for subject, keeps in (("kept", True), ("dropped", False)):
         transaction = application.transaction()
         await transaction.start()
@@ -118,6 +120,7 @@ async def test_without_an_account_the_senders_transport_defers(room: Room) -> No
     assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["deferred"]
 
 
+@pytest.mark.through_pgbouncer
 async def test_a_process_stops_when_asked(room: Room) -> None:
     """All loops end, and nothing is left claimed."""
     stop = asyncio.Event()

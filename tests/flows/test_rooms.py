@@ -18,8 +18,8 @@ from postroom.settings import Settings
 @pytest.fixture
 async def annex(room: Room) -> AsyncIterator[Room]:
     """A second room beside the first."""
-    await migrate(room.url, "annex")
-    async with open_room(Settings(database_url=room.url, schema="annex")) as opened:
+    await migrate(room.direct_url, "annex")
+    async with open_room(Settings(database_url=room.direct_url, schema="annex")) as opened:
         yield opened
 
 

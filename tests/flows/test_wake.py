@@ -23,7 +23,7 @@ async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Ste
     """A worker that polls once an hour and has gone to sleep in all lanes."""
     steps, waker = Steps(), LaneWakeups()
     worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
-    listener = Listener(room.url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
+    listener = Listener(room.direct_url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
     async with listener:
         await asyncio.wait_for(listener.listening.wait(), 60)
         running = asyncio.create_task(worker.run())
@@ -39,7 +39,7 @@ async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Ste
 async def eavesdropper(room: Room) -> AsyncIterator[asyncio.Queue[str]]:
     """Hears every notification of the room."""
     heard: asyncio.Queue[str] = asyncio.Queue()
-    connection = await connect(room.url, room.name)
+    connection = await connect(room.direct_url, room.name)
     await connection.add_listener(
         f"{room.name}_deliveries", lambda _connection, _pid, _channel, payload: heard.put_nowait(payload)
     )
@@ -64,11 +64,12 @@ async def test_accepting_wakes_a_sleeping_worker(room: Room, lane: Lane) -> None
     assert transport.delivery_ids == [delivery]
 
 
+@pytest.mark.through_pgbouncer
 async def test_sql_wakes_a_sleeping_worker(room: Room) -> None:
     """`send()` from an application's connection rings the same bell."""
     transport = Recording()
     async with sleeping_worker(room, transport) as steps:
-        connection = await connect(room.url, "public")
+        connection = await connect(room.direct_url, "public")
         await connection.execute("SELECT postroom.send('{a@example.org}', p_subject => 'Hi', p_text => 'Hi')")
         await connection.close()
         await steps.reached("sent")
@@ -111,7 +112,7 @@ async def test_rolled_back_acceptance_sends_no_notification(room: Room) -> None:
 async def test_a_listener_comes_back_and_wakes_everybody_once(room: Room) -> None:
     """Its connection ended by force, a listener listens again and says that something may have been missed."""
     woken: asyncio.Queue[str] = asyncio.Queue()
-    async with Listener(room.url, room.name, channel="postroom_deliveries", on_wake=woken.put_nowait):
+    async with Listener(room.direct_url, room.name, channel="postroom_deliveries", on_wake=woken.put_nowait):
         assert await asyncio.wait_for(woken.get(), 60) == ""
         async with room.pool.acquire() as connection:
             await connection.execute(
