@@ -39,3 +39,19 @@ def test_the_site_loads_nothing_from_the_network(site: Path) -> None:
         outside = [url for url in _LOADED.findall(page.read_text("utf-8")) if url.startswith(("http:", "https:", "//"))]
         assert outside == [], page.name
     assert [sheet.name for sheet in site.rglob("*.css") if _STYLED.search(sheet.read_text("utf-8"))] == []
+
+
+def test_pictures_are_few_small_and_shown() -> None:
+    """The repository keeps every version of a picture: at most six, at most 150 KB each, none unused."""
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    assert len(pictures) <= 6
+    assert [picture.name for picture in pictures if picture.stat().st_size > 150 * 1024] == []
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    assert [picture.name for picture in pictures if f"images/{picture.name})" not in pages] == []
+
+
+def test_local_links_of_the_readme_exist() -> None:
+    """The build of the site checks the links of all other pages."""
+    links = re.findall(r"\]\(((?!https?:)[^)#]+)", (ROOT / "README.md").read_text("utf-8"))
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []

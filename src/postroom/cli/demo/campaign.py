@@ -61,7 +61,7 @@ async def play_campaign(story: Story) -> str:
     done = await story.until(lambda: _completed(story, campaign.id), "The end of the campaign")
     clicks = await _visit(story, campaign.id)
     figures = await story.until(lambda: _counted(story, done, clicks), "The count of the clicks")
-    story.links.append(("The campaign's mail", f"/deliveries?campaign={campaign.id}"))
+    story.links.append(("Campaign", f"/campaigns/{campaign.id}"))
     return (
         f"{uploaded.added} recipients: {figures.counts.sent} sent, {figures.counts.bounced} bounced; "
         f"{figures.opens.unique} opened, {figures.opens.machine} of the opens by machines, "

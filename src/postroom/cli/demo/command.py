@@ -76,7 +76,7 @@ async def _check_running(room: "Room", http: "aiohttp.ClientSession") -> None:
 
 async def _play_scenes(story: "Story") -> None:
     from postroom.cli.demo.campaign import play_campaign
-    from postroom.cli.demo.scenes import play_birthdays, play_failures, play_orders, play_sign_ups
+    from postroom.cli.demo.scenes import play_birthdays, play_failures, play_orders, play_shop, play_sign_ups
     from postroom.cli.demo.subscriber import play_subscriber
     from postroom.cli.demo.takeover import play_takeover
     from postroom.cli.demo.view import StoryView
@@ -84,12 +84,13 @@ async def _play_scenes(story: "Story") -> None:
 
     scenes = {
         "Campaign": play_campaign,
-        "Sign-ups": play_sign_ups,
-        "Birthdays": play_birthdays,
-        "Orders": play_orders,
-        "Failures": play_failures,
         "Subscriber": play_subscriber,
+        "Failures": play_failures,
         "Killed worker": play_takeover,
+        "Birthdays": play_birthdays,
+        "Sign-ups": play_sign_ups,
+        "Everyday mail": play_shop,
+        "Orders": play_orders,
     }
     view = StoryView(list(scenes), FigureReader(story.pool))
     async with view.playing():
@@ -101,4 +102,4 @@ async def _play_scenes(story: "Story") -> None:
 def _print_links(story: "Story") -> None:
     say("")
     for name, path in [("Overview", "/"), *story.links, ("Statistics", "/statistics"), ("Inbox", "/inbox")]:
-        say(f"  {name:<38} {story.url}{path}")
+        say(f"  {name:<24} {story.url}{path}")

@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, product
 
-DOMAINS = ("example.org", "example.com", "harbour.test", "meadow.test", "mail.example.com", "quarry.test")
+SHARES = {
+    "example.org": 8,
+    "example.com": 5,
+    "harbour.test": 3,
+    "mail.example.com": 2,
+    "meadow.test": 1,
+    "quarry.test": 1,
+}
+"""Domains of the addresses; of 20 people, this many are at each."""
 ZONES = ("Europe/London", "America/New_York", "Asia/Tokyo", "Europe/Berlin", "Australia/Sydney", "America/Sao_Paulo")
 BOUNCES_EVERY = 29  # one recipient in 29 has no mailbox: the capture transport refuses `bounce+…` with 550 5.1.1
 
@@ -47,6 +55,7 @@ def invent(count: int) -> list[Invented]:
 
 def _everybody() -> Iterator[Invented]:
     firsts, lasts = _FIRST.split(), _LAST.split()
+    domains = [domain for domain, share in SHARES.items() for _person in range(share)]
     for number, (shift, start) in enumerate(product(range(len(lasts)), range(len(firsts))), start=1):
         last = lasts[(start + shift) % len(lasts)]
-        yield Invented(number, firsts[start], last, ZONES[number % len(ZONES)], DOMAINS[number * 7 % len(DOMAINS)])
+        yield Invented(number, firsts[start], last, ZONES[number % len(ZONES)], domains[number * 7 % len(domains)])

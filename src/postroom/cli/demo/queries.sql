@@ -7,13 +7,19 @@ FROM (
     SELECT FROM inbox_messages WHERE delivery_id = ANY(:delivery_ids::bigint[]) GROUP BY delivery_id HAVING count(*) > 1
 ) AS several;
 
--- name: find_started_claim :maybe
--- The deliveries that a worker process has claimed and begun to send.
-SELECT claims.lane::text, cardinality(delivery_ids) AS claimed, started_through AS started
+-- name: count_started :one
+-- How many deliveries a worker process has claimed and begun to send.
+SELECT coalesce(sum(started_through), 0)::bigint AS started
 FROM claims
 JOIN workers ON workers.id = worker_id
-WHERE pid = :pid AND host = :host AND started_through > 0
-ORDER BY claims.id DESC
+WHERE pid = :pid AND host = :host;
+
+-- name: find_ambiguous :maybe
+-- The newest of these deliveries with an ambiguous attempt: it was sent again, or is held.
+SELECT delivery_id
+FROM attempts
+WHERE delivery_id = ANY(:delivery_ids::bigint[]) AND outcome = 'ambiguous'
+ORDER BY delivery_id DESC
 LIMIT 1;
 
 -- name: has_worker :one

@@ -1,19 +1,23 @@
 """The scenes in one person's or one order's scale: sign-ups, birthdays, orders, failures."""
 
+import base64
 import re
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from postroom.accounts import service as accounts
 from postroom.accounts.model import Action
 from postroom.cli.demo.people import Invented
-from postroom.cli.demo.story import Story
+from postroom.cli.demo.story import SHOP, Story
+from postroom.db.queries import Connection
 from postroom.delivery.send import send
 from postroom.events import Event, EventStore, Query
 from postroom.inbox import service as inbox
 from postroom.inbox.reader import read_message
 from postroom.inbox.search import InboxFilter
+from postroom.post.mime import Attachment
 from postroom.schedule import scheduled_events
 from postroom.schedule import service as schedule
 from postroom.schedule.model import EventFilter, Person, ScheduledEvent, ScheduledEventStatus
@@ -22,6 +26,7 @@ _CODE = re.compile(r"^\s*(\d{5})\s*$", re.MULTILINE)  # on a line of its own; a 
 _WAIT = timedelta(seconds=60)
 _GREETED = 3
 _SOON = timedelta(seconds=2)
+_INVOICE = b"item,amount,price\nlamp,2,19.00\nladder,1,42.00\n"
 
 
 class _RolledBack(Exception):  # noqa: N818 - the application's reason to roll back, not an error of ours
@@ -100,7 +105,7 @@ async def play_orders(story: Story) -> str:
     ends = await story.until(lambda: _ended(story, [kept]), "The order's mail")
     mails = await story.ends_of([lost] if lost is not None else [])
     facts = await store.read(Query.of(tags={"order": f"{story.run}-2"}))
-    story.links.append(("The order's delivery", f"/deliveries/{kept}"))
+    story.links.append(("Order", f"/deliveries/{kept}"))
     state = next(state for _lane, state in ends)
     left = f"{len(mails)} mails and {len(facts.events)} events"
     return f"order 1 committed and its mail is {state}; order 2 rolled back and left {left}"
@@ -113,6 +118,7 @@ async def _order(story: Story, store: EventStore, *, number: int, is_paid: bool)
         delivery_id = await send(
             connection,
             to=f"Ada Lovelace <ada.{story.run}@example.org>",
+            sender=SHOP,
             subject=f"Order {number}: thank you, Ada",
             text="Two lamps and a ladder leave our workshop tomorrow.",
             html="<h1>Thank you, Ada</h1><p>Two lamps and a ladder leave our workshop tomorrow.</p>",
@@ -124,6 +130,42 @@ async def _order(story: Story, store: EventStore, *, number: int, is_paid: bool)
         if not is_paid:
             raise _RolledBack(delivery_id)
     return delivery_id
+
+
+async def play_shop(story: Story) -> str:
+    """Everyday mail: templates in two languages, a code in its own lane, an invoice as attachment."""
+    people = story.people(story.size.orders, skip=60)
+    async with story.pool.acquire() as connection, connection.transaction():
+        ids = [await _send_everyday(story, connection, person) for person in people]
+    ends = await story.until(lambda: _ended(story, ids), "Everyday mail")
+    lanes = ", ".join(f"{count} {lane}" for (lane, _state), (count, _) in sorted(ends.items()))
+    return f"{len(ids)} mails sent: {lanes}"
+
+
+async def _send_everyday(story: Story, connection: Connection, person: Invented) -> int:
+    """A welcome, a code or an invoice, in turn."""
+    kinds: tuple[dict[str, Any], ...] = (
+        {
+            "template": "welcome",
+            "locale": "fr" if person.number % 2 else "en",
+            "variables": {"name": person.first_name, "product": "Lamp and Ladder", "url": "https://shop.example.com"},
+        },
+        {"template": "login-code", "variables": {"code": "40213", "minutes": 10}, "lane": "auth"},
+        {
+            "subject": f"Invoice for order {person.number}",
+            "text": f"Dear {person.first_name}, your invoice is attached.",
+            "attachments": [Attachment("invoice.csv", "text/csv", base64.b64encode(_INVOICE).decode())],
+        },
+    )
+    return await send(
+        connection,
+        to=f"{person.name} <{person.first_name.lower()}.{story.run}@{person.domain}>",
+        sender=SHOP,
+        tags={**story.tags, "order": str(person.number)},
+        source="shop",
+        room=story.room.name,
+        **kinds[person.number % len(kinds)],
+    )
 
 
 _FAILURES = {
@@ -144,7 +186,7 @@ async def play_failures(story: Story) -> str:
             address = f"{role}+{story.run}@example.org"
             ids.append(
                 await send(
-                    connection, to=address, subject=subject, text="Hello.", lane=lane, tags=story.tags,
+                    connection, to=address, subject=subject, text="Hello.", sender=SHOP, lane=lane, tags=story.tags,
                     source="shop", room=story.room.name,
                 )
             )  # fmt: skip

@@ -13,9 +13,14 @@ async def count_repeated(connection: Connection, *, delivery_ids: Sequence[int])
     return count
 
 
-async def find_started_claim(connection: Connection, *, pid: int, host: str) -> dict[str, Any] | None:
-    row = await QUERIES["find_started_claim"].maybe(connection, pid=pid, host=host)
-    return dict(row) if row else None
+async def count_started(connection: Connection, *, pid: int, host: str) -> int:
+    count: int = (await QUERIES["count_started"].one(connection, pid=pid, host=host))["started"]
+    return count
+
+
+async def find_ambiguous(connection: Connection, *, delivery_ids: Sequence[int]) -> int | None:
+    row = await QUERIES["find_ambiguous"].maybe(connection, delivery_ids=delivery_ids)
+    return row["delivery_id"] if row else None
 
 
 async def has_worker(connection: Connection, *, pid: int, host: str) -> bool:

@@ -16,6 +16,7 @@ from postroom.runtime.terminal import actor
 
 PATIENCE_S = 120.0  # a loaded machine sends the campaign of 2,000 in a minute
 LOOK_S = 0.2
+SHOP = "Lamp and Ladder <orders@shop.example.com>"
 
 Value = TypeVar("Value")
 Ends = dict[tuple[str, str], tuple[int, int]]

@@ -7,10 +7,9 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from postroom.cli.demo import store
-from postroom.cli.demo.story import Ends, Story
+from postroom.cli.demo.story import SHOP, Ends, Story
 from postroom.delivery.send import send
 from postroom.runtime.processes import own_command
 
@@ -23,14 +22,17 @@ async def play_takeover(story: Story) -> str:
     """Offer slow mail to both workers, kill one of them while it sends, and wait until no mail is left behind."""
     async with _second_worker(story) as process:
         ids: list[int] = []
-        claim = await story.until(lambda: _offer(story, process.pid, ids), "The start of a second worker")
+        started = await story.until(lambda: _offer(story, process.pid, ids), "The start of a second worker")
         process.send_signal(signal.SIGKILL)
         await process.wait()
     ends = await story.until(lambda: _all_ended(story, ids), "The takeover of the lease")
     repeated = await store.count_repeated(story.pool, delivery_ids=ids)
+    doubtful = await store.find_ambiguous(story.pool, delivery_ids=ids)
+    if doubtful is not None:
+        story.links.append(("Ambiguous mail", f"/deliveries/{doubtful}"))
     lost = len(ids) - sum(count for count, _doubt in ends.values())
     return (
-        f"worker {process.pid} killed with {claim['claimed']} {claim['lane']} mails of {len(ids)} in its lease; "
+        f"worker {process.pid} killed while it sent {started} of {len(ids)} mails; "
         f"{_told(ends)}; {repeated} captured twice, {lost} lost"
     )
 
@@ -68,21 +70,20 @@ async def _second_worker(story: Story) -> AsyncIterator[asyncio.subprocess.Proce
             await process.wait()
 
 
-async def _offer(story: Story, pid: int, ids: list[int]) -> dict[str, Any] | None:
-    """Accept mail that takes two seconds to send, once the second worker is there; its claim, if it has begun."""
+async def _offer(story: Story, pid: int, ids: list[int]) -> int | None:
+    """Accept mail that takes two seconds to send, once the second worker is there; how many of them it has begun."""
     host = socket.gethostname()
     if not await store.has_worker(story.pool, pid=pid, host=host):
         return None
-    claim = await store.find_started_claim(story.pool, pid=pid, host=host)
-    if claim is not None:
-        return claim
+    if started := await store.count_started(story.pool, pid=pid, host=host):
+        return started
     async with story.pool.acquire() as connection, connection.transaction():
         for lane in ("transactional", "bulk"):
             for _mail in range(_BATCH):
                 address = f"slow+{story.run}.{len(ids)}@example.org"
                 ids.append(
                     await send(
-                        connection, to=address, subject="Your parcel is on its way", text="It is heavy.",
+                        connection, to=address, subject="Your parcel is on its way", text="It is heavy.", sender=SHOP,
                         lane=lane, tags=story.tags, source="shop", room=story.room.name,
                     )
                 )  # fmt: skip
