@@ -17,6 +17,7 @@ from postroom.dashboard import (
     keys,
     links,
     mail_templates,
+    malformed,
     mass_actions,
     operators,
     outbox,
@@ -125,6 +126,7 @@ ENDPOINTS = (
     *topics.PAGES,
     *outbox.PAGES,
     *webhooks.PAGES,
+    *malformed.PAGES,
 )
 
 

@@ -51,14 +51,10 @@ def json_line(value: Any) -> str:
     return text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "…"
 
 
-def json_block(value: Any) -> str:
+def json_block(value: Any, *, longest: int = _LONGEST_JSON) -> str:
     """A JSON value with indentation; a very long one is cut."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    return (
-        text
-        if len(text) <= _LONGEST_JSON
-        else f"{text[:_LONGEST_JSON]}\n[… {len(text) - _LONGEST_JSON} more characters]"
-    )
+    return text if len(text) <= longest else f"{text[:longest]}\n[… {len(text) - longest} more characters]"
 
 
 _EVENT = (

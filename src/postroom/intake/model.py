@@ -54,6 +54,29 @@ class MalformedSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class MalformedGroup:
+    """The waiting commands of one reason."""
+
+    reason: str
+    commands: int
+    oldest_at: datetime
+    newest_at: datetime
+    newest_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRedrive:
+    """The result of resubmitting many commands unchanged, or of its dry run.
+
+    `accepted` are valid now, `malformed` are not and stay. `is_more`: more commands wait than were tried.
+    """
+
+    accepted: int
+    malformed: int
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MalformedCommand:
     """One malformed command with its bytes."""
 

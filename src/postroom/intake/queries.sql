@@ -34,6 +34,19 @@ SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reaso
 FROM malformed_commands
 WHERE id = :command_id;
 
+-- name: group_malformed_commands :many
+-- The waiting commands by reason, most frequent first, counted among the newest up to a limit.
+SELECT reason, count(*) AS commands, min(recorded_at) AS oldest_at, max(recorded_at) AS newest_at, max(id) AS newest_id
+FROM (
+    SELECT id, reason, recorded_at
+    FROM malformed_commands
+    WHERE resubmitted_at IS NULL AND dismissed_at IS NULL
+    ORDER BY id DESC
+    LIMIT :count_limit
+) AS waiting
+GROUP BY reason
+ORDER BY commands DESC, reason;
+
 -- name: list_malformed_commands :many
 -- Malformed commands, newest first, below a cursor.
 SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size

@@ -1,7 +1,7 @@
 """The service of commands: accept a batch; list, inspect, resubmit and dismiss malformed commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,17 +16,29 @@ from postroom.delivery import service as delivery_service
 from postroom.delivery.check import CheckedRequest
 from postroom.delivery.model import Acceptance, Accepted
 from postroom.delivery.service import Check, count_accepted
-from postroom.errors import BadInput, FieldError
+from postroom.errors import BadInput, ConflictError, FieldError
 from postroom.events.audit import audited, record_audit
 from postroom.intake import store
 from postroom.intake.command import decode_command, read_fields
 from postroom.intake.errors import AlreadyResubmitted, MalformedCommandNotFound
 from postroom.intake.metrics import COMMANDS, MALFORMED
-from postroom.intake.model import Malformed, MalformedCommand, MalformedFilter, MalformedSummary, Outcome, StreamEntry
+from postroom.intake.model import (
+    CommandRedrive,
+    Malformed,
+    MalformedCommand,
+    MalformedFilter,
+    MalformedGroup,
+    MalformedSummary,
+    Outcome,
+    StreamEntry,
+)
 from postroom.post.text import storable
-from postroom.runtime.page import Found, read_page
+from postroom.runtime.page import Found, encode_cursor, read_page
 
 COUNT_LIMIT = 10_000  # bounds the count, so that a scrape of metrics stays cheap
+MOST_REDRIVEN = 500
+"""Commands that one redrive tries: each is a transaction, about a second in all."""
+
 HEAVIEST = 8 * 1024 * 1024
 """Limit of command bytes per statement, unless one command is larger: PostgreSQL rejects messages of 1 GB."""
 
@@ -116,6 +128,11 @@ async def count_malformed_commands(pool: Pool) -> int:
     return await store.count_malformed_commands(pool, count_limit=COUNT_LIMIT)
 
 
+async def group_malformed_commands(pool: Pool) -> list[MalformedGroup]:
+    """The waiting commands by reason, most frequent first, counted up to `COUNT_LIMIT` in all."""
+    return await store.group_malformed_commands(pool, count_limit=COUNT_LIMIT)
+
+
 async def get_malformed_command(pool: Pool, command_id: int) -> MalformedCommand:
     return MalformedCommandNotFound.unless(await store.find_malformed_command(pool, command_id=command_id))
 
@@ -167,6 +184,46 @@ async def resubmit(
         note.after = {"delivery_id": accepted.id, "changed": sorted(changes or {})}
     count_accepted(request, accepted)
     return accepted
+
+
+async def redrive(  # noqa: PLR0913 - the commands, how they are checked, and who asks
+    pool: Pool,
+    chosen: MalformedFilter,
+    *,
+    before_id: int,
+    actor: str,
+    dry_run: bool = False,
+    check: Check | None = None,
+    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+) -> CommandRedrive:
+    """Resubmit waiting commands unchanged, the newest `MOST_REDRIVEN` below an id; with `dry_run`, only count them.
+
+    Commands become valid when their cause is removed: a template is created, or a newer version knows the field. Each
+    is audited like a single resubmission; an invalid one stays unchanged.
+    """
+    waiting = replace(chosen, resubmitted=False, dismissed=False)
+    found, more = await list_malformed_commands(pool, waiting, cursor=encode_cursor(before_id), limit=MOST_REDRIVEN)
+    accepted = 0
+    for summary in found:
+        is_valid = await _is_valid(pool, summary.id, check)
+        if is_valid and not dry_run:
+            is_valid = await _try_resubmit(pool, summary.id, actor, idempotency_ttl)
+        accepted += is_valid
+    return CommandRedrive(accepted=accepted, malformed=len(found) - accepted, is_more=more is not None)
+
+
+async def _is_valid(pool: Pool, command_id: int, check: Check | None) -> bool:
+    command = await get_malformed_command(pool, command_id)
+    [decoded] = await _checked([decode_command(command.raw)], check)
+    return not isinstance(decoded, Malformed)
+
+
+async def _try_resubmit(pool: Pool, command_id: int, actor: str, idempotency_ttl: timedelta) -> bool:
+    try:
+        await resubmit(pool, command_id, actor=actor, idempotency_ttl=idempotency_ttl)
+    except (BadInput, ConflictError):  # its key was used meanwhile, or another operator was faster
+        return False
+    return True
 
 
 def _mended(raw: bytes, changes: Mapping[str, Any]) -> CheckedRequest:

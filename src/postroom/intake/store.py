@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import asyncpg
 
 from postroom.db.queries import Connection, load
-from postroom.intake.model import MalformedCommand, MalformedSummary
+from postroom.intake.model import MalformedCommand, MalformedGroup, MalformedSummary
 
 QUERIES = load("postroom.intake")
 
@@ -39,6 +39,11 @@ async def dismiss_malformed_commands(connection: Connection, *, command_ids: Seq
 async def find_malformed_command(connection: Connection, *, command_id: int) -> MalformedCommand | None:
     row = await QUERIES["find_malformed_command"].maybe(connection, command_id=command_id)
     return MalformedCommand(_summary(row), row["raw"]) if row else None
+
+
+async def group_malformed_commands(connection: Connection, *, count_limit: int) -> list[MalformedGroup]:
+    rows = await QUERIES["group_malformed_commands"].many(connection, count_limit=count_limit)
+    return [MalformedGroup(**row) for row in rows]
 
 
 async def list_malformed_commands(  # noqa: PLR0913 - one for each parameter of the statement
