@@ -2,14 +2,14 @@
 
 import asyncio
 import signal
-import sys
 from collections import Counter
 from datetime import timedelta
 
 from tests.support.builders import NOON, Hands
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
-from tests.support.chaos import REPOSITORY, leftovers, received, silence
+from tests.support.chaos import leftovers, received, silence
 from tests.support.chaos_worker import Orders
+from tests.support.forked import run_module
 from tests.support.sessions import sessions_end
 from tests.support.smtp_server import Server, smtp_server, transport_to
 
@@ -26,17 +26,7 @@ DEATHS = [("sent", 700), ("fed", 3), ("started", 9), ("claimed", 4), ("completed
 
 
 async def run_to_its_end(orders: Orders) -> int:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.support.campaigns_worker", orders.encode(), cwd=REPOSITORY,
-        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(600):
-            return await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    return (await run_module("tests.support.campaigns_worker", orders.encode()))[0]
 
 
 async def finish(room: Room, server: Server, campaign: int) -> None:

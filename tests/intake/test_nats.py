@@ -2,15 +2,14 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from tests.support.forked import run_module
 from tests.support.intake import PAYLOAD, keys_of, malformed_rows, raw
 from tests.support.intake_process import ACK_WAIT
 from tests.support.loops import looping
@@ -95,14 +94,7 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     await source.fetch()
     await publish(broker.url, subject, raw(idempotency_key="a"), raw(idempotency_key="b"), b"junk")
     arguments = ("nats", database_url, broker.url, subject, step)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.intake_process",
-        *arguments,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert await process.wait() == -signal.SIGKILL
+    assert (await run_module("tests.support.intake_process", *arguments))[0] == -signal.SIGKILL
     assert len(await keys_of(pool)) in ((1, 2) if step == "committed" else (0,))
     await consume(pool, source)
     assert await keys_of(pool) == ["a", "b"]

@@ -1,9 +1,7 @@
 """Commands from a real Valkey: several consumers, crashes, lost memory."""
 
 import asyncio
-import os
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -13,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 from structlog.testing import capture_logs
+from tests.support.forked import run_module
 from tests.support.intake import PAYLOAD, flat, keys_of, malformed_rows
 from tests.support.loops import logged, looping
 from tests.support.patience import PATIENCE_S
@@ -116,14 +115,7 @@ async def test_a_killed_consumer_loses_and_repeats_nothing(
     await publish(client, stream, "a", "b")
     await client.xadd(stream, {"bogus": "1"})
     arguments = ("redis", database_url, broker.url, stream, step)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.intake_process",
-        *arguments,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert await process.wait() == -signal.SIGKILL
+    assert (await run_module("tests.support.intake_process", *arguments))[0] == -signal.SIGKILL
     assert (await client.xpending(stream, "postroom"))["pending"] == 3
     assert len(await keys_of(pool)) == (2 if step == "committed" else 0)
     source = open_source(broker, stream)

@@ -2,11 +2,10 @@
 
 import asyncio
 import itertools
-import sys
 import time
-from pathlib import Path
 
 from tests.support.builders import a_mail, accepted
+from tests.support.forked import run_module
 from tests.support.senders import account_of, an_account
 from tests.support.senders_process import Host
 from tests.support.smtp_server import smtp_server
@@ -15,30 +14,14 @@ from postroom.db.room import Room
 from postroom.delivery.model import Lane
 from postroom.senders.model import SenderStatus
 
-REPOSITORY = Path(__file__).parents[2]
 NOISE_S = 0.001
 """Tolerance for durations that the database rounds to microseconds."""
 
 
 async def run_host(host: Host) -> list[float]:
     """Run a host to its end; returns the start times of its mails."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.senders_process",
-        host.encode(),
-        cwd=REPOSITORY,
-        stdout=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"},
-    )
-    try:
-        async with asyncio.timeout(600):
-            said, _ = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return [float(line.split()[1]) for line in said.decode().splitlines() if line.startswith("start")]
+    _code, printed = await run_module("tests.support.senders_process", host.encode())
+    return [float(line.split()[1]) for line in printed.splitlines() if line.startswith("start")]
 
 
 def distances(starts: list[float]) -> list[float]:

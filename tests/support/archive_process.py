@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from tests.support.forked import run_module
 from tests.support.sessions import sessions_end
 
 from postroom.archive.model import ArchiveOptions, Month
@@ -59,43 +60,17 @@ class Doom:
 
 async def run_to_its_end(orders: Orders) -> int:
     """Start a process and wait until it ends."""
-    return (await _run(orders))[0]
+    async with sessions_end(orders.url):  # a killed process held the archive's lock
+        return (await run_module("tests.support.archive_process", orders.encode()))[0]
 
 
 async def peak_kilobytes(orders: Orders) -> int:
-    """Start a process, wait until it ends, and return its peak memory."""
-    code, told = await _run(orders)
-    assert code == 0
-    return int(told.splitlines()[-1])
-
-
-async def _run(orders: Orders) -> tuple[int, bytes]:
-    async with sessions_end(orders.url):  # a killed process held the archive's lock
-        return await _run_alone(orders)
-
-
-async def _run_alone(orders: Orders) -> tuple[int, bytes]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.support.archive_process",
-        orders.encode(),
-        cwd=REPOSITORY,
-        stdout=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}", **_credentials()},
-    )
-    try:
-        async with asyncio.timeout(300):
-            told, _ = await process.communicate()
-        return process.returncode or 0, told
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-
-
-def _credentials() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    """Start an interpreter, wait until it ends, and return its peak memory; a fork would share memory."""
+    command = [sys.executable, "-m", "tests.support.archive_process", orders.encode()]
+    process = await asyncio.create_subprocess_exec(*command, cwd=REPOSITORY, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return int(printed.splitlines()[-1])
 
 
 async def work(orders: Orders) -> None:

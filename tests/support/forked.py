@@ -5,6 +5,7 @@ separate process, with its own arguments, environment, streams, signals and exit
 `postroom` for shells. Tests about the start of the interpreter itself use `subprocess`.
 """
 
+import asyncio
 import atexit
 import gc
 import json
@@ -22,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -30,6 +31,8 @@ from pydantic import TypeAdapter
 import postroom
 
 # Not imported ahead: pytest would rewrite its assertions, Django wants a configured site.
+MODULE_S = 600.0  # thousands of deliveries on a machine that stalls
+STANDARD_ERROR = 2
 NUMBER = struct.Struct("!i")
 # The program for shells: passes its streams on, forwards signals, and ends as the forked process does.
 CLIENT = """#!{python} -IS
@@ -111,6 +114,19 @@ def start(
     socket.send_fds(channel, [b"x"], handles)
     channel.sendall(json.dumps(order).encode() + b"\n")
     return Forked(channel)
+
+
+async def run_module(name: str, *arguments: str) -> tuple[int, str]:
+    """Run a module to its end while the event loop goes on; its exit code and output."""
+    with TemporaryFile("w+") as given, TemporaryFile("w+") as output:
+        streams = Streams(given, output, STANDARD_ERROR)
+        process = start(("-m", name), *arguments, environment=os.environ, streams=streams)
+        try:
+            code = await asyncio.to_thread(process.wait, MODULE_S)
+        finally:
+            process.send_signal(signal.SIGKILL)
+        output.seek(0)
+        return code, output.read()
 
 
 def write_command(path: Path) -> None:
