@@ -337,7 +337,7 @@ async def test_the_streams_begin_with_every_part(room: Room) -> None:
         client.get(f"{url}/campaigns/{campaign}/live") as one,
     ):
         assert tuple(await event_of(listed)) == ("list",)
-        assert tuple(await event_of(one)) == ("head", "figures", "charts")
+        assert tuple(await event_of(one)) == ("head", "figures", "charts", "lists")
         await service.pause_campaign(room.pool, campaign, actor="tests")
         assert "Resume" in (await event_of(one))["head"]
         assert "paused" in (await event_of(listed))["list"]

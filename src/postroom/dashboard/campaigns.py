@@ -28,13 +28,14 @@ from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 from postroom.tracking import service as tracking
-from postroom.tracking.model import EngagedRecipients
+from postroom.tracking.model import EngagedRecipients, LinkFigures
 
 LISTED = 25
 MOST_LINKS = 10
 MOST_DOMAINS = 10
 
 NEW = PageAction(label="New campaign", path="/campaigns/new", scope=WRITE, is_link=True, is_main=True)
+PARTS = ("head", "figures", "charts", "lists")
 VIEWS = (("Overview", ""), ("People", "/people"), ("Content", "/content"), ("Links", "/links"))
 
 
@@ -146,17 +147,8 @@ async def show_page(request: PageRequest) -> Answer:
     campaign = report.campaign
     if campaign.status is CampaignStatus.DRAFT:
         return await _draft(request, report)
-    links, _more = await tracking.list_links(request.pool, campaign.id, limit=MOST_LINKS)
-    most = max((link.people for link in links), default=0)
-    return request.page(
-        "campaign.html",
-        **_values(campaign, ""),
-        parts=_draw_parts(request, report, await _people(request, campaign)),
-        links=links,
-        link_columns=(*_LINK[:1], _bar("people", "People", most), *_LINK[2:4]),
-        domains=await reports.list_domains(request.pool, campaign.id, limit=MOST_DOMAINS),
-        domain_columns=_domain_columns(campaign.id),
-    )
+    details = await read_details(request, campaign.id)
+    return request.page("campaign.html", **_values(campaign, ""), parts=_draw_parts(request, report, details))
 
 
 async def _draft(request: PageRequest, report: CampaignReport) -> Answer:
@@ -176,41 +168,55 @@ async def live_page(request: PageRequest) -> Answer:
     return stream(request, LiveReport(request).draw)
 
 
+@dataclass(frozen=True, slots=True)
+class CampaignDetails:
+    """Figures that are read from a row per person, click or domain."""
+
+    people: EngagedRecipients
+    links: list[LinkFigures]
+    domains: list[CampaignDomain]
+
+
+async def read_details(request: PageRequest, campaign_id: int) -> CampaignDetails:
+    async with request.pool.acquire() as connection:
+        people = await tracking.count_people(connection, campaign_id)
+    links, _more = await tracking.list_links(request.pool, campaign_id, limit=MOST_LINKS)
+    domains = await reports.list_domains(request.pool, campaign_id, limit=MOST_DOMAINS)
+    return CampaignDetails(people, links, domains)
+
+
 class LiveReport:
     """The results of one campaign, drawn again when they change.
 
-    Counting the people who opened reads a row for each of them: it is repeated after twenty times its own duration, so
-    that a viewer of the largest campaign takes at most a twentieth of one connection.
+    The details of a large campaign take long to read: they are read again after twenty times their own duration, so
+    that a viewer takes at most a twentieth of one connection.
     """
 
     def __init__(self, request: PageRequest) -> None:
         self._request = request
-        self._seen: tuple[CampaignReport, EngagedRecipients] | None = None
+        self._seen: tuple[CampaignReport, CampaignDetails] | None = None
         self._drawn: dict[str, str] = {}
-        self._people = EngagedRecipients(0, 0)
-        self._count_at = 0.0
+        self._details: CampaignDetails | None = None
+        self._read_at = 0.0
 
     async def draw(self) -> dict[str, str]:
         report = await reports.read_report(self._request.pool, self._request.id("campaign_id"))
-        await self._count(report.campaign)
-        if (report, self._people) != self._seen:  # relative times alone are no change
-            self._drawn, self._seen = _draw_parts(self._request, report, self._people), (report, self._people)
+        details = await self._read_details(report.campaign.id)
+        if (report, details) != self._seen:  # relative times alone are no change
+            self._drawn, self._seen = _draw_parts(self._request, report, details), (report, details)
         return self._drawn
 
-    async def _count(self, campaign: Campaign) -> None:
+    async def _read_details(self, campaign_id: int) -> CampaignDetails:
         begin = time.monotonic()
-        if self._count_at <= begin:
-            self._people = await _people(self._request, campaign)
-            self._count_at = begin + 20 * (time.monotonic() - begin)
+        if self._details is None or self._read_at <= begin:
+            self._details = await read_details(self._request, campaign_id)
+            self._read_at = begin + 20 * (time.monotonic() - begin)
+        return self._details
 
 
-async def _people(request: PageRequest, campaign: Campaign) -> EngagedRecipients:
-    async with request.pool.acquire() as connection:
-        return await tracking.count_people(connection, campaign.id)
-
-
-def _draw_parts(request: PageRequest, report: CampaignReport, people: EngagedRecipients) -> dict[str, str]:
-    now = datetime.now(UTC)
+def _draw_parts(request: PageRequest, report: CampaignReport, details: CampaignDetails) -> dict[str, str]:
+    now, people = datetime.now(UTC), details.people
+    most = max((link.people for link in details.links), default=0)
     values = {
         "campaign": report.campaign,
         "counts": report.figures.counts,
@@ -218,15 +224,18 @@ def _draw_parts(request: PageRequest, report: CampaignReport, people: EngagedRec
             max(report.figures.opens.unique - people.opened, 0),
             max(report.figures.clicks.unique - people.clicked, 0),
         ),
-        "segments": draw_progress(report.figures.counts),
+        "parts_of_bar": draw_progress(report.figures.counts),
         "funnel": draw_funnel(report, people),
         "losses": draw_losses(report),
         "actions": actions_of(report.campaign),
-        "schedule": schedule_of(report.campaign),
         "opens": draw_engagement(report, "opened", request.viewer, now=now),
         "clicks": draw_engagement(report, "clicked", request.viewer, now=now),
+        "links": details.links,
+        "link_columns": (*_LINK[:1], _bar("people", "People", most), *_LINK[2:4]),
+        "domains": details.domains,
+        "domain_columns": _domain_columns(report.campaign.id),
     }
-    return {name: request.draw(f"parts/campaign_{name}.html", **values) for name in ("head", "figures", "charts")}
+    return {name: request.draw(f"parts/campaign_{name}.html", **values) for name in PARTS}
 
 
 def _values(campaign: Campaign, view: str) -> dict[str, Any]:
