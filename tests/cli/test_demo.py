@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import aiohttp
 import asyncpg
 import pytest
 from tests.support.command_line import postroom, running
@@ -45,9 +46,22 @@ async def test_the_story_can_be_played_twice(settings: dict[str, str], database_
             )
             assert re.search(r"killed while it sent \d+ of \d+ mails", told["Killed worker"])
             assert told["Killed worker"].endswith("0 lost")
-            assert f"{settings['POSTROOM_HTTP_ADDR']}/dead-letters" in done.stdout
+        await _open_links(done.stdout, postroom("sign-in-link", settings=settings).stdout.strip())
         assert up.stop() == 0
     await _check_rows(database_url)
+
+
+async def _open_links(told: str, sign_in: str) -> None:
+    """Every printed link leads to a page of the dashboard."""
+    links = re.findall(r"http://\S+", told)
+    assert len(links) == 9
+    jar = aiohttp.CookieJar(unsafe=True)  # the host is an address
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+        async with browser.get(sign_in) as response:
+            assert response.ok, await response.text()
+        for link in links:
+            async with browser.get(link, allow_redirects=False) as response:
+                assert response.status == 200, link
 
 
 async def _check_rows(database_url: str) -> None:

@@ -100,6 +100,6 @@ async def _play_scenes(story: "Story") -> None:
 
 
 def _print_links(story: "Story") -> None:
-    say("")
+    say("\n  To look at it in the dashboard (`postroom sign-in-link` prints a link that signs in):\n")
     for name, path in [("Overview", "/"), *story.links, ("Statistics", "/statistics"), ("Inbox", "/inbox")]:
         say(f"  {name:<24} {story.url}{path}")

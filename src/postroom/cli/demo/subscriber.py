@@ -10,7 +10,6 @@ from aiohttp import web
 from postroom.cli.demo.story import Story
 from postroom.events import Event, EventStore
 from postroom.outbox.model import Topic
-from postroom.outbox.publisher import SOURCE
 from postroom.outbox.topics import save_topic
 from postroom.outbox.webhooks import service as webhooks
 from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint
@@ -58,7 +57,7 @@ async def play_subscriber(story: Story) -> str:
             await webhooks.set_status(
                 story.pool, endpoint.id, EndpointStatus.DISABLED, reason=reason, actor=story.actor
             )
-    story.links.append(("Webhooks", f"/deliveries?source={SOURCE}"))
+    story.links.append(("Webhook subscriber", f"/webhooks/{endpoint.id}"))
     return (
         f"{len(events)} events: {subscriber.answers[503]} answered with 503 and retried, "
         f"{subscriber.answers[204]} accepted, {subscriber.forged} without a valid signature"
