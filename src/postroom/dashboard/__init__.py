@@ -22,14 +22,18 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
          sign-in      wrong keys and codes are counted per client; the cookie holds no part of the key. A request for a
                       code does the same for every address, and counts per address and per client. A code works only
                       in the browser that requested it
+         OIDC         the answers of the provider and the parameters of the callback; an ID token counts only with a
+                      signature by a published key, the right issuer, client, nonce and times, and a verified address
 
-People sign in as themselves (`codes`) or with an API key. A principal, which is a key or an operator, sees the pages,
-parts and buttons that its scopes allow, and each request checks the scope again. The pages work without a script. With
+People sign in as themselves, with a mailed code (`codes`) or at an OpenID Connect provider (`oidc`), or with an API
+key. A principal, which is a key or an operator, sees the pages, parts and buttons that its scopes allow, and each
+request checks the scope again. The pages work without a script. With
 it, the overview, the inbox and campaigns are live, the preview of a campaign follows the typing, uploads show their
 progress, filters search as you type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
     links.py        sign-in links that work once, on loopback
+    oidc.py         the flow at an OpenID Connect provider; `id_token.py` checks its answer, `oidc_pages.py` serves it
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
     listing.py      tables, filters, forms and buttons declared as data; columns come from the records' declarations
     navigation.py   the links in groups, their icons and shortcuts

@@ -19,6 +19,7 @@ from postroom.dashboard import (
     mail_templates,
     malformed,
     mass_actions,
+    oidc_pages,
     operators,
     outbox,
     overview,
@@ -33,6 +34,7 @@ from postroom.dashboard import (
 )
 from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.live import LiveFeeds
+from postroom.dashboard.oidc import CALLBACK, oidc_provider
 from postroom.dashboard.page import OPERATE, Dashboard, form, page, public, refuse
 from postroom.dashboard.service import Examine, FigureReader
 from postroom.dashboard.session import Sessions
@@ -62,6 +64,8 @@ ENDPOINTS = (
     public("GET", "/sign-in/code", sign_in.show_code),
     public("POST", "/sign-in/redeem", sign_in.redeem_code),
     public("GET", links.PATH, links.use_link),
+    public("GET", "/sign-in/oidc", oidc_pages.begin_oidc),
+    public("GET", CALLBACK, oidc_pages.finish_oidc),
     form("/sign-out", sign_in.sign_out),
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
@@ -152,6 +156,7 @@ def build_dashboard(
         figures=FigureReader(room.pool, examine=examine),
         static=static,
         is_secure=is_https(room.settings),
+        oidc=oidc_provider(room.settings, secret, room=room.name),
     )
     codes, sign_in_links = SignInCodes(room, secret), links.SignInLinks(secret, room.name)
     tools = (dashboard, codes, sign_in_links, LiveFeeds(stop or asyncio.Event()))

@@ -19,6 +19,7 @@ from postroom.dashboard import service
 from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.listing import Filter, FormField, ListColumn, query_with
 from postroom.dashboard.navigation import current, groups_for
+from postroom.dashboard.oidc import OidcProvider
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
 from postroom.dashboard.service import FigureReader
 from postroom.dashboard.session import DashboardSession, Sessions
@@ -84,6 +85,7 @@ class Dashboard:
     figures: FigureReader
     static: Mapping[str, bytes]
     is_secure: bool
+    oidc: OidcProvider | None = None
 
     def cookie(self, name: str) -> str:
         """A cookie's name; behind https, with the prefix that makes browsers refuse it from any other host."""
@@ -359,8 +361,15 @@ def _to_sign_in(call: Call) -> Answer:
 
 def sign_in_page(call: Call, to: str, problem: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Answer:
     """The forms of all methods to sign in that this client can use; `to` is the page that follows."""
-    mails_codes = call.tool(SignInCodes).are_offered(call.client)
-    return call.tool(Dashboard).page("sign_in.html", status=status, next=to, problem=problem, mails_codes=mails_codes)
+    dashboard = call.tool(Dashboard)
+    return dashboard.page(
+        "sign_in.html",
+        status=status,
+        next=to,
+        problem=problem,
+        mails_codes=call.tool(SignInCodes).are_offered(call.client),
+        oidc=dashboard.oidc.name if dashboard.oidc else None,
+    )
 
 
 # ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -6,9 +6,9 @@ Every change is audited. Disabling and removing an operator ends all sessions, i
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
-from postroom.events.audit import audited
+from postroom.events.audit import audited, record_audit
 from postroom.http import store
-from postroom.http.model import ROLE_SCOPES, Operator, OperatorOrigin, Principal, Role
+from postroom.http.model import ROLE_SCOPES, Operator, OperatorOrigin, Principal, Role, operator_actor
 from postroom.post.address import normalize, parse_address
 from postroom.runtime.page import Found, read_page
 
@@ -87,6 +87,29 @@ async def list_operators(pool: Pool, *, cursor: str | None = None, limit: int = 
 async def record_sign_in(connection: Connection, operator_id: int) -> Operator | None:
     """The operator, whose sign-in is recorded; None if the operator was disabled or removed."""
     return await store.sign_in_operator(connection, operator_id=operator_id)
+
+
+async def sign_in_by_oidc(pool: Pool, email: str, role: Role | None) -> Operator | None:
+    """The operator with an address that a provider verified; None if no operator has it, or it is disabled.
+
+    A person with a mapped role becomes an operator. The role of one who was added by a person stays.
+    """
+    address = check_email(email)
+    actor = operator_actor(address)
+    async with pool.acquire() as connection, connection.transaction():
+        found = await store.find_operator_by_email(connection, email=address)
+        if found is None and role is not None:
+            found = await store.insert_operator(connection, email=address, role=role, origin=OperatorOrigin.OIDC)
+            if found is not None:
+                await record_audit(connection, actor, "operator.add", actor, after=_facts(found))
+        if found is not None and found.origin is OperatorOrigin.OIDC:
+            if role is None:
+                return None
+            if found.role is not role:
+                changed = await store.change_operator_role(connection, operator_id=found.id, role=role)
+                after = None if changed is None else _facts(changed)
+                await record_audit(connection, actor, "operator.role", actor, before=_facts(found), after=after)
+        return None if found is None else await store.sign_in_operator(connection, operator_id=found.id)
 
 
 async def remove_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
