@@ -1,5 +1,8 @@
 """Senders, destinations, suppressions and statistics: lists, actions, and that every action is audited."""
 
+import json
+import re
+
 import pytest
 from tests.support.builders import a_mail
 from tests.support.dashboard import Guest, a_full_day, open_guest, text_of, tried
@@ -163,3 +166,26 @@ async def test_pages_and_actions_need_their_scopes(room: Room) -> None:
         assert (path, (await guest.post(path, token)).status) == (path, 403)
     for path in ["/statistics", "/statistics.csv", "/senders/new", "/suppressions/import"]:
         assert (path, (await guest.get(path)).status) == (path, 403)
+
+
+async def test_a_sender_is_changed_by_a_form(room: Room, guest: Guest) -> None:
+    """Only changed fields are written and audited; the secret is neither shown nor lost; wrong values come back."""
+    sender = await an_account(
+        room.pool, "one@example.org", smtp_host="smtp.shop.example", display_name="Shop", notes="old"
+    )
+    path = f"/senders/{sender}/edit"
+    body = (await guest.get(path)).body.decode()
+    values = dict(re.findall(r'<input name="(\w+)" type="\w+"(?: step="any")?(?: value="([^"]*)")?', body))
+    assert (values["email"], values["smtp_password"]) == ("one@example.org", "")
+    fields = {**values, "notes": "new", "daily_limit": "77"}
+    assert (await guest.submit(path, path, **{**fields, "daily_limit": "0"})).status == 400
+    assert (await guest.post(path, {**fields, "token": "x"})).status == 403
+    done = await guest.submit(path, path, **fields)
+    assert done.status == 303, text_of(done)
+    assert "one@example.org is changed." in text_of(await guest.get(done.headers["location"]))
+    account = await account_of(room.pool, sender)
+    assert (account.daily_limit, account.notes, account.display_name) == (77, "new", "Shop")
+    [entry] = await room.pool.fetch("SELECT after::text FROM audit_log WHERE action = 'sender.change'")
+    assert json.loads(entry["after"]) == {"daily_limit": 77, "notes": "new"}
+    reader = await open_guest(room, "deliveries:read", "senders:read")
+    assert (await reader.get(path)).status == 403

@@ -209,6 +209,17 @@ async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room
         assert (await guest.submit("/dead-letters", "/dead-letters/redrive", **fields)).status == 400
 
 
+async def test_dead_letters_are_counted_by_reason(room: Room, guest: Guest) -> None:
+    """Each group leads to its letters and to the page that counts and redrives them; readers see no button."""
+    await given_up(room.pool, a_mail(subject="Your order"))
+    await ambiguous(room.pool)
+    page = await guest.get("/dead-letters")
+    assert "ambiguous 1" in text_of(page)
+    assert 'href="/dead-letters/redrive?reason=ambiguous"' in page.body.decode()
+    reader = await open_guest(room, "deliveries:read")
+    assert "/dead-letters/redrive" not in (await reader.get("/dead-letters")).body.decode()
+
+
 async def test_an_ambiguous_letter_is_settled(room: Room, guest: Guest) -> None:
     """An operator who knows that it had arrived says so; for others there is no such button."""
     unclear, plain = await ambiguous(room.pool), await given_up(room.pool)

@@ -296,7 +296,7 @@ async def test_other_filters_read_only_the_found_ids(full: Session) -> None:
         "recipient_domain": "'rare.example'",
         "page_limit": "51",
     }
-    scans = await scans_of(full, "list_deliveries", **filters)
+    scans = await scans_of(full, "match_deliveries", **filters)
     assert max(rows_read(scan) for scan in scans) <= 5000
     assert "Seq Scan" not in {scan["Node Type"] for scan in scans}
 

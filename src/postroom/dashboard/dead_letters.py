@@ -18,9 +18,12 @@ async def list_page(request: PageRequest) -> Answer:
     cursor = request.asked("cursor")
     found, next_cursor = await service.list_dead_letters(request.pool, reason=reason, cursor=cursor)
     letters = await request.contents.fill_subjects(found)
+    counts = await service.count_dead_letters(request.pool)
     return request.page(
         "dead_letters.html",
         letters=letters,
+        by_reason=list(counts.items()),
+        is_more=sum(counts.values()) >= service.COUNTED,
         reasons=[known.value for known in Reason],
         reason=reason,
         next_cursor=next_cursor,

@@ -1,6 +1,7 @@
 """Sender accounts: quota, warm-up and health, and the actions on them. Secrets are written, never shown."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -9,7 +10,9 @@ from postroom.dashboard.listing import FormField, ListColumn, PageAction, column
 from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput, PostroomError
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.record import given as changed_fields
 from postroom.senders import service
+from postroom.senders.api import SenderChange
 from postroom.senders.check import SenderRequest
 from postroom.senders.model import DAILY_LIMIT, AuthType, SenderAccount, SenderStatus
 from postroom.senders.tools import tools_of
@@ -120,6 +123,7 @@ async def _show(request: PageRequest, trial: Any = None) -> Answer:
     )
     question = "The account and its secret are deleted. Mail that it has claimed goes back to the queue."
     delete = PageAction(label="Delete", path=f"{path}/delete", scope=MANAGE, question=question)
+    change = PageAction(label="Change", path=f"{path}/edit", scope=MANAGE, is_link=True)
     stages = [
         {"limit": limit, "state": _stage(account, index)} for index, limit in enumerate(account.warmup_limits, start=1)
     ]
@@ -127,12 +131,91 @@ async def _show(request: PageRequest, trial: Any = None) -> Answer:
         "sender.html",
         account=account,
         facts=_FACTS,
-        actions=[*_actions(account), test, delete],
+        actions=[change, *_actions(account), test, delete],
         warmup=warmup_of(account),
         stages=stages if account.warmup_stage else [],
         pace=pace_of(account),
         trial=trial,
     )
+
+
+async def edit_page(request: PageRequest) -> Answer:
+    return await _edit(request)
+
+
+async def _edit(request: PageRequest, problem: str | None = None) -> Answer:
+    account = await service.get_sender(request.pool, request.id("sender_id"))
+    return request.form_page(
+        f"Change {account.email}",
+        [replace(each, value=_current(account, each)) for each in _changeable(account.auth_type)],
+        to=f"/senders/{account.id}/edit",
+        button="Save",
+        lead="An empty password or key keeps the stored one.",
+        back=f"/senders/{account.id}",
+        problem=problem,
+    )
+
+
+def _changeable(kind: AuthType) -> list[FormField]:
+    """The fields of the form to add a sender, without the type; a secret is not required."""
+    more = (
+        FormField("batch_size", "Mails per batch", "number"),
+        FormField("notes", "Notes", "area"),
+    )
+    fields = [*form_fields(kind), *more]
+    return [
+        replace(each, is_required=each.is_required and not is_secret(each)) for each in fields if each.kind != "hidden"
+    ]
+
+
+def is_secret(each: FormField) -> bool:
+    return each.kind == "password" or each.name in ("gmail_credentials", "ses_access_key_id")
+
+
+def _current(account: SenderAccount, each: FormField) -> str:
+    if each.name == "warmup":
+        return "on" if account.warmup_stage else ""
+    value = None if is_secret(each) else getattr(account, each.name, None)
+    return "" if value is None else str(value)
+
+
+async def change_page(request: PageRequest) -> Answer:
+    sender_id = request.id("sender_id")
+    account = await service.get_sender(request.pool, sender_id)
+    try:
+        changes = read_changes(request.form, account)
+        changed = await service.change_sender(
+            request.pool, tools_of(request.call.room), sender_id, changes, actor=request.actor
+        )
+    except PostroomError as error:
+        return await _edit(request, error.message)
+    return request.done(f"/senders/{changed.id}", f"{changed.email} is changed.")
+
+
+def read_changes(given: Mapping[str, str], account: SenderAccount) -> dict[str, Any]:
+    """The fields of the form that differ from the account. An empty field is removed, an empty secret kept."""
+    fields: dict[str, Any] = {}
+    for each in _changeable(account.auth_type):
+        written = given.get(each.name, "").strip()
+        if each.kind == "check":
+            fields[each.name] = bool(written)
+        elif written or not is_secret(each):
+            fields[each.name] = written or None
+    same = {
+        name for name, value in fields.items() if _written(account, name) == (value if value is None else str(value))
+    }
+    try:
+        asked = msgspec.convert(
+            {name: value for name, value in fields.items() if name not in same}, SenderChange, strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise BadInput.of("form", str(error)) from None
+    return changed_fields(asked)
+
+
+def _written(account: SenderAccount, name: str) -> str | None:
+    value = account.warmup_stage > 0 if name == "warmup" else getattr(account, name, None)
+    return None if value is None or value == "" else str(value)
 
 
 def _stage(account: SenderAccount, number: int) -> str:

@@ -275,10 +275,7 @@ class _Outline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter(_Outline):
-    """A delivery given up, with the reason.
-
-    In the lane `auth`, whose subjects can contain codes, the subject is hidden.
-    """
+    """A delivery given up, with the reason. The subject of the lane `auth`, which can contain a code, is hidden."""
 
     delivery_id: DeliveryId
     reason: str

@@ -227,6 +227,18 @@ SELECT id
 FROM done
 CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
+-- name: count_dead_letters :many
+-- The number of dead letters by reason, among the newest `count_limit`.
+SELECT reason::text, count(*) AS letters
+FROM (
+    SELECT reason
+    FROM dead_letters
+    ORDER BY created_at DESC, delivery_id DESC
+    LIMIT :count_limit
+) AS counted
+GROUP BY reason
+ORDER BY letters DESC, reason;
+
 -- name: count_redrivable :one
 -- The number of dead letters a filter selects, and how many of them are skipped because their campaign was cancelled.
 -- Dead letters without a body cannot be sent and do not count.

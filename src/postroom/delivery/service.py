@@ -43,6 +43,7 @@ from postroom.runtime.page import Found, read_page
 
 IDEMPOTENCY_TTL = timedelta(days=7)
 REDRIVE_BATCH = 1000
+COUNTED = 10_000
 
 
 async def accept(
@@ -185,6 +186,12 @@ async def cancel(pool: Pool, delivery_id: int, *, actor: str, now: datetime | No
 async def choose_facts(connection: Connection, types: Sequence[str]) -> None:
     """Set which facts about deliveries are appended to the event store."""
     await store.choose_facts(connection, types=types)
+
+
+async def count_dead_letters(pool: Pool) -> dict[str, int]:
+    """The number of dead letters by reason, most frequent first; the newest `COUNTED` are counted."""
+    async with pool.acquire() as connection:
+        return await store.count_dead_letters(connection, count_limit=COUNTED)
 
 
 async def get_delivery(pool: Pool, delivery_id: int) -> Delivery:

@@ -95,6 +95,11 @@ async def complete(connection: Connection, *, now: datetime | None, **columns: S
     return {DeliveryId(row["id"]) for row in await QUERIES["complete"].many(connection, now=now, **columns)}
 
 
+async def count_dead_letters(connection: Connection, *, count_limit: int) -> dict[str, int]:
+    rows = await QUERIES["count_dead_letters"].many(connection, count_limit=count_limit)
+    return {row["reason"]: row["letters"] for row in rows}
+
+
 async def count_redrivable(
     connection: Connection,
     *,

@@ -113,24 +113,25 @@ async def read_window(
 
 async def _matching(connection: Connection, search: Search, filters: dict[str, Any]) -> tuple[list[int], int | None]:
     ids, more = await search.ids(connection)
-    found = await store.list_deliveries(connection, delivery_ids=ids, page_limit=search.id_limit, **filters)
-    return [each.id for each in found], more
+    return await store.match_deliveries(connection, delivery_ids=ids, page_limit=search.id_limit, **filters), more
 
 
 async def _read(
     connection: Connection, search: Search, filters: dict[str, Any], limit: int, *, windows: int
 ) -> Found[DeliverySummary]:
-    found: list[DeliverySummary] = []
+    found: list[int] = []
+    before_id: int | None = search.before_id
     for _ in range(windows):
-        ids, more = await search.ids(connection)
+        ids, before_id = await search.ids(connection)
         wanted = limit + 1 - len(found)  # one more than requested shows that there is a next page
-        found += await store.list_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
+        found += await store.match_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
         if len(found) > limit:
-            return found[:limit], encode_cursor(found[limit - 1].id)
-        if more is None:
-            return found, None
-        search = replace(search, before_id=more, id_limit=min(EXAMINED, search.id_limit * 10))
-    return found, encode_cursor(search.before_id)
+            before_id = found[limit - 1]
+        if len(found) > limit or before_id is None:
+            break
+        search = replace(search, before_id=before_id, id_limit=min(EXAMINED, search.id_limit * 10))
+    listed = await store.list_deliveries(connection, delivery_ids=found[:limit])
+    return listed, None if before_id is None else encode_cursor(before_id)
 
 
 async def _search(

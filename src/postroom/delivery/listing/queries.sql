@@ -152,7 +152,7 @@ ORDER BY id DESC
 LIMIT :id_limit;
 
 -- name: list_deliveries :many
--- These deliveries, newest first, as far as they match every filter.
+-- These deliveries, newest first.
 SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, give_up_after, next_attempt_at,
     created_at, finished_at, source, template_id, campaign_id, reason,
     coalesce((SELECT p.subject FROM delivery_payloads AS p WHERE p.delivery_id = d.id),
@@ -160,6 +160,13 @@ SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, g
     (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
     (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
+FROM deliveries AS d
+WHERE id = ANY (:delivery_ids::bigint[])
+ORDER BY id DESC;
+
+-- name: match_deliveries :many
+-- Those of these deliveries that match every filter, newest first.
+SELECT id
 FROM deliveries AS d
 WHERE id = ANY (:delivery_ids::bigint[])
     AND (:state::text IS NULL OR state = :state::delivery_state)

@@ -81,13 +81,16 @@ async def ids_waiting(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_waiting"].many(connection, **window))
 
 
-async def list_deliveries(
-    connection: Connection, *, delivery_ids: Sequence[int], page_limit: int, **filters: Any
-) -> list[DeliverySummary]:
-    rows = await QUERIES["list_deliveries"].many(
-        connection, delivery_ids=delivery_ids, page_limit=page_limit, **filters
-    )
+async def list_deliveries(connection: Connection, *, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
+    rows = await QUERIES["list_deliveries"].many(connection, delivery_ids=delivery_ids)
     return [read_summary(row) for row in rows]
+
+
+async def match_deliveries(
+    connection: Connection, *, delivery_ids: Sequence[int], page_limit: int, **filters: Any
+) -> list[int]:
+    statement = QUERIES["match_deliveries"]
+    return read_ids(await statement.many(connection, delivery_ids=delivery_ids, page_limit=page_limit, **filters))
 
 
 def read_ids(rows: Sequence[asyncpg.Record]) -> list[int]:

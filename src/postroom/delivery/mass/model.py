@@ -32,9 +32,9 @@ class Obstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The facts about a delivery that decide whether it can be changed."""
+    """The facts about some deliveries that decide whether they can be changed."""
 
-    id: DeliveryId
+    ids: tuple[DeliveryId, ...]
     state: DeliveryState
     has_body: bool
     is_expired: bool
@@ -69,7 +69,7 @@ class MassAction:
 
 
 def obstacle(kind: MassKind, delivery: Standing) -> Obstacle | None:
-    """The reason why the delivery cannot be changed, None if it can."""
+    """The reason why deliveries with these facts cannot be changed, None if they can."""
     if delivery.state is DeliveryState.SENDING:
         return Obstacle.SENDING
     if kind is MassKind.CANCEL:

@@ -53,7 +53,7 @@ async def preview(pool: Pool, kind: MassKind, chosen: DeliveryFilter, *, now: da
                 break
             ids, more = await read_window(connection, chosen, before_id=more, id_limit=WINDOW)
             found = await store.list_standings(connection, delivery_ids=ids, now=now)
-            changed += len(_allowed(kind, found, skipped))
+            changed += sum(len(each.ids) for each in _allowed(kind, found, skipped))
     return MassPreview(changed=changed, skipped=_named(skipped), before_id=before_id, is_complete=more is None)
 
 
@@ -139,28 +139,38 @@ async def _change(
     """
     skipped: Counter[Obstacle] = Counter()
     candidates = _allowed(kind, await store.list_standings(connection, delivery_ids=ids, now=now), skipped)
-    locked = await store.lock_deliveries(connection, delivery_ids=[each.id for each in candidates])
-    skipped[Obstacle.SENDING] += len(candidates) - len(locked)
+    asked = _ids(candidates)
+    locked = await store.lock_deliveries(connection, delivery_ids=asked)
+    skipped[Obstacle.SENDING] += len(asked) - len(locked)
     allowed = _allowed(kind, await store.list_standings(connection, delivery_ids=locked, now=now), skipped)
     await _apply(connection, kind, allowed, now=now)
-    return len(allowed), _named(skipped)
+    return len(_ids(allowed)), _named(skipped)
 
 
 def _allowed(kind: MassKind, found: Sequence[Standing], skipped: "Counter[Obstacle]") -> list[Standing]:
     """Those without an obstacle; the others are counted."""
-    obstacles = [(each, obstacle(kind, each)) for each in found]
-    skipped.update(reason for _each, reason in obstacles if reason is not None)
-    return [each for each, reason in obstacles if reason is None]
+    allowed: list[Standing] = []
+    for each in found:
+        reason = obstacle(kind, each)
+        if reason is None:
+            allowed.append(each)
+        else:
+            skipped[reason] += len(each.ids)
+    return allowed
+
+
+def _ids(found: Sequence[Standing]) -> list[DeliveryId]:
+    return [delivery_id for each in found for delivery_id in each.ids]
 
 
 async def _apply(connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None) -> None:
-    ids = [each.id for each in allowed]
+    ids = _ids(allowed)
     if kind is MassKind.CANCEL:
         await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now)
     elif kind is MassKind.RESEND:
         await deliveries.resend(connection, delivery_ids=ids, now=now)
     else:
-        dead = tuple(DeliveryId(each.id) for each in allowed if each.state is DeliveryState.DEAD_LETTER)
+        dead = tuple(_ids([each for each in allowed if each.state is DeliveryState.DEAD_LETTER]))
         await deliveries.retry_now(connection, delivery_ids=ids, now=now)
         chosen = asdict(DeadLetterFilter(delivery_ids=dead))
         await deliveries.redrive(connection, batch_limit=len(dead), now=now, **chosen)
