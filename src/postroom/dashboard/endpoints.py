@@ -24,6 +24,7 @@ from postroom.dashboard import (
     outbox,
     overview,
     preferences,
+    schedule,
     senders,
     sign_in,
     statistics,
@@ -133,6 +134,7 @@ ENDPOINTS = (
     *outbox.PAGES,
     *webhooks.PAGES,
     *malformed.PAGES,
+    *schedule.PAGES,
 )
 
 

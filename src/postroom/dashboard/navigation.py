@@ -87,6 +87,10 @@ GROUPS = (
         ),
     ),
     Group(
+        "People",
+        (Link("/schedule", "Schedule", "schedule", "users:read", "j"),),
+    ),
+    Group(
         "Events",
         (
             Link("/events", "Events", "events", "events:read", "m"),

@@ -189,6 +189,16 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
+class ComingDay:
+    """The planned events of one day in one time zone. `is_more`: more events are planned than were counted."""
+
+    day: date
+    timezone: str
+    events: int
+    is_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlanChange:
     """The number of events of a person that planning moved, skipped because they had begun, and added."""
 

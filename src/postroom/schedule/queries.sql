@@ -49,6 +49,20 @@ FROM claimed
 LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
 ORDER BY target_timestamp_utc;
 
+-- name: count_coming :many
+-- The planned events until a time, by the person's day and zone, counted among the next :row_limit events.
+WITH coming AS MATERIALIZED (
+    SELECT target_timestamp_local::date AS day, target_timezone AS timezone
+    FROM scheduled_events
+    WHERE status = 'PENDING' AND target_timestamp_utc < :until::timestamptz
+    ORDER BY target_timestamp_utc
+    LIMIT :row_limit
+)
+SELECT day, timezone, count(*) AS events, (SELECT count(*) FROM coming) >= :row_limit::bigint AS is_more
+FROM coming
+GROUP BY day, timezone
+ORDER BY day, timezone;
+
 -- name: delete_events :exec
 -- Delete planned events without a future occurrence.
 DELETE FROM scheduled_events
@@ -198,6 +212,15 @@ RETURNING id, version, created_at, updated_at, first_name, last_name, date_of_bi
 UPDATE users
 SET planned_version = -1
 WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE basis <> :basis);
+
+-- name: list_addressed_users :many
+-- The people with an address, newest first.
+SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, template
+FROM users
+WHERE lower(email) = lower(:email)
+ORDER BY created_at DESC, id DESC
+LIMIT :page_limit;
 
 -- name: list_latest_events :many
 -- A page of events by any of the filters, latest target first. Each status is read in the order of its index, so that

@@ -4,21 +4,33 @@ Only a PENDING event of the version that the caller has read is changed; otherwi
 person's row is locked meanwhile, so that no scheduler claims or plans the event.
 """
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import MAXYEAR, datetime
 from uuid import UUID
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
-from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus, SchedulePolicy, User
+from postroom.schedule.handover import refusal, request_for
+from postroom.schedule.model import Claimed, EventFilter, ScheduledEvent, ScheduledEventStatus, SchedulePolicy, User
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessage:
+    """A planned event and the delivery it would become now, or the reason why it would fail."""
+
+    event: ScheduledEvent
+    request: DeliveryRequest | None
+    problem: str | None
+
 
 _LAST_YEAR = MAXYEAR - 1  # a local time of the last year may be in the next year in UTC
 
@@ -47,6 +59,34 @@ async def list_user_events(
 
 async def get_event(pool: Pool, event_id: UUID) -> ScheduledEvent:
     return ScheduledEventNotFound.unless(await store.find_event(pool, event_id=event_id))
+
+
+async def preview_next(pool: Pool, user_id: UUID, *, policy: SchedulePolicy) -> NextMessage | None:
+    """The next planned event of a person as a delivery, with their data of today; None if nothing is planned."""
+    chosen = EventFilter(status=ScheduledEventStatus.PENDING, user_id=user_id)
+    found, _more = await list_events(pool, chosen, is_soonest_first=True, limit=1)
+    user = UserNotFound.unless(await store.find_user(pool, user_id=user_id))
+    if not found:
+        return None
+    [event] = found
+    occasions = await store.list_occasions(pool, user_ids=[user_id])
+    claimed = Claimed(
+        id=event.id,
+        claim_id=event.id,
+        user_id=user_id,
+        kind=event.kind,
+        occasion=next((each for each in occasions if each.id == event.occasion_id), None),
+        person=user.person,
+        target_utc=event.target_utc,
+        target_local=event.target_local,
+        planned_at=event.target_utc,
+        claimed_at=event.target_utc,
+        idempotency_key=event.idempotency_key,
+        payload=event.payload,
+        moved_from=event.moved_from,
+    )
+    problem = refusal(claimed, policy)
+    return NextMessage(event, None if problem else request_for(claimed, policy), problem)
 
 
 async def move_event(

@@ -20,11 +20,23 @@ from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
 from postroom.schedule.civil import LeapDay
 from postroom.schedule.errors import OccasionNotFound, UserNotFound
 from postroom.schedule.kinds import check_rule, never_fires
-from postroom.schedule.model import Backlog, Occasion, Person, PlanChange, SchedulePolicy, User, person_fields
+from postroom.schedule.model import (
+    Backlog,
+    ComingDay,
+    Occasion,
+    Person,
+    PlanChange,
+    SchedulePolicy,
+    User,
+    person_fields,
+)
 from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
 _encode = msgspec.json.Encoder().encode
+MOST_COUNTED = 50_000
+"""Planned events that are counted by day: about 50 ms."""
+
 LONGEST_MESSAGE = 2000  # characters of a greeting
 
 
@@ -79,6 +91,16 @@ async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) 
     """A page of people, newest first, and the cursor of the next page."""
     order = {"before_at": ("created_at", datetime), "before_id": ("id", UUID)}
     return await read_page(store.list_users, pool, cursor, limit, order=order)
+
+
+async def find_users(pool: Pool, email: str, *, limit: int = 50) -> list[User]:
+    """The people with this address, newest first."""
+    return await store.list_addressed_users(pool, email=email, page_limit=limit)
+
+
+async def count_coming(pool: Pool, *, until: datetime) -> list[ComingDay]:
+    """The planned events until a time, by the person's day and zone; the next `MOST_COUNTED` are counted."""
+    return await store.count_coming(pool, until=until, row_limit=MOST_COUNTED)
 
 
 async def measure_schedule(pool: Pool) -> Backlog:

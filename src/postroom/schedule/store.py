@@ -15,6 +15,7 @@ from postroom.schedule.model import (
     UNREADABLE,
     Backlog,
     Claimed,
+    ComingDay,
     KnownEvent,
     Occasion,
     Person,
@@ -45,6 +46,11 @@ async def cancel_event(
 async def claim_due(connection: Connection, *, claim_id: UUID, lease: timedelta, now: datetime | None) -> list[Claimed]:
     rows = await QUERIES["claim_due"].many(connection, claim_id=claim_id, lease=lease, now=now)
     return [_claimed(row, claim_id) for row in rows]
+
+
+async def count_coming(connection: Connection, *, until: datetime, row_limit: int) -> list[ComingDay]:
+    rows = await QUERIES["count_coming"].many(connection, until=until, row_limit=row_limit)
+    return [ComingDay(**row) for row in rows]
 
 
 async def delete_events(connection: Connection, *, event_ids: Sequence[UUID]) -> int:
@@ -139,6 +145,11 @@ async def list_user_events(
 ) -> list[KnownEvent]:
     rows = await QUERIES["list_user_events"].many(connection, user_ids=user_ids, now=now)
     return [_event(KnownEvent, row) for row in rows]
+
+
+async def list_addressed_users(connection: Connection, *, email: str, page_limit: int) -> list[User]:
+    rows = await QUERIES["list_addressed_users"].many(connection, email=email, page_limit=page_limit)
+    return [_user(row) for row in rows]
 
 
 async def list_users(

@@ -30,6 +30,9 @@ CREATE TABLE users (
 -- list_users: newest first
 CREATE INDEX users_created_idx ON users (created_at, id);
 
+-- list_addressed_users
+CREATE INDEX users_email_idx ON users (lower(email)) WHERE email IS NOT NULL;
+
 -- lock_unplanned_users: people changed by plain SQL
 CREATE INDEX users_unplanned_idx ON users (id) WHERE planned_version <> version;
 
