@@ -7121,6 +7121,8 @@ CREATE INDEX user_occasions_user_idx ON user_occasions USING btree (user_id);
 
 CREATE INDEX users_created_idx ON users USING btree (created_at, id);
 
+CREATE INDEX users_email_idx ON users USING btree (lower(email)) WHERE (email IS NOT NULL);
+
 CREATE INDEX users_unplannable_idx ON users USING btree (id) WHERE is_unplannable;
 
 CREATE INDEX users_unplanned_idx ON users USING btree (id) WHERE (planned_version <> version);
