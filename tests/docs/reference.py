@@ -59,6 +59,14 @@ def http_page(page: str, document: Mapping[str, Any]) -> str:
     )
 
 
+def dashboard_page(page: str, document: Mapping[str, Any]) -> str:
+    """A row per endpoint by path; the second column is kept, and `?` for a new endpoint."""
+    known = dict(re.findall(r"^\| `([A-Z]+ /\S*)` \| (.*) \|$", page, re.MULTILINE))
+    names = sorted((path, method.upper()) for path, methods in document["paths"].items() for method in methods)
+    rows = [f"| `{method} {path}` | {known.get(f'{method} {path}', '?')} |" for path, method in names]
+    return with_table(page, "| endpoint | in the dashboard |", rows)
+
+
 def _place(lines: Sequence[str], operations: Mapping[str, Any], tags: Sequence[str]) -> int:
     found = [index for index, line in enumerate(lines) if (row := _ENDPOINT.match(line)) and row[1] in operations]
     same = [index for index in found if operations[_ENDPOINT.sub(r"\1", lines[index])]["tags"] == tags]

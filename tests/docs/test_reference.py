@@ -10,6 +10,7 @@ import pytest
 from tests.docs import reference
 from tests.support.http import open_browser
 
+from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.db.room import Room
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +48,17 @@ async def test_the_http_page_lists_every_endpoint(room: Room) -> None:
     """http.md has a row per endpoint of the OpenAPI document."""
     document = (await (await open_browser(room)).get("/openapi.json")).json
     check("http.md", reference.http_page(page("http.md"), document))
+
+
+async def test_every_endpoint_is_in_the_dashboard_or_has_a_reason(room: Room) -> None:
+    """dashboard.md names pages that exist, or says for whom the endpoint is and why there is no page."""
+    document = (await (await open_browser(room)).get("/openapi.json")).json
+    check("dashboard.md", reference.dashboard_page(page("dashboard.md"), document))
+    pages = {re.sub(r":int\}", "}", endpoint.path) for endpoint in ENDPOINTS if endpoint.method == "GET"}
+    rows = re.findall(r"^\| `([A-Z]+ /\S*)` \| (.*) \|$", page("dashboard.md"), re.MULTILINE)
+    reason = re.compile(r"(API|API and command line) only: \S+( \S+){3,}")
+    named = {name: set(re.findall(r"`(/[^`]*)`", cell)) for name, cell in rows if not reason.fullmatch(cell)}
+    assert {name: paths - pages for name, paths in named.items() if not paths or paths - pages} == {}
 
 
 async def test_the_sql_page_lists_the_parameters_of_send(room: Room) -> None:
