@@ -170,9 +170,21 @@ def room_settings(database_url: str) -> Settings:
     return Settings(database_url=database_url, database_timeout=timedelta(days=1))
 
 
+def _room_settings(url: str) -> Settings:
+    # Tests of silent servers put the loop's clock forward by an hour, and statements that run then must not time out.
+    return Settings(database_url=url, database_timeout=timedelta(days=1))
+
+
 @pytest.fixture
-async def room(room_settings: Settings) -> AsyncIterator[Room]:
-    async with open_room(room_settings) as opened:
+async def room(database_url: str) -> AsyncIterator[Room]:
+    async with open_room(_room_settings(database_url)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def shared_room(server: TestServer) -> AsyncIterator[Room]:
+    """A room for all tests of a module that change nothing in it: a clone for each would take 60 ms of CPU time."""
+    async with cloned_database(server) as url, open_room(_room_settings(url)) as opened:
         yield opened
 
 

@@ -27,6 +27,7 @@ from tests.support.smtp_server import (
 from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.db.pool import Pool
+from postroom.db.room import Room
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
@@ -141,6 +142,12 @@ TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
 
 every_transport = pytest.mark.parametrize("opening", TRANSPORTS.values(), ids=TRANSPORTS.keys())
 every_trouble = pytest.mark.parametrize("opening, stage, code", TROUBLES.values(), ids=TROUBLES.keys())
+
+
+@pytest.fixture
+def pool(shared_room: Room) -> Pool:
+    """For the inbox, which only receives messages here."""
+    return shared_room.pool
 
 
 @every_transport

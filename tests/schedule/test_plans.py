@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Pool, Session, connect
+from postroom.db.room import Room
 from postroom.schedule.store import QUERIES
 
 PEOPLE = """
@@ -29,18 +30,22 @@ OCCASIONS = """
 """
 
 
+@pytest.fixture(scope="module")
+async def filled(shared_room: Room) -> Room:
+    """Eight thousand people, each with past, due and planned events and an occasion."""
+    for statement in (PEOPLE, EVENTS, OCCASIONS, "ANALYZE"):
+        await shared_room.pool.execute(statement)
+    return shared_room
+
+
 @pytest.fixture
-async def full(pool: Pool) -> AsyncIterator[Session]:
-    """A connection to a room with eight thousand people, each with past, due and planned events and an occasion."""
-    connection = await pool.acquire()
-    await connection.execute(PEOPLE)
-    await connection.execute(EVENTS)
-    await connection.execute(OCCASIONS)
-    await connection.execute("ANALYZE")
+async def full(filled: Room) -> AsyncIterator[Session]:
+    """A session of the filled room."""
+    connection = await connect(filled.url, filled.name)
     # A prepared statement gets a generic plan after five executions.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     yield connection
-    await pool.release(connection)
+    await connection.close()
 
 
 async def plan_of(connection: Session, name: str) -> list[dict[str, Any]]:

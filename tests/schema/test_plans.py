@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.support.builders import QUEUE_WAITING
 
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Session, connect
+from postroom.db.room import Room
 from postroom.delivery.store import QUERIES
 
 FILL = """
@@ -23,17 +24,22 @@ FILL_RECIPIENTS = """
 """
 
 
+@pytest.fixture(scope="module")
+async def filled(shared_room: Room) -> Room:
+    """Twenty thousand waiting deliveries."""
+    for statement in (FILL, QUEUE_WAITING, FILL_PAYLOADS, FILL_RECIPIENTS, "ANALYZE"):
+        await shared_room.pool.execute(statement)
+    return shared_room
+
+
 @pytest.fixture
-async def full(pool: Pool) -> AsyncIterator[Session]:
-    """A connection to a room with twenty thousand waiting deliveries."""
-    connection = await pool.acquire()
-    for statement in (FILL, QUEUE_WAITING, FILL_PAYLOADS, FILL_RECIPIENTS):
-        await connection.execute(statement)
-    await connection.execute("ANALYZE")
+async def full(filled: Room) -> AsyncIterator[Session]:
+    """A session of the filled room."""
+    connection = await connect(filled.url, filled.name)
     # As for a worker after its fifth batch: a generic plan without parameter values.
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     yield connection
-    await pool.release(connection)
+    await connection.close()
 
 
 async def plan_of(connection: Session, name: str) -> Any:

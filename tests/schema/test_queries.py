@@ -9,7 +9,7 @@ import pytest
 
 import postroom
 from postroom.db import queries
-from postroom.db.pool import Pool
+from postroom.db.room import Room
 
 PACKAGE = Path(postroom.__file__).parent
 
@@ -30,9 +30,9 @@ def store_of(package: str) -> ModuleType:
 
 
 @pytest.mark.parametrize("package, statement", statements(), ids=lambda value: getattr(value, "name", value))
-async def test_a_statement_prepares(package: str, statement: queries.Statement, pool: Pool) -> None:
+async def test_a_statement_prepares(package: str, statement: queries.Statement, shared_room: Room) -> None:
     """The database accepts the statement and its number of parameters."""
-    async with pool.acquire() as connection:
+    async with shared_room.pool.acquire() as connection:
         prepared = await connection.prepare(statement.sql)
         takes, returns_rows = len(prepared.get_parameters()), bool(prepared.get_attributes())
     assert takes == len(statement.parameters)
