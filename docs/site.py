@@ -19,11 +19,10 @@ def on_config(config: Any) -> Any:
     docs = Path(config.docs_dir)
     order = _LINK.findall((docs / "index.md").read_text("utf-8"))
     config.nav += [
-        {"How to": _pages(docs, "how-to", order)},
+        {"How to": [*_pages(docs, "how-to", order), {"Troubleshooting": "troubleshooting.md"}]},
         {"Reference": [*_pages(docs, "reference"), _page(docs, "glossary.md"), {"Changes": _CHANGES}]},
         {"Explanation": [*(_page(docs, name) for name in _TOP), *_pages(docs, "explanation")]},
         {"Decisions": _pages(docs, "adr")},
-        _page(docs, "troubleshooting.md"),
     ]
     return config
 
@@ -48,4 +47,4 @@ def _pages(docs: Path, folder: str, order: list[str] | None = None) -> list[dict
 
 def _page(docs: Path, name: str) -> dict[str, str]:
     first = (docs / name).read_text("utf-8").splitlines()[0]
-    return {first.lstrip("# "): name}
+    return {first.lstrip("# ").replace("`", ""): name}
