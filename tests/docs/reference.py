@@ -9,7 +9,7 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -183,13 +183,33 @@ def _scope_row(scope: str) -> str:
 # --- metrics -------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A metric as a capability declares it."""
+
+    capability: str
+    name: str
+    kind: str
+    about: str
+    labels: tuple[str, ...]
+
+
 def metrics_page(page: str) -> str:
-    sources = sorted(SOURCE.glob("*/metrics.py"))
-    rows = [row for path in sources for row in _metric_rows(ast.parse(path.read_text("utf-8")))]
-    return with_table(page, "| metric | kind | labels | says |", rows)
+    return with_table(page, "| metric | kind | labels | says |", [_metric_row(metric) for metric in metrics()])
 
 
-def _metric_rows(module: ast.Module) -> Iterator[str]:
+def _metric_row(metric: Metric) -> str:
+    labels = ", ".join(f"`{label}`" for label in metric.labels)
+    return f"| `{metric.name}` | {metric.kind} | {labels} | {metric.about} |".replace("|  |", "| |")
+
+
+def metrics() -> Iterator[Metric]:
+    """Every metric of the product, by capability."""
+    for path in sorted(SOURCE.glob("*/metrics.py")):
+        yield from _declared(path.parent.name, ast.parse(path.read_text("utf-8")))
+
+
+def _declared(capability: str, module: ast.Module) -> Iterator[Metric]:
     """The metrics that one source declares; labels stand in the call, or in a constant above it."""
     constants = {
         target.id: statement.value
@@ -202,9 +222,8 @@ def _metric_rows(module: ast.Module) -> Iterator[str]:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _SUFFIXES:
             arguments = (constants[part.id] if isinstance(part, ast.Name) else part for part in call.args)
             name, about, *labels = map(ast.literal_eval, arguments)
-            written = ", ".join(f"`{label}`" for label in (labels[0] if labels else ()))
-            kind = call.func.id.lower()
-            yield f"| `{name}{_SUFFIXES[call.func.id]}` | {kind} | {written} | {about} |".replace("|  |", "| |")
+            suffix, kind = _SUFFIXES[call.func.id], call.func.id.lower()
+            yield Metric(capability, f"{name}{suffix}", kind, about, tuple(labels[0]) if labels else ())
 
 
 # --- SQL -----------------------------------------------------------------------------

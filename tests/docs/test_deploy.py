@@ -1,0 +1,169 @@
+"""The files of deploy/ are valid by the linters of their formats, and name only settings and metrics that exist."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import promql_parser
+import pytest
+import yaml
+from tests.docs import monitoring, reference
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+MANIFESTS = sorted(path for path in (DEPLOY / "kubernetes").glob("*.yaml") if path.name != "kustomization.yaml")
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+SETTINGS = set(
+    re.findall(r"^\| `(POSTROOM_\w+)`", (ROOT / "docs/reference/settings.md").read_text("utf-8"), re.MULTILINE)
+)
+METRICS = {metric.name: metric for metric in reference.metrics()}
+KUBERNETES = "1.30"
+
+_SETTING = re.compile(r"\bPOSTROOM_[A-Z_]+")
+_METRIC = re.compile(r"\bpostroom_[a-z_]+")
+
+
+def check(path: Path, expected: str) -> None:
+    """Compare a file with the generated one; under `./dev docs`, write it."""
+    if os.environ.get("POSTROOM_WRITE_DOCS"):
+        path.write_text(expected, "utf-8")
+    assert path.read_text("utf-8") == expected, f"{path.relative_to(ROOT)} differs from the code: run ./dev docs"
+
+
+def manifests() -> Iterator[dict[str, Any]]:
+    for path in MANIFESTS:
+        yield from yaml.safe_load_all(path.read_text("utf-8"))
+
+
+def of_kind(kind: str) -> list[dict[str, Any]]:
+    return [found for found in manifests() if found["kind"] == kind]
+
+
+def run(*command: str | Path) -> str:
+    """Run a linter; its complaints are the failure, or what it printed."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    """The file is the generated one, with a panel per metric; panels of a row do not overlap."""
+    check(DEPLOY / "grafana" / "postroom.json", monitoring.dashboard(list(METRICS.values())))
+    panels = json.loads((DEPLOY / "grafana" / "postroom.json").read_text("utf-8"))["panels"]
+    shown = [panel for panel in panels if panel["type"] != "row"]
+    assert len(shown) == len(METRICS)
+    assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
+
+
+def test_the_alert_rules_are_generated() -> None:
+    """The file is the generated one, and names are unique."""
+    check(DEPLOY / "prometheus" / "alerts.yaml", monitoring.alert_rules())
+    assert len({alert.name for alert in monitoring.ALERTS}) == len(monitoring.ALERTS)
+    assert all(re.fullmatch(r"\d+[mh]", alert.held_for) for alert in monitoring.ALERTS)
+
+
+@pytest.mark.parametrize("name", ["grafana/postroom.json", "prometheus/alerts.yaml"])
+def test_queries_parse_and_name_existing_metrics_and_labels(name: str) -> None:
+    """A query is PromQL, its metric is declared, and it filters and groups by labels of that metric."""
+    content = yaml.safe_load((DEPLOY / name).read_text("utf-8"))  # JSON is YAML
+    queries = list(_queries(content))
+    assert queries
+    for query in queries:
+        promql_parser.parse(query.replace("$__rate_interval", "5m"))
+        names = {found.removesuffix("_bucket") for found in _METRIC.findall(query)}
+        assert names <= METRICS.keys(), query
+        labels = {label for name in names for label in METRICS[name].labels} | {"le"}
+        used = set(re.findall(r"(\w+)\s*=~?\s*\"", query))
+        used |= {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
+        assert used <= labels, query
+
+
+def _queries(content: Any) -> Iterator[str]:
+    if isinstance(content, dict):
+        for key, value in content.items():
+            if key == "expr":
+                yield value
+            else:
+                yield from _queries(value)
+    elif isinstance(content, list):
+        for value in content:
+            yield from _queries(value)
+
+
+def test_every_alert_of_the_handbook_has_a_rule() -> None:
+    """A metric in the table of alerts is in a rule too."""
+    page = (ROOT / "docs" / "how-to" / "run-in-production.md").read_text("utf-8")
+    table = page.partition("## Alerts")[2]
+    named = set(_METRIC.findall("\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))))
+    watched = {name for alert in monitoring.ALERTS for name in _METRIC.findall(alert.condition)}
+    assert named
+    assert named <= watched
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.stem)
+def test_manifests_are_valid(path: Path) -> None:
+    """By the schemas of Kubernetes, which allow no unknown field."""
+    for manifest in yaml.safe_load_all(path.read_text("utf-8")):
+        kubernetes_validate.validate(manifest, KUBERNETES, strict=True)
+
+
+def test_manifests_fit_together() -> None:
+    """Services, budgets and autoscalers select pods that exist, and the kustomization lists every file."""
+    pods = {name: found["spec"]["template"] for found in of_kind("Deployment") for name in [found["metadata"]["name"]]}
+    labels = [pod["metadata"]["labels"] for pod in pods.values()]
+    assert all(found["spec"]["selector"]["matchLabels"] in labels for found in of_kind("PodDisruptionBudget"))
+    assert all(found["spec"]["selector"] in labels for found in of_kind("Service"))
+    assert all(found["spec"]["scaleTargetRef"]["name"] in pods for found in of_kind("HorizontalPodAutoscaler"))
+    listed = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text("utf-8"))["resources"]
+    assert sorted(listed) == [path.name for path in MANIFESTS]
+
+
+def test_pods_have_no_privileges() -> None:
+    """Neither root, nor a writable root file system, nor capabilities, nor a token of the cluster."""
+    for found in (*of_kind("Deployment"), *of_kind("Job")):
+        pod = found["spec"]["template"]["spec"]
+        [container] = pod["containers"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["automountServiceAccountToken"] is False
+        assert container["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_the_compose_file_is_valid() -> None:
+    """By the schema of the Compose specification; every service of ours has a read-only root file system."""
+    run(sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml")
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+    assert [name for name, service in services.items() if not service.get("read_only")] == ["database"]
+
+
+def test_the_containerfile_is_valid() -> None:
+    """By hadolint; the last user is not root."""
+    run(Path(sys.executable).parent / "hadolint", DEPLOY / "Containerfile")
+    users = re.findall(r"^USER (\S+)$", (DEPLOY / "Containerfile").read_text("utf-8"), re.MULTILINE)
+    assert users == ["65532:65532"]
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_the_units_are_valid(tmp_path: Path) -> None:
+    """By systemd itself, which knows every option; the program is replaced, because it is not installed there."""
+    for unit in UNITS:
+        text = re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text("utf-8"), flags=re.MULTILINE)
+        (tmp_path / unit.name).write_text(text)
+    assert str(tmp_path) not in run("systemd-analyze", "verify", "--man=no", *(tmp_path / unit.name for unit in UNITS))
+
+
+def test_only_existing_settings_are_named() -> None:
+    """A process refuses an unknown POSTROOM_ variable at its start."""
+    for path in DEPLOY.rglob("*"):
+        if path.is_file():
+            assert set(_SETTING.findall(path.read_text("utf-8"))) <= SETTINGS, path.name
