@@ -92,6 +92,27 @@ class DueToken:
         return max(round((self.expires_at - self.created_at).total_seconds() / 60), 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptToken:
+    """A token as operators see it: without its secret and its code."""
+
+    id: TokenId
+    action: Action
+    created_at: datetime
+    expires_at: datetime
+    consumed_at: datetime | None
+    wrong_guesses: int
+    is_void: bool
+
+    def state(self, now: datetime) -> str:
+        """Consumed, void, expired or live."""
+        if self.consumed_at is not None:
+            return "consumed"
+        if self.is_void:
+            return "void"
+        return "expired" if self.expires_at <= now else "live"
+
+
 @dataclass(frozen=True, slots=True)
 class NewAccount:
     """The result of a sign-up. Clients see only the id, so a taken address looks like a free one."""

@@ -122,6 +122,14 @@ WHERE (:status::text IS NULL OR status = :status::account_status)
 ORDER BY id DESC
 LIMIT :page_limit;
 
+-- name: list_tokens :many
+-- The tokens of an account, newest first, without secret and code; and whether the fifth wrong guess made it void.
+SELECT id, action::text, created_at, expires_at, consumed_at, wrong_guesses, wrong_guesses >= 5 AS is_void
+FROM tokens
+WHERE account = :account_id
+ORDER BY id DESC
+LIMIT :page_limit;
+
 -- name: measure_guesses :one
 -- The number of wrong codes within a day, over all addresses.
 SELECT coalesce(sum(day_guesses), 0) AS guesses

@@ -17,7 +17,16 @@ from postroom.accounts.errors import (
     TokenNotFound,
     TokenUsed,
 )
-from postroom.accounts.model import Account, AccountFilter, Action, CodeCheck, CollectorStall, Consumed, NewAccount
+from postroom.accounts.model import (
+    Account,
+    AccountFilter,
+    Action,
+    CodeCheck,
+    CollectorStall,
+    Consumed,
+    KeptToken,
+    NewAccount,
+)
 from postroom.accounts.signature import open_signed
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -106,6 +115,18 @@ async def list_accounts(
     return await read_page(
         store.list_accounts, pool, cursor, limit, status=chosen.status, email=email, spelling=spelling
     )
+
+
+async def find_by_login(pool: Pool, login: str) -> Account | None:
+    """The account with a login, ignoring case."""
+    async with pool.acquire() as connection:
+        account_id = await store.find_login(connection, login=login)
+        return None if account_id is None else await _get(connection, account_id)
+
+
+async def list_tokens(pool: Pool, account_id: int, *, limit: int = 50) -> list[KeptToken]:
+    """The newest tokens of an account, without secrets and codes."""
+    return await store.list_tokens(pool, account_id=account_id, page_limit=limit)
 
 
 async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:

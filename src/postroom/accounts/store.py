@@ -12,6 +12,7 @@ from postroom.accounts.model import (
     CodeCheck,
     CollectorStall,
     DueToken,
+    KeptToken,
     NewAccount,
     TokenId,
     TokenState,
@@ -126,6 +127,16 @@ async def list_accounts(
         connection, status=status, email=email, spelling=spelling, before_id=before_id, page_limit=page_limit
     )
     return [_account(row) for row in rows]
+
+
+async def list_tokens(connection: Connection, *, account_id: int, page_limit: int) -> list[KeptToken]:
+    rows = await QUERIES["list_tokens"].many(connection, account_id=account_id, page_limit=page_limit)
+    return [
+        read_row(
+            KeptToken, {name: _maybe_time(value) if name.endswith("_at") else value for name, value in row.items()}
+        )
+        for row in rows
+    ]
 
 
 async def measure_guesses(connection: Connection, *, now: datetime | None) -> int:

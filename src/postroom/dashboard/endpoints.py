@@ -4,6 +4,7 @@ import asyncio
 from http import HTTPStatus
 
 from postroom.dashboard import (
+    accounts,
     audit,
     campaign_actions,
     campaign_form,
@@ -135,6 +136,7 @@ ENDPOINTS = (
     *webhooks.PAGES,
     *malformed.PAGES,
     *schedule.PAGES,
+    *accounts.PAGES,
 )
 
 

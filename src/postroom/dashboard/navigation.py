@@ -88,7 +88,10 @@ GROUPS = (
     ),
     Group(
         "People",
-        (Link("/schedule", "Schedule", "schedule", "users:read", "j"),),
+        (
+            Link("/schedule", "Schedule", "schedule", "users:read", "j"),
+            Link("/accounts", "Accounts", "accounts", "accounts:read", "a"),
+        ),
     ),
     Group(
         "Events",
