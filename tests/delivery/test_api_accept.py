@@ -23,6 +23,12 @@ async def browser(room: Room) -> Browser:
     return await open_browser(room, name="shop")
 
 
+@pytest.fixture(scope="module")
+async def refused(shared_room: Room) -> Browser:
+    """For requests that store nothing."""
+    return await open_browser(shared_room, name="shop")
+
+
 async def _count(room: Room) -> int:
     count: int = await room.pool.fetchval("SELECT count(*) FROM deliveries")
     return count
@@ -201,14 +207,14 @@ async def test_everything_a_delivery_may_hold_is_accepted(browser: Browser) -> N
     ],
 )
 async def test_bad_input_names_the_field_and_stores_nothing(
-    browser: Browser, room: Room, changes: dict[str, Any], field: str
+    refused: Browser, shared_room: Room, changes: dict[str, Any], field: str
 ) -> None:
     """Invalid input is 400 with the field's name, and no row is stored."""
-    response = await browser.post("/v1/deliveries", json={**MAIL, **changes})
+    response = await refused.post("/v1/deliveries", json={**MAIL, **changes})
     assert response.status == 400
     assert response.headers["content-type"] == "application/problem+json"
     assert response.fields[0] == field
-    assert await _count(room) == 0
+    assert await _count(shared_room) == 0
 
 
 async def test_attachments_are_limited_together(browser: Browser, room: Room) -> None:
@@ -237,12 +243,12 @@ async def test_attachments_are_limited_together(browser: Browser, room: Room) ->
         b'{"to":"a@example.org","template":"t","custom_data":{"n":' + b"9" * 30 + b"}}",
     ],
 )
-async def test_invalid_documents_are_refused(browser: Browser, room: Room, raw: bytes) -> None:
+async def test_invalid_documents_are_refused(refused: Browser, shared_room: Room, raw: bytes) -> None:
     """Invalid, endless and unstorable documents return 400, never 500."""
-    response = await browser.post("/v1/deliveries", content=raw, headers={"content-type": "application/json"})
+    response = await refused.post("/v1/deliveries", content=raw, headers={"content-type": "application/json"})
     assert response.status == 400
     assert response.fields
-    assert await _count(room) == 0
+    assert await _count(shared_room) == 0
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -324,13 +330,13 @@ async def test_login_code_uses_lane_auth_and_expires(browser: Browser, room: Roo
     ],
 )
 async def test_a_bad_login_code_names_its_field(
-    browser: Browser, room: Room, changes: dict[str, Any], field: str
+    refused: Browser, shared_room: Room, changes: dict[str, Any], field: str
 ) -> None:
     """Invalid fields are named as in the request, and nothing is stored."""
     body = {"email": "ann@example.org", "code": "123456", **changes}
-    response = await browser.post("/v1/login-codes", json=body)
+    response = await refused.post("/v1/login-codes", json=body)
     assert (response.status, response.fields) == (400, [field])
-    assert await _count(room) == 0
+    assert await _count(shared_room) == 0
 
 
 JSON = st.recursive(

@@ -18,6 +18,7 @@ from tests.support.builders import (
 )
 
 from postroom.db.pool import Pool, Session
+from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.listing import pages, store
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
@@ -40,6 +41,30 @@ async def test_invalid_cursor_is_refused(pool: Pool) -> None:
     """An invalid cursor is bad input."""
     with pytest.raises(BadInput):
         await service.list_deliveries(pool, DeliveryFilter(), cursor="nonsense")
+
+
+@pytest.fixture(scope="module")
+async def three_mails(shared_room: Room) -> Pool:
+    """A cancelled mail, one with a copy of another source, and a later one with tags and data."""
+    pool = shared_room.pool
+    [cancelled, _] = await accepted(
+        pool,
+        a_mail("Ann@example.org", subject="a"),
+        a_mail(
+            subject="b",
+            source="shop",
+            cc=addresses("copy@example.org", "more@example.net"),
+            reply_to=addresses("reply@example.com"),
+            headers={"Message-Id": "<own@shop.example>"},
+        ),
+        now=NOON,
+    )
+    labelled = a_mail(
+        subject="c", idempotency_key="order-7", tags={"kind": "receipt"}, custom_data={"order": 7, "x": 1}
+    )
+    await accepted(pool, labelled, now=NOON + timedelta(hours=1))
+    await service.cancel(pool, cancelled, actor=ADA)
+    return pool
 
 
 @pytest.mark.parametrize(
@@ -74,26 +99,9 @@ async def test_invalid_cursor_is_refused(pool: Pool) -> None:
     ],
     ids=str,
 )
-async def test_a_listing_is_filtered(pool: Pool, chosen: DeliveryFilter, subjects: list[str]) -> None:
+async def test_a_listing_is_filtered(three_mails: Pool, chosen: DeliveryFilter, subjects: list[str]) -> None:
     """By each filter and by several: addresses and domains in any case, never Reply-To."""
-    [cancelled, _] = await accepted(
-        pool,
-        a_mail("Ann@example.org", subject="a"),
-        a_mail(
-            subject="b",
-            source="shop",
-            cc=addresses("copy@example.org", "more@example.net"),
-            reply_to=addresses("reply@example.com"),
-            headers={"Message-Id": "<own@shop.example>"},
-        ),
-        now=NOON,
-    )
-    labelled = a_mail(
-        subject="c", idempotency_key="order-7", tags={"kind": "receipt"}, custom_data={"order": 7, "x": 1}
-    )
-    await accepted(pool, labelled, now=NOON + timedelta(hours=1))
-    await service.cancel(pool, cancelled, actor=ADA)
-    found, _ = await service.list_deliveries(pool, chosen)
+    found, _ = await service.list_deliveries(three_mails, chosen)
     assert [line.subject for line in found] == subjects
 
 
