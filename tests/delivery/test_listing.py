@@ -1,7 +1,5 @@
-"""Listings of deliveries: filters, pages, and plans in a room with a hundred thousand deliveries."""
+"""Listings of deliveries: filters and pages."""
 
-import json
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +15,7 @@ from tests.support.builders import (
     claimed,
 )
 
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.listing import pages, store
@@ -185,136 +183,3 @@ async def test_a_frequent_tag_is_found_among_the_newest(pool: Pool, monkeypatch:
     rest, end = await service.list_deliveries(pool, DeliveryFilter(tags={"kind": "news"}), limit=3, cursor=cursor)
     assert [line.id for line in [*found, *rest]] == ids[::-1]
     assert end is None
-
-
-# ── plans ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-ROWS = 120_000
-RARE = 2_000
-"""One delivery in so many has the values that the finders look for."""
-
-FILL = f"""
-    INSERT INTO deliveries (state, finished_at, reason, ladder, source, template_id, campaign_id, endpoint_id, tags,
-        custom_data, idempotency_key, request_fingerprint, idempotency_expires_at, created_at)
-    SELECT (CASE WHEN n % {RARE} = 0 THEN 'failed' ELSE 'sent' END)::delivery_state, now(), 'refused', 'generic',
-        CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END, CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END,
-        CASE WHEN n % {RARE} = 0 THEN 7 ELSE 8 END, CASE WHEN n % {RARE} = 0 THEN 7 ELSE 8 END,
-        jsonb_build_object('kind', CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END),
-        jsonb_build_object('kind', CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END),
-        'key-' || n, '', now(), now() - interval '1 second' * ({ROWS} - n)
-    FROM generate_series(1, {ROWS}) AS n
-"""
-FILL_RECIPIENTS = f"""
-    INSERT INTO delivery_recipients (delivery_id, kind, position, email)
-    SELECT id, 'to', 0, CASE WHEN id % {RARE} = 0 THEN 'ada@rare.example' ELSE 'person' || id || '@usual.example' END
-    FROM deliveries
-"""
-FILL_UNSENT = "INSERT INTO unsent_deliveries (id, state) SELECT id, state FROM deliveries WHERE state <> 'sent'"
-FILL_PAYLOADS = "INSERT INTO delivery_payloads (delivery_id, subject) SELECT id, 'Hello' FROM deliveries"
-
-FOUND: dict[str, tuple[str, str]] = {
-    "ids_by_campaign": ("7", "deliveries_campaign_idx"),
-    "ids_by_custom_data": ("""'{"kind": "rare"}'""", "deliveries_custom_data_idx"),
-    "ids_by_domain": ("'rare.example'", "delivery_recipients_domain_idx"),
-    "ids_by_endpoint": ("7", "deliveries_endpoint_idx"),
-    "ids_by_idempotency_key": ("'key-2000'", "deliveries_idempotency_idx"),
-    "ids_by_message_id": ("'<pr.2000.0@example.org>'", "delivery_payloads_message_id_idx"),
-    "ids_by_recipient": ("'ada@rare.example'", "delivery_recipients_email_idx"),
-    "ids_by_source": ("'rare'", "deliveries_source_idx"),
-    "ids_by_tags": ("""'{"kind": "rare"}'""", "deliveries_tags_idx"),
-    "ids_by_template": ("'rare'", "deliveries_template_idx"),
-    "ids_newest": ("", "deliveries_pkey"),
-    "ids_unsent": ("'failed'", "unsent_deliveries_pkey"),
-    "ids_waiting": ("", "due_deliveries_pkey"),
-}
-"""Finder → a rare value, and the index that finds it."""
-
-
-@pytest.fixture
-async def full(pool: Pool) -> AsyncIterator[Session]:
-    """A connection to a room with very many finished deliveries and generic plans, as a busy process has them."""
-    async with pool.acquire() as connection:
-        await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER USER")
-        for statement in (FILL, FILL_RECIPIENTS, FILL_UNSENT, FILL_PAYLOADS):
-            await connection.execute(statement)
-        await connection.execute("ALTER TABLE deliveries ENABLE TRIGGER USER")
-        await connection.execute("VACUUM ANALYZE")
-        await connection.execute("SET plan_cache_mode = force_generic_plan")
-        yield connection
-
-
-async def scans_of(connection: Session, name: str, **given: str) -> list[dict[str, Any]]:
-    """The scans that a statement made, with the rows that each read."""
-    statement = store.QUERIES[name]
-    await connection.execute(f"PREPARE listing AS {statement.sql}")
-    arguments = ", ".join(given.get(parameter, "NULL") for parameter in statement.parameters)
-    row = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE listing({arguments})")
-    await connection.execute("DEALLOCATE listing")
-    return [node for node in nodes(json.loads(row)[0]["Plan"]) if "Scan" in node["Node Type"]]
-
-
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
-
-
-def rows_read(scan: dict[str, Any]) -> float:
-    removed = sum(value for key, value in scan.items() if key.startswith("Rows Removed"))
-    return float((scan["Actual Rows"] + removed) * scan["Actual Loops"])
-
-
-async def test_every_finder_reads_only_its_matches(full: Session) -> None:
-    """The generic plan reads the index of a rare value, on the first page and below a cursor."""
-    assert {*FOUND, "ids_sending", "ids_by_recipient_part"} == {
-        each.name for each in store.QUERIES if each.name.startswith("ids_")
-    }
-    for name, (value, index) in FOUND.items():
-        for before in (2**62, ROWS // 2):
-            window = {"before_id": str(before), "first_id": "0", "id_limit": "51"}
-            scans = await scans_of(full, name, value=value, **window)
-            assert index in {scan.get("Index Name") for scan in scans}, name
-            assert max(rows_read(scan) for scan in scans) <= ROWS / RARE, name
-
-
-async def test_a_part_of_an_address_reads_the_recipients_of_its_range(full: Session) -> None:
-    """No index finds a part: the statement reads the given range of ids by the primary key, and nothing else."""
-    window = {"before_id": str(ROWS // 2), "first_id": str(ROWS // 2 - pages.SPAN), "id_limit": "51"}
-    scans = await scans_of(full, "ids_by_recipient_part", value="'nowhere'", **window)
-    assert {scan.get("Index Name") for scan in scans} == {"delivery_recipients_pkey"}
-    assert max(rows_read(scan) for scan in scans) <= pages.SPAN
-
-
-async def test_a_frequent_value_costs_one_key(full: Session) -> None:
-    """By source, template, endpoint and domain a page reads and sorts at most the 1024 ids of a few keys."""
-    for name, value in {
-        "source": "'usual'",
-        "template": "'usual'",
-        "endpoint": "8",
-        "domain": "'usual.example'",
-    }.items():
-        window = {"before_id": str(2**62), "first_id": "0", "id_limit": "51"}
-        scans = await scans_of(full, f"ids_by_{name}", value=value, **window)
-        assert max(rows_read(scan) for scan in scans) <= 3 * 1024, name
-
-
-async def test_other_filters_read_only_the_found_ids(full: Session) -> None:
-    """The statement that filters reads by primary key."""
-    filters = {
-        "delivery_ids": f"ARRAY{list(range(ROWS - 5000, ROWS))}",
-        "source": "'rare'",
-        "recipient_domain": "'rare.example'",
-        "page_limit": "51",
-    }
-    scans = await scans_of(full, "match_deliveries", **filters)
-    assert max(rows_read(scan) for scan in scans) <= 5000
-    assert "Seq Scan" not in {scan["Node Type"] for scan in scans}
-
-
-async def test_a_time_is_found_without_reading_the_deliveries(full: Session) -> None:
-    """A binary search of the primary key, in some twenty steps."""
-    count = "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'deliveries'"
-    await full.execute("SELECT pg_stat_force_next_flush()")
-    before = await full.fetchval(count)
-    half = await full.fetchval("SELECT first_delivery_since(now() - interval '1 second' * $1)", ROWS // 2)
-    assert abs(half - ROWS // 2) < 600  # the seconds since the room was filled
-    await full.execute("SELECT pg_stat_force_next_flush()")
-    assert await full.fetchval(count) - before < 50
