@@ -32,6 +32,8 @@ from postroom.delivery.mass.service import start
 from postroom.delivery.model import DeliveryFilter, Lane
 from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
+from postroom.http.model import Role
+from postroom.http.operators import add_operator
 
 LARGEST = 100_000
 
@@ -82,6 +84,7 @@ async def fill(office: Office) -> None:
     await an_account(pool, "two@example.org", status="paused", paused_by="health", status_reason=LONG)
     await pool.execute("INSERT INTO destination_domains (domain, max_connections) VALUES ($1, 3)", LONG[:200])
     await suppress(pool, NewSuppression(email="x@example.org", detail=LONG), actor=LONG[:100])
+    await add_operator(pool, f"{'ada' * 20}@{'sub.' * 40}example.org", Role.SUPPORT, actor="tests")
     await a_campaign(pool, 3, name=LONG[:80])
     await start(pool, MassKind.RETRY, DeliveryFilter(source=LONG[:60]), actor="tests")
 
@@ -134,6 +137,19 @@ async def test_every_page_is_accessible_and_fits(chromium: Browser, office: Offi
         await page.emulate_media(color_scheme="light")
         assert (dark, await page.evaluate(paper)) == ("rgb(16, 19, 26)", "rgb(245, 246, 249)")
     assert ("\n".join(found), unreached) == ("", set())
+
+
+async def test_sign_in_pages_are_accessible_and_fit(chromium: Browser, office: Office) -> None:
+    """All methods on one page, and the page for the code."""
+    found: list[str] = []
+    async with open_page(chromium) as page:
+        for path in ("/sign-in?next=/deliveries", "/sign-in/code", "/sign-in/link"):
+            await page.goto(office.url + path)
+            for width, scheme in ((1280, "light"), (390, "dark")):
+                await page.set_viewport_size({"width": width, "height": 800})
+                await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of playwright
+                found.extend(f"{path} {width} {problem}" for problem in await page.evaluate(ACCESSIBILITY_RULES))
+    assert found == []
 
 
 FAULTY = """<html><style>:focus-visible { outline: none } .pale { color: #999 }</style><body style="background: #fff">

@@ -114,5 +114,6 @@ async def test_the_command_prints_a_link(room: Room, key: ApiKey) -> None:
     guest = local(room)
     assert (await guest.get(printed.removeprefix("http://127.0.0.1:8025"))).status == 200
     assert b"ada@example.org" in (await guest.get("/")).body
+    assert (await operators.find_by_email(room.pool, "ada@example.org")).last_sign_in_at is not None
     public = postroom("sign-in-link", settings={**settings, "POSTROOM_HTTP_ADDR": "203.0.113.7:80"})
     assert (public.returncode, "POSTROOM_HTTP_ADDR" in public.stderr) == (1, True)

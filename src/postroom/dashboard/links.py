@@ -14,6 +14,7 @@ from postroom.dashboard.sign_in import begin_session
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.events.audit import record_audit
+from postroom.http import operators
 from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call
 from postroom.runtime.peers import LOOPBACK, is_within
@@ -42,6 +43,9 @@ class SignInLinks:
         owner = None if link is None else await service.find_owner(call.room.pool, link)
         if link is None or owner is None or not await service.end_session(call.room.pool, link):
             return None
+        if isinstance(owner, Operator):
+            async with call.room.pool.acquire() as connection:
+                return await operators.record_sign_in(connection, owner.id)
         return owner
 
 

@@ -18,7 +18,15 @@ _OPERATOR = (
     ListColumn("email", "Address", link=lambda each: f"/audit?person={quote(each.email, safe='')}"),
     ListColumn("state", "State", "state", value=lambda each: "disabled" if each.disabled_at else "active"),
     *columns(
-        Operator, "role", "origin", "last_sign_in_at", "created_at", role={"form": "text"}, origin={"form": "words"}
+        Operator,
+        "role",
+        "origin",
+        "last_sign_in_at",
+        "created_at",
+        role={"form": "text"},
+        origin={"form": "words"},
+        last_sign_in_at={"label": "Signed in"},
+        created_at={"is_minor": True},
     ),
 )
 
