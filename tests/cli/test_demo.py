@@ -1,15 +1,20 @@
 """`postroom demo`, played twice on a running `postroom up`."""
 
+import io
 import re
 from pathlib import Path
 
 import aiohttp
 import asyncpg
 import pytest
+from rich.console import Console
 from tests.support.command_line import postroom, running
 from tests.support.ports import free_port
 
 from postroom.cli.demo.people import SHARES, invent
+from postroom.cli.demo.view import Line, draw_story
+from postroom.dashboard.service import FigureReader
+from postroom.db.room import Room
 
 SCENES = (*("Campaign", "Subscriber", "Failures", "Killed worker", "Birthdays", "Sign-ups", "Everyday mail", "Orders"),)
 
@@ -109,6 +114,19 @@ async def test_a_room_that_sends_mail_is_left_alone(settings: dict[str, str], da
     await connection.close()
     assert "its workers sent mail by smtp within the last day" in postroom("demo", settings=settings).stderr
     assert "Nothing answers at" in postroom("demo", "--force", settings=settings).stderr
+
+
+async def test_a_terminal_shows_the_scenes_and_the_lanes(room: Room) -> None:
+    """While a scene plays, the lanes of the room stand below the list; at the end only the scenes with their facts."""
+    lines = [Line("Orders", facts="1 [committed]"), Line("Failures", is_playing=True), Line("Birthdays")]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(draw_story(lines, await FigureReader(room.pool).read()))
+    shown = console.export_text()
+    assert re.search(r"✓ +Orders +1 \[committed\]", shown)
+    assert re.search(r"· +Birthdays", shown)
+    assert "transactional" in shown
+    console.print(draw_story(lines, None))
+    assert "transactional" not in console.export_text()
 
 
 def test_invented_people_have_different_names_at_reserved_domains() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -35,7 +35,6 @@ class StoryView:
     def __init__(self, titles: list[str], reader: FigureReader) -> None:
         self.lines = [Line(title) for title in titles]
         self._reader = reader
-        self._figures: OverviewFigures | None = None
         self._live: Live | None = None
 
     @asynccontextmanager
@@ -50,8 +49,7 @@ class StoryView:
                 yield
             finally:
                 task.cancel()
-                self._figures = None
-                self._live.update(self._draw(), refresh=True)
+                self._live.update(draw_story(self.lines, None), refresh=True)
 
     @asynccontextmanager
     async def scene(self, number: int) -> AsyncIterator[Line]:
@@ -66,18 +64,18 @@ class StoryView:
     async def _keep_drawing(self) -> None:
         assert self._live is not None
         while True:
-            self._figures = await self._reader.read()
-            self._live.update(self._draw(), refresh=True)
+            self._live.update(draw_story(self.lines, await self._reader.read()), refresh=True)
             await asyncio.sleep(INTERVAL_S)
 
-    def _draw(self) -> RenderableType:
-        table = Table(box=None, pad_edge=False, show_header=False)
-        for _column in range(3):
-            table.add_column(overflow="fold")
-        for line in self.lines:
-            table.add_row(_mark(line), Text(line.title, style="bold" if line.is_playing else ""), Text(line.facts))
-        figures = self._figures
-        return Group(table) if figures is None else Group(table, draw_lanes(figures), draw_rates(figures))
+
+def draw_story(lines: Sequence[Line], figures: OverviewFigures | None) -> RenderableType:
+    """The scenes with their facts; below them the lanes and rates of the room while a scene plays."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _column in range(3):
+        table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(_mark(line), Text(line.title, style="bold" if line.is_playing else ""), Text(line.facts))
+    return Group(table) if figures is None else Group(table, draw_lanes(figures), draw_rates(figures))
 
 
 def _mark(line: Line) -> RenderableType:

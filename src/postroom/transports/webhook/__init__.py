@@ -12,6 +12,8 @@ PROMISES    `send` returns a `Reply` whatever the receiver or the network does. 
             the environment are not used, and at most 2 KB of a response are read and kept. `webhook-id` is the same for
             all attempts. A received status is the answer even if the body fails; only more than 64 KB of header fields,
             or more than 128 of them, hide it, and the request is retried.
-SECURITY    A receiver on a private, loopback, link-local or otherwise internal address is rejected unless allowed; the
-            connection goes to exactly the checked address; TLS is verified against the URL's host name.
+SECURITY    A receiver on a private, loopback, link-local or otherwise internal address is rejected unless allowed:
+            POSTROOM_WEBHOOK_ALLOW_PRIVATE, or for loopback alone POSTROOM_WEBHOOK_ALLOW_LOOPBACK, which `postroom up`
+            sets in development. The connection goes to exactly the checked address; TLS is verified against the URL's
+            host name.
 """
