@@ -8,11 +8,11 @@ FROM (
 ) AS several;
 
 -- name: count_started :one
--- How many deliveries a worker process has claimed and begun to send.
-SELECT coalesce(sum(started_through), 0)::bigint AS started
+-- How many deliveries a worker process has claimed and begun to send, and in how many lanes.
+SELECT coalesce(sum(started_through), 0)::bigint AS started, count(DISTINCT lane) AS lanes
 FROM claims
 JOIN workers ON workers.id = worker_id
-WHERE pid = :pid AND host = :host;
+WHERE pid = :pid AND host = :host AND started_through > 0;
 
 -- name: find_ambiguous :maybe
 -- The newest of these deliveries with an ambiguous attempt: it was sent again, or is held.

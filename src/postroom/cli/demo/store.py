@@ -13,9 +13,9 @@ async def count_repeated(connection: Connection, *, delivery_ids: Sequence[int])
     return count
 
 
-async def count_started(connection: Connection, *, pid: int, host: str) -> int:
-    count: int = (await QUERIES["count_started"].one(connection, pid=pid, host=host))["started"]
-    return count
+async def count_started(connection: Connection, *, pid: int, host: str) -> tuple[int, int]:
+    row = await QUERIES["count_started"].one(connection, pid=pid, host=host)
+    return row["started"], row["lanes"]
 
 
 async def find_ambiguous(connection: Connection, *, delivery_ids: Sequence[int]) -> int | None:

@@ -15,6 +15,8 @@ from postroom.runtime.processes import own_command
 
 LEASE_S = 3
 _BATCH = 4  # mails per lane offered at once, until the second worker has claimed some of them
+_ENOUGH = 80  # mails after which mail of one lane suffices
+_LANES = ("transactional", "bulk")
 _ENDED = ("sent", "dead_letter", "failed", "cancelled", "suppressed")
 
 
@@ -75,10 +77,11 @@ async def _offer(story: Story, pid: int, ids: list[int]) -> int | None:
     host = socket.gethostname()
     if not await store.has_worker(story.pool, pid=pid, host=host):
         return None
-    if started := await store.count_started(story.pool, pid=pid, host=host):
+    started, lanes = await store.count_started(story.pool, pid=pid, host=host)
+    if lanes == len(_LANES) or (started and len(ids) >= _ENOUGH):
         return started
     async with story.pool.acquire() as connection, connection.transaction():
-        for lane in ("transactional", "bulk"):
+        for lane in _LANES:
             for _mail in range(_BATCH):
                 address = f"slow+{story.run}.{len(ids)}@example.org"
                 ids.append(
