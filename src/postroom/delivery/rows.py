@@ -279,7 +279,7 @@ def accept_columns(
 ) -> dict[str, Any]:
     """One list per column; recipients are flat and refer to their request by ordinal, counted from one.
 
-    A column without values is None: the driver would encode, and PostgreSQL read, a NULL for every request.
+    A column without values becomes NULL instead of a list of NULLs, which costs time to encode and to read.
     """
     columns = zip(*map(_request_values, requests), strict=True)
     given = (column if column.count(None) < len(column) else None for column in columns)
