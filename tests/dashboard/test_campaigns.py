@@ -65,6 +65,8 @@ async def test_results_are_shown_as_funnel_charts_and_lists(room: Room, guest: G
     assert pages[""].body.count(b'class="chart"') == 2
     assert "https://shop.example/spring" in overview
     assert "old-host.example" in overview
+    delivery = await room.pool.fetchval("SELECT min(id) FROM deliveries WHERE campaign_id = $1", campaign)
+    assert f'<a href="{path}">'.encode() in (await guest.get(f"/deliveries/{delivery}")).body
     links = text_of(pages["/links"])
     assert "https://shop.example/stores" in links
     assert "Spring is here, Edsger" in text_of(await guest.get(f"{path}/preview"))
