@@ -54,10 +54,20 @@
     return Boolean(found);
   };
 
+  // The network takes a file faster than the database stores its lines: the page then says how many are stored.
+  const follow = async () => {
+    const answer = await fetch(upload.action).catch(() => null);
+    if (!answer?.ok) return;
+    const stored = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-stored]");
+    if (stored && upload.inert) said.textContent = stored.textContent + " recipients stored so far…";
+  };
+
   upload?.addEventListener("submit", (event) => {
     event.preventDefault();
     const request = new XMLHttpRequest();
+    let following = 0;
     const done = (text) => {
+      clearInterval(following);
       bar.hidden = true;
       said.textContent = text;
       upload.inert = false;
@@ -69,7 +79,11 @@
     upload.inert = true;
     request.upload.addEventListener("progress", (step) => {
       bar.value = step.loaded / step.total;
-      said.textContent = step.loaded < step.total ? Math.floor(100 * bar.value) + " % uploaded" : "Storing the last lines…";
+      said.textContent = Math.floor(100 * bar.value) + " % uploaded";
+    });
+    request.upload.addEventListener("load", () => {
+      bar.removeAttribute("value");
+      following = setInterval(follow, 1000);
     });
     request.addEventListener("load", () => done(report(request.responseText) ? "" : "The upload failed (" + request.status + ")."));
     request.addEventListener("error", () => done("The connection was lost. Upload the file again: stored people are skipped."));
