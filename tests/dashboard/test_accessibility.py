@@ -24,6 +24,8 @@ from tests.support.dashboard import (
     signed_in,
     tried,
 )
+from tests.support.intake import entries, raw
+from tests.support.schedule import POSTING, person
 from tests.support.senders import an_account
 
 from postroom.dashboard.endpoints import ENDPOINTS
@@ -34,7 +36,14 @@ from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
 from postroom.http.model import Role
 from postroom.http.operators import add_operator
+from postroom.intake.service import accept_commands
+from postroom.outbox.model import Topic
+from postroom.outbox.topics import create_topic
+from postroom.outbox.webhooks.service import register
+from postroom.runtime.secrets import SecretBox
+from postroom.schedule.service import create_user
 
+BOX = SecretBox.from_key(bytes(32))
 LARGEST = 100_000
 
 NOT_PAGES = (
@@ -66,8 +75,11 @@ def patterns() -> Iterator[re.Pattern[str]]:
     """The path of every page, as a pattern."""
     for endpoint in ENDPOINTS:
         if endpoint.method == "GET" and not any(part in endpoint.path for part in NOT_PAGES):
-            yield re.compile(re.sub(r"\\\{\w+(:int)?\\\}", lambda found: r"\d+" if found[1] else "[^/]+",
-                re.escape(endpoint.path).replace(r"\:", ":")))  # fmt: skip
+            yield re.compile(re.sub(r"\{(\w+)(:\w+)?\}", _parameter, endpoint.path.replace(".", r"\.")))
+
+
+def _parameter(found: re.Match[str]) -> str:
+    return r"\d+" if found[2] == ":int" else "[^/?]+"
 
 
 async def fill(office: Office) -> None:
@@ -86,6 +98,11 @@ async def fill(office: Office) -> None:
     await suppress(pool, NewSuppression(email="x@example.org", detail=LONG), actor=LONG[:100])
     await add_operator(pool, f"{'ada' * 20}@{'sub.' * 40}example.org", Role.SUPPORT, actor="tests")
     await a_campaign(pool, 3, name=LONG[:80])
+    await accept_commands(pool, entries(LONG.encode(), raw(payload_mode=LONG)))
+    await create_user(pool, person(first_name=LONG[:60]), policy=POSTING)
+    await create_topic(pool, Topic(name=LONG[:60]), publishers=["log"], actor="tests")
+    await create_topic(pool, Topic(name="orders"), publishers=["webhook"], actor="tests")
+    await register(pool, BOX, url=f"https://shop.example/{LONG}", topics=["orders"], actor="tests")
     await start(pool, MassKind.RETRY, DeliveryFilter(source=LONG[:60]), actor="tests")
 
 
@@ -95,20 +112,20 @@ Look = Callable[[Page, str], Awaitable[None]]
 async def walk(page: Page, look: Look) -> set[str]:
     """Look at one page of every kind, along the links of the pages seen; returns the kinds that no link led to."""
     wanted = {pattern.pattern: pattern for pattern in patterns()}
-    plain = {each.replace("\\", "") for each in wanted if "+" not in each}
+    plain = {each for each in wanted if "+" not in each}
     queue = [*sorted(plain - {each.partition("?")[0] for each in MORE}), *MORE]
-    left = {name: pattern for name, pattern in wanted.items() if "+" in name}
+    left = wanted.keys() - plain
     while queue:
         path = queue.pop(0)
         await look(page, path)
         links = await page.evaluate("() => [...document.links].map((a) => a.getAttribute('href'))")
         for link in links:
             bare = link.partition("?")[0].partition("#")[0]
-            for name, pattern in list(left.items()):
-                if pattern.fullmatch(bare):
-                    queue.append(link)
-                    del left[name]
-    return set(left)
+            kind = next((name for name, pattern in wanted.items() if pattern.fullmatch(bare)), None)
+            if kind in left:
+                queue.append(link)
+                left.remove(kind)
+    return left
 
 
 async def test_every_page_is_accessible_and_fits(chromium: Browser, office: Office) -> None:
