@@ -42,9 +42,14 @@ def state_of(action: MassAction) -> str:
 
 
 def selected(chosen: DeliveryFilter) -> str:
-    """The filter in words: `source is shop, state is queued`."""
+    """The filter in words: `source is shop, recipient contains ada`."""
     fields = write_filter(chosen)
-    return ", ".join(f"{name.replace('_', ' ')} is {value}" for name, value in fields.items()) or "all deliveries"
+    return ", ".join(f"{_phrase(name)} {value}" for name, value in fields.items()) or "all deliveries"
+
+
+def _phrase(name: str) -> str:
+    words = name.replace("_", " ")
+    return words if name == "recipient_contains" else f"{words} is"
 
 
 def reasons(skipped: Mapping[str, int]) -> str:
@@ -52,12 +57,20 @@ def reasons(skipped: Mapping[str, int]) -> str:
 
 
 _ACTION = (
-    *columns(MassAction, "id", "kind", id={"form": "text", "link": lambda action: f"{PATH}/{action.id}"}),
+    ListColumn("id", "Id", "code", link=lambda action: f"{PATH}/{action.id}"),
+    ListColumn("kind", "Change", "words"),
     ListColumn("state", "State", "state", value=state_of),
     ListColumn("filter", "Deliveries", "clip", value=lambda action: selected(action.filter)),
     *columns(MassAction, "changed"),
     ListColumn("skipped", "Skipped", value=lambda action: reasons(action.skipped)),
-    *columns(MassAction, "actor", "created_at", "finished_at", actor={"is_minor": True}),
+    *columns(MassAction, "created_at"),
+)
+_FACTS = (
+    ListColumn("filter", "Deliveries", value=lambda action: selected(action.filter)),
+    *_ACTION[4:6],
+    *columns(
+        MassAction, "actor", "created_at", "finished_at", created_at={"form": "exact"}, finished_at={"form": "exact"}
+    ),
 )
 
 
@@ -132,7 +145,7 @@ async def start_page(request: PageRequest) -> Answer:
 
 async def show_page(request: PageRequest) -> Answer:
     action = await service.get_mass_action(request.pool, request.id("action_id"))
-    answer = request.page("mass_action.html", action=action, state=state_of(action), facts=_ACTION[2:])
+    answer = request.page("mass_action.html", action=action, state=state_of(action), facts=_FACTS)
     if action.finished_at is not None:
         return answer
     return replace(answer, headers={**answer.headers, "refresh": str(_REFRESH_S)})
