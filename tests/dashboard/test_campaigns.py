@@ -255,6 +255,27 @@ async def test_the_preview_shows_the_form_as_it_stands(room: Room, guest: Guest)
     assert only.plan.name == "Spring"  # nothing was stored
 
 
+async def test_unstorable_values_are_refused_by_name(room: Room, guest: Guest) -> None:
+    """NUL characters and numbers beyond 64 bits are errors of the form, on every page that takes them."""
+    await a_campaign(room.pool, 1)
+    token = {"token": await guest.token("/")}
+    for field in (*NEWS, "text", "reply_to", "start_at", "local_time", "time_zone"):
+        given = {**token, **NEWS, field: "a\x00b"}
+        assert (field, (await guest.post("/campaigns/new", given)).status) == (field, 400)
+        assert (field, (await guest.post("/campaigns/1/edit", given)).status) == (field, 400)
+        assert (field, (await guest.post("/campaigns/preview", given)).status) == (field, 200)
+    for field, value in {"person": "a\x00b", "campaign": "9" * 30}.items():
+        answer = await guest.post("/campaigns/preview", {**token, **NEWS, field: value})
+        assert (field, answer.status, b'class="problem"' in answer.body) == (field, 200, True)
+    for field in ("to", "person"):
+        given = {**token, "to": "me@example.org", field: "a\x00b"}
+        assert (field, (await guest.post("/campaigns/1/test", given)).status) == (field, 400)
+    for path in ("/campaigns/1/people?email=%00", "/campaigns?name=%00", "/campaigns/1/content?person=%00"):
+        assert (path, (await guest.get(path)).status) == (path, 400)
+    for path in (f"/campaigns/{'9' * 30}", "/campaigns/1/people?cursor=x", "/campaigns/1/links?cursor=x"):
+        assert (path, (await guest.get(path)).status in (400, 404)) == (path, True)
+
+
 async def test_strangers_words_are_words_on_every_page(room: Room, guest: Guest) -> None:
     """Name, subject, sender, recipient, merge fields, links and rejected lines are escaped wherever they are shown."""
     hostile = " ".join(ATTACKS)

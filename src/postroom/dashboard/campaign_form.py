@@ -10,9 +10,10 @@ from postroom.campaigns import service
 from postroom.campaigns.model import Campaign, CampaignContent, CampaignRequest
 from postroom.campaigns.shapes import read_address, read_time, written
 from postroom.dashboard.listing import FormField
-from postroom.dashboard.page import HTML, PageRequest, form, page
+from postroom.dashboard.page import HTML, PageRequest, checked, form, page
 from postroom.dashboard.preview import HEADERS, preview_document
 from postroom.errors import BadInput, PostroomError
+from postroom.http.routing import LARGEST_ID
 from postroom.mail import library
 from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
@@ -109,13 +110,18 @@ async def preview_page(request: PageRequest) -> Answer:
 
 async def preview_draft_page(request: PageRequest) -> Answer:
     """The content of the form as it stands, for the frame beside it; nothing is stored."""
-    number = request.form.get("campaign", "")
     try:
         content = read_content(request.form)
+        email, campaign_id = checked("person", request.form.get("person")), _read_id(request.form.get("campaign", ""))
     except BadInput as error:
         return _frame_answer(request, problem=error.message)
-    email = request.form.get("person", "").strip() or None
-    return await _frame(request, content, campaign_id=int(number) if number.isdecimal() else None, email=email)
+    return await _frame(request, content, campaign_id=campaign_id, email=email)
+
+
+def _read_id(value: str) -> int | None:
+    if value and (not value.isdecimal() or int(value) > LARGEST_ID):
+        raise BadInput.of("campaign", "must be the id of a campaign")
+    return int(value) if value else None
 
 
 async def _form(

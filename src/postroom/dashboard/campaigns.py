@@ -23,7 +23,7 @@ from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, dr
 from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, options_of, query_with
 from postroom.dashboard.live import stream
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, checked, form, page
 from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
@@ -306,8 +306,8 @@ async def _content(request: PageRequest, problem: str | None = None) -> Answer:
 async def test_page(request: PageRequest) -> Answer:
     campaign_id = request.id("campaign_id")
     to = [each.strip() for each in request.form.get("to", "").split(",") if each.strip()]
-    person = request.form.get("person", "").strip() or None
     try:
+        person = checked("person", request.form.get("person"))
         await letters.send_test(request.pool, campaign_id, to, actor=request.actor, email=person)
     except BadInput as error:
         return await _content(request, error.message)
