@@ -150,6 +150,7 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
     if room.settings.transport == "capture":
         lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: all mail is captured, none leaves,")
         lines.append("             also not through sender accounts, until you set POSTROOM_TRANSPORT")
+        lines.append("  Demo       `postroom demo` in another terminal: a story of a minute, for the dashboard")
     lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
     if made is not None:
         # A journal or a log keeps what it is given, so the key itself goes to a terminal only.

@@ -23,7 +23,7 @@ def demo(
     *,
     quick: Annotated[bool, typer.Option("--quick", help="A campaign to 60 people instead of 2,000.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Play in a room that is not for development, or has sent real mail.")
+        bool, typer.Option("--force", help="Play in a room whose workers have sent real mail within a day.")
     ] = False,
 ) -> None:
     """Play a story on the running system: sign-ups, birthdays, a campaign, failures, a killed worker.
@@ -39,8 +39,7 @@ async def _play(room: "Room", *, is_quick: bool, is_forced: bool) -> None:
 
     from postroom.cli.demo.story import FULL, QUICK, Story
 
-    if not is_forced:
-        await refuse_production(room)
+    await refuse_production(room, is_forced=is_forced)
     async with aiohttp.ClientSession() as http:
         await _check_running(room, http)
         run = secrets.token_hex(2)
@@ -49,15 +48,15 @@ async def _play(room: "Room", *, is_quick: bool, is_forced: bool) -> None:
         _print_links(story)
 
 
-async def refuse_production(room: "Room") -> None:
-    """Raise unless the room captures mail, and has sent none by another transport within a day."""
+async def refuse_production(room: "Room", *, is_forced: bool) -> None:
+    """Raise unless the room captures mail and, without `--force`, has sent none by another transport within a day."""
     from postroom.cli.demo import store
-    from postroom.cli.demo.errors import NotForDevelopment
+    from postroom.cli.demo.errors import NotCaptured, NotForDevelopment
 
     if room.settings.transport != "capture":
-        raise NotForDevelopment(f"POSTROOM_TRANSPORT is {room.settings.transport}, not capture")
+        raise NotCaptured(room.settings.transport)
     others = set(await store.list_recent_transports(room.pool)) - DEVELOPMENT
-    if others:
+    if others and not is_forced:
         raise NotForDevelopment(f"its workers sent mail by {', '.join(sorted(others))} within the last day")
 
 
