@@ -182,13 +182,15 @@ async def test_closing_twice_has_no_effect(opening: Opening, pool: Pool) -> None
     async with opening(pool) as transport:
         await transport.close()
         await transport.close()
+        assert transport.name.isidentifier()
 
 
 @every_transport
 async def test_closing_after_use_is_clean(opening: Opening, pool: Pool) -> None:
     """close() after messages, twice at the same time, leaves nothing open."""
     async with opening(pool) as transport:
-        await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
+        replies = await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
+        assert {reply.stage for reply in replies} == {Stage.FINAL}
         await asyncio.gather(transport.close(), transport.close())
 
 

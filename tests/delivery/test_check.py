@@ -207,12 +207,15 @@ async def accept_and_forget(session: Session, request: DeliveryRequest) -> None:
 
 async def test_anything_is_either_refused_by_name_or_stored_as_it_came(session: Session) -> None:
     """Any request is rejected with a named field or stored unchanged."""
-    loop = asyncio.get_running_loop()
+    loop, tried = asyncio.get_running_loop(), 0
 
     @settings(max_examples=300, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(changes=CHANGES)
     def anything(changes: dict[str, Any]) -> None:
+        nonlocal tried
         request = a_mail(**changes)
         asyncio.run_coroutine_threadsafe(accept_and_forget(session, request), loop).result(60)
+        tried += 1
 
     await asyncio.to_thread(anything)
+    assert tried >= 300

@@ -98,6 +98,7 @@ async def test_a_mailbox_that_answers_again_is_used_again(pool: Pool) -> None:
         await sent(pool, 20)
         await accepted(pool, *(a_mail(f"q{n}@example.org") for n in range(20)))
         await until(pool, "(SELECT count(*) > 2 FROM deliveries WHERE sender_account_id = 1 AND state = 'sent')")
+        assert (await account_of(pool, 1)).status is SenderStatus.ACTIVE
 
 
 async def test_mails_of_a_connection_leave_in_their_order(pool: Pool) -> None:

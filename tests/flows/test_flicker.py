@@ -162,3 +162,4 @@ async def test_maintenance_survives_a_cut(room: Room) -> None:
             await witness.close()
             async with await uncut_pool(room) as uncut:
                 await until(uncut, "NOT EXISTS (SELECT FROM claims)")
+                assert await uncut.fetchval("SELECT state FROM deliveries") == DeliveryState.QUEUED

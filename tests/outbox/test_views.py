@@ -63,6 +63,7 @@ async def test_waiting_for_an_unmatched_event_ends(
     async with run_outbox(view):
         appended = await store.append(Event.of("Noise"))
         await ViewCatalog(pool).wait_for(view, appended.place)
+        assert await balance(pool) is None
 
 
 async def test_a_view_is_rebuilt_from_zero(pool: Pool, store: EventStore, view: View, run_outbox: RunOutbox) -> None:

@@ -9,7 +9,7 @@ import pytest
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from postroom.runtime.aws import AwsCredentials, SignatureRefused, parse_authorization, sign, verify
+from postroom.runtime.aws import Authorization, AwsCredentials, SignatureRefused, parse_authorization, sign, verify
 
 NOW = datetime(2031, 5, 6, 7, 8, 9, tzinfo=UTC)
 CREDENTIALS = AwsCredentials("EXAMPLEKEY", "example/secret+key")
@@ -71,7 +71,8 @@ def received(method: str, url: str, headers: dict[str, str], body: bytes) -> dic
     }
 
 
-def judge(request: dict[str, Any], *, now: datetime = NOW, secret: str = "example/secret+key") -> None:
+def judge(request: dict[str, Any], *, now: datetime = NOW, secret: str = "example/secret+key") -> Authorization:
+    """The claim of a request whose signature is accepted."""
     claim = parse_authorization(request["headers"].get("authorization"))
     verify(
         claim,
@@ -82,6 +83,7 @@ def judge(request: dict[str, Any], *, now: datetime = NOW, secret: str = "exampl
         secret_access_key=secret,
         now=now,
     )
+    return claim
 
 
 def good() -> dict[str, Any]:
@@ -126,14 +128,14 @@ def test_secrets_stay_out_of_representations() -> None:
 @every_request
 def test_valid_signatures_are_accepted(request_: tuple[str, str, dict[str, str], bytes]) -> None:
     """A server with the same secret accepts every one of these requests."""
-    judge(received(*request_))
+    assert judge(received(*request_)).access_key_id == "EXAMPLEKEY"
 
 
 def test_a_proxy_may_add_headers() -> None:
     """Unsigned headers may change."""
     request = good()
     request["headers"] |= {"via": "1.1 proxy", "user-agent": "other"}
-    judge(request)
+    assert judge(request).access_key_id == "EXAMPLEKEY"
 
 
 CHANGES: dict[str, tuple[dict[str, Any], str]] = {
@@ -203,7 +205,7 @@ def test_wrong_secret_is_rejected() -> None:
 @pytest.mark.parametrize("minutes", [-4.9, 4.9])
 def test_small_clock_skew_is_accepted(minutes: float) -> None:
     """The request is accepted within the limit, in both directions."""
-    judge(good(), now=NOW + timedelta(minutes=minutes))
+    assert judge(good(), now=NOW + timedelta(minutes=minutes)).access_key_id == "EXAMPLEKEY"
 
 
 @pytest.mark.parametrize("minutes", [-5.1, 5.1])

@@ -134,6 +134,7 @@ async def test_sleeping_loop_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     async with asyncio.timeout(PATIENCE_S), looping(Task(KeyError()).loop(), resting.loop(), failed=record):
         await failed_once.wait()
         await resting.worked.wait()
+    assert failed_once.is_set()
 
 
 async def test_wake_ends_a_rest_even_if_it_came_during_the_run() -> None:
