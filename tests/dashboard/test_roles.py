@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from tests.support.builders import a_mail, accepted
@@ -85,9 +86,10 @@ async def fill(room: Room, folder: Path) -> list[str]:
 
 
 def paths() -> Iterator[tuple[Endpoint, str]]:
-    """Every endpoint with a path of it: parameters have the value 1, which many tables have."""
+    """Every endpoint with a path of it: parameters have the value 1, which many tables have, or are a UUID."""
     for endpoint in ENDPOINTS:
-        yield endpoint, re.sub(r"\{\w+(:\w+)?\}", "1", endpoint.path)
+        path = re.sub(r"\{\w+:uuid\}", str(UUID(int=1)), endpoint.path)
+        yield endpoint, re.sub(r"\{\w+(:\w+)?\}", "1", path)
 
 
 async def test_only_pages_and_actions_of_the_role_are_shown_and_allowed(room: Room, tmp_path: Path) -> None:

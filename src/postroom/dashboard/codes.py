@@ -53,24 +53,23 @@ class SignInCodes:
         address = operators.check_email(email)
         nonce, code = secrets.token_urlsafe(16), f"{secrets.randbelow(10**_DIGITS):0{_DIGITS}}"
         address_hash, network = self._hash("address", address), network_of(client)
-        async with self._room.pool.acquire() as connection, connection.transaction():
-            await store.lock_sign_in_codes(connection)
-            requested = await store.count_sign_in_codes(connection, address_hash=address_hash, client=network)
-            if requested.by_client >= MAILS_PER_CLIENT:
-                raise CodesTooOften
-            if requested.by_address >= MAILS_PER_ADDRESS:
-                return nonce
-            found = await operators.find_addressee(connection, address)
-            await store.insert_sign_in_code(
-                connection,
-                nonce_hash=self._hash("nonce", nonce),
-                lifetime=LIFETIME,
-                operator_id=None if found is None else found.id,
-                address_hash=address_hash,
-                client=network,
-                code_hash=self._hash("code", nonce, code),
-            )
-            await self._mail(connection, address, code, is_sent=found is not None)
+        async with self._room.pool.acquire() as connection:
+            await _is_within_limits(connection, address_hash, network)  # before the lock, which floods must not occupy
+            async with connection.transaction():
+                await store.lock_sign_in_codes(connection)
+                if not await _is_within_limits(connection, address_hash, network):
+                    return nonce
+                found = await operators.find_addressee(connection, address)
+                await store.insert_sign_in_code(
+                    connection,
+                    nonce_hash=self._hash("nonce", nonce),
+                    lifetime=LIFETIME,
+                    operator_id=None if found is None else found.id,
+                    address_hash=address_hash,
+                    client=network,
+                    code_hash=self._hash("code", nonce, code),
+                )
+                await self._mail(connection, address, code, is_sent=found is not None)
         return nonce
 
     async def redeem(self, nonce: str, code: str) -> Operator | None:
@@ -113,3 +112,11 @@ class SignInCodes:
 
     def _hash(self, purpose: str, *parts: str) -> bytes:
         return hmac.digest(self._key, "\0".join((purpose, *parts)).encode("utf-8", "replace"), "sha256")
+
+
+async def _is_within_limits(connection: Session, address_hash: bytes, client: str) -> bool:
+    """Whether the address may get another mail. Raises `CodesTooOften` for a client with too many requests."""
+    requested = await store.count_sign_in_codes(connection, address_hash=address_hash, client=client)
+    if requested.by_client >= MAILS_PER_CLIENT:
+        raise CodesTooOften
+    return requested.by_address < MAILS_PER_ADDRESS

@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns, options_of
+from postroom.dashboard.listing import FormField, ListColumn, PageAction, options_of
 from postroom.dashboard.page import PageRequest, form, page
 from postroom.errors import BadInput
 from postroom.http import operators
@@ -17,17 +17,9 @@ _ABOUT += "read-only: look, the system pages too."
 _OPERATOR = (
     ListColumn("email", "Address", link=lambda each: f"/audit?person={quote(each.email, safe='')}"),
     ListColumn("state", "State", "state", value=lambda each: "disabled" if each.disabled_at else "active"),
-    *columns(
-        Operator,
-        "role",
-        "origin",
-        "last_sign_in_at",
-        "created_at",
-        role={"form": "text"},
-        origin={"form": "words"},
-        last_sign_in_at={"label": "Signed in"},
-        created_at={"is_minor": True},
-    ),
+    ListColumn("role", "Role"),
+    ListColumn("origin", "Origin", "words"),
+    ListColumn("last_sign_in_at", "Signed in", "when"),
 )
 
 
