@@ -1,5 +1,6 @@
 """The pages about the installation: health, workers, keys, audit log, settings, archive."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -123,3 +124,17 @@ def test_subjects_and_values_are_written_for_people() -> None:
     assert [subject_page(text) for text in ("delivery:42", "delivery:x", "key:7")] == ["/deliveries/42", None, None]
     assert written({"scope": "all", "until": None, "n": [1]}) == "scope: all, until: null, n: [1]"
     assert (written(None), written([1])) == (None, "[1]")
+
+
+async def test_storage_lists_partitions_and_rooms(room: Room, guest: Guest) -> None:
+    """Each partition with its table and size; the rooms of the database, of which one is this."""
+    shown = text_of(await guest.get("/storage"))
+    assert "attempts attempts_default DEFAULT" in shown
+    assert "delivery_steps delivery_steps_default" in shown
+    await room.pool.execute("CREATE SCHEMA annex")
+    await room.pool.execute("CREATE TABLE annex.migrations (); CREATE TABLE annex.deliveries ()")
+    rooms = text_of(await guest.get("/storage/rooms"))
+    assert re.search(r"annex \S+ no", rooms)
+    assert re.search(rf"{room.name} \S+ yes", rooms)
+    reader = await open_guest(room, "deliveries:read")
+    assert (await reader.get("/storage")).status == 403

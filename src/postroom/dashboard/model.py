@@ -27,6 +27,27 @@ class TriedCode:
 
 
 @dataclass(frozen=True, slots=True)
+class Partition:
+    """A month of a large table; `rows` is an estimate."""
+
+    table_name: str
+    name: str
+    bounds: str
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRoom:
+    """A room of the same database."""
+
+    name: str
+    owner: str
+    is_this: bool
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SeenWorker:
     """A worker and its last report; `asleep` names the lanes in which it waits for work."""
 

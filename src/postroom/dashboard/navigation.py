@@ -37,6 +37,8 @@ ICONS = {
     "settings": '<circle cx="12" cy="12" r="3"/><path d="M12 3v3m0 12v3m9-9h-3M6 12H3m15.4-6.4-2.2 2.2'
     'M7.8 16.2l-2.2 2.2m12.8 0-2.2-2.2M7.8 7.8 5.6 5.6"/>',
     "statistics": '<path d="M4 4v16h16"/><path d="m7 15 4-5 3 3 5-7"/>',
+    "storage": '<ellipse cx="12" cy="5.5" rx="8" ry="3"/><path d="M4 5.5v13c0 1.7 3.6 3 8 3s8-1.3 8-3v-13M4 12c0 1.7 '
+    '3.6 3 8 3s8-1.3 8-3"/>',
     "suppressions": '<circle cx="12" cy="12" r="8.5"/><path d="m6 6 12 12"/>',
     "templates": '<path d="M4 4h16v5H4zM4 12h7v8H4zM14 12h6v8h-6z"/>',
     "webhooks": '<circle cx="7" cy="17" r="3"/><circle cx="17" cy="17" r="3"/><circle cx="12" cy="7" r="3"/>'
@@ -110,6 +112,7 @@ GROUPS = (
             Link("/keys", "API keys", "keys", "keys:manage", "k"),
             Link("/operators", "Operators", "operators", "operators:manage", "p"),
             Link("/audit", "Audit log", "audit", "audit:read", "y"),
+            Link("/storage", "Storage", "storage", "audit:read", "x"),
             Link("/archive", "Archive", "archive", "archive:operate", "v"),
             Link("/settings", "Settings", "settings", "audit:read", "z"),
         ),

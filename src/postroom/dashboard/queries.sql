@@ -46,6 +46,29 @@ WITH old AS (
 INSERT INTO sign_in_codes (nonce_hash, expires_at, operator_id, address_hash, client, code_hash)
 VALUES (:nonce_hash, now() + :lifetime::interval, :operator_id, :address_hash, :client, :code_hash);
 
+-- name: list_partitions :many
+-- The monthly partitions of large tables with their size; rows are the estimate of the last ANALYZE.
+SELECT p.relname::text AS table_name, c.relname::text AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
+    greatest(c.reltuples, 0)::bigint AS rows, pg_total_relation_size(c.oid) AS bytes
+FROM pg_inherits AS i
+JOIN pg_class AS c ON c.oid = i.inhrelid
+JOIN pg_class AS p ON p.oid = i.inhparent AND p.relkind = 'p'
+WHERE c.relnamespace = current_schema()::regnamespace
+ORDER BY p.relname, c.relname DESC
+LIMIT :page_limit;
+
+-- name: list_rooms :many
+-- The rooms of this database: schemas with a table of applied files. Sizes are those of their tables and indexes.
+SELECT n.nspname::text AS name, pg_get_userbyid(n.nspowner)::text AS owner,
+    n.nspname = current_schema() AS is_this,
+    (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class AS c
+        WHERE c.relnamespace = n.oid AND c.relkind = 'r') AS bytes
+FROM pg_namespace AS n
+WHERE EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'migrations' AND c.relkind = 'r')
+    AND EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'deliveries')
+ORDER BY n.nspname
+LIMIT :page_limit;
+
 -- name: list_workers :many
 -- Who works here, the last seen first.
 SELECT id, pid, host, started_at, seen_at, asleep::text[]

@@ -1,4 +1,4 @@
-"""The pages about the installation itself: health, workers, settings, archive."""
+"""The pages about the installation itself: health, workers, settings, storage, archive."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ from postroom.archive import service as archive
 from postroom.archive.model import Segment
 from postroom.dashboard import store
 from postroom.dashboard.listing import Filter, ListColumn, columns
-from postroom.dashboard.model import SeenWorker
+from postroom.dashboard.model import Partition, SeenRoom, SeenWorker
 from postroom.dashboard.overview import ROWS_BEHIND
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
@@ -19,6 +19,7 @@ from postroom.settings import Settings
 
 SYSTEM = "audit:read"
 MOST_WORKERS = 200
+MOST_PARTITIONS = 200
 
 
 _FINDING = columns(
@@ -125,6 +126,44 @@ def without_password(text: str) -> str:
     if "@" not in parts.netloc:
         return text
     return urlunsplit(parts._replace(netloc="…@" + parts.netloc.rpartition("@")[2]))
+
+
+_PARTITION = columns(
+    Partition, "table_name", "name", "bounds", "rows", "bytes",
+    name={"form": "code", "label": "Partition"}, rows={"label": "Rows (estimate)"},
+    bytes={"form": "size", "label": "Size"}, bounds={"is_minor": True},
+)  # fmt: skip
+_ROOM = columns(
+    SeenRoom, "name", "owner", "is_this", "bytes",
+    name={"form": "code", "label": "Room"}, is_this={"label": "This one"}, bytes={"form": "size", "label": "Size"},
+)  # fmt: skip
+
+
+def _storage_tabs(shown: str) -> list[tuple[str, str, bool]]:
+    """Backups are files that `postroom backup` makes; the room knows of them by its audit log."""
+    pages = {"partitions": "/storage", "rooms": "/storage/rooms", "backups made": "/audit?action=backup"}
+    return [(name, path, name == shown) for name, path in pages.items()]
+
+
+async def partitions_page(request: PageRequest) -> Answer:
+    return request.listing(
+        "Storage",
+        _PARTITION,
+        (await store.list_partitions(request.pool, page_limit=MOST_PARTITIONS), None),
+        lead="Large tables have a partition per month. Workers make those of the coming months, and the archive "
+        "exports and drops old ones.",
+        tabs=_storage_tabs("partitions"),
+    )
+
+
+async def rooms_page(request: PageRequest) -> Answer:
+    return request.listing(
+        "Rooms",
+        _ROOM,
+        (await store.list_rooms(request.pool, page_limit=MOST_PARTITIONS), None),
+        lead="Installations in this database, each in its own schema. This dashboard shows one of them.",
+        tabs=_storage_tabs("rooms"),
+    )
 
 
 _SEGMENT = columns(Segment, "table_name", "from_time", "part", "state", "rows", "bytes", bytes={"form": "size"})
