@@ -7,8 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
-from tests.support.dashboard import SECRET, Guest, dashboard_app, text_of
-from tests.support.http import Response
+from playwright.async_api import Browser, expect
+from tests.support.dashboard import SECRET, Guest, dashboard_app, open_page, text_of
+from tests.support.http import Response, served
 from tests.support.oidc_provider import ADA, CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 from postroom.dashboard.oidc import oidc_provider, person_of
@@ -16,6 +17,7 @@ from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.http import operators
 from postroom.http.model import OperatorOrigin, Role
+from postroom.runtime.endpoint import Receive, Scope, Send
 from postroom.settings import Settings, read_settings
 
 ROLES = (("mail-admins", "admin"), ("helpdesk", "support"))
@@ -32,6 +34,7 @@ def provider(shared: Provider, monkeypatch: pytest.MonkeyPatch) -> Provider:
     """The provider; changes of a test are undone."""
     monkeypatch.setenv("AUTHLIB_INSECURE_TRANSPORT", "1")
     shared.person, shared.alg, shared.is_signed, shared.is_key_published = dict(ADA), "RS256", True, True
+    shared.asks_first = False
     return shared
 
 
@@ -86,6 +89,26 @@ async def test_a_person_with_a_mapped_role_signs_in(room: Room, provider: Provid
         ("operator:ada@example.org", "operator.add"),
         ("operator:ada@example.org", "dashboard.sign_in"),
     ]
+
+
+async def test_a_browser_keeps_its_cookies_on_the_way_through_another_site(
+    chromium: Browser, room: Room, provider: Provider
+) -> None:
+    """The provider's page is another site: its link carries the cookie of the flow, and no strict one."""
+    apps = [dashboard_app(room)]
+
+    async def newest(scope: Scope, receive: Receive, send: Send) -> None:
+        await apps[-1](scope, receive, send)
+
+    provider.asks_first = True
+    async with served(newest) as url, open_page(chromium) as page:
+        here = url.replace("127.0.0.1", "localhost")
+        apps.append(dashboard_app(with_oidc(room, provider, public_url=here)))
+        await page.goto(f"{here}/deliveries")
+        await page.get_by_role("link", name="Sign in with").click()
+        await page.get_by_role("link", name="Agree").click()
+        await page.wait_for_url(f"{here}/deliveries")
+        await expect(page.get_by_title("Signed in as operator:ada@example.org")).to_be_attached()
 
 
 async def test_the_mapped_role_follows_the_claim(room: Room, provider: Provider) -> None:

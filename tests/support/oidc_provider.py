@@ -29,6 +29,7 @@ class Provider:
     alg: str = "RS256"
     is_signed: bool = True
     is_key_published: bool = True
+    asks_first: bool = False  # a page of the provider before it sends the browser back
     keys: dict[str, Any] = field(
         default_factory=lambda: {
             "RS256": RSAKey.generate_key(2048, {"kid": "one", "use": "sig"}),
@@ -155,6 +156,8 @@ def _app(provider: Provider) -> flask.Flask:
 
     @app.get("/authorize")
     def authorize() -> Any:
+        if provider.asks_first and "agreed" not in flask.request.args:
+            return flask.render_template_string('<a href="{{ request.full_path }}&agreed=1">Agree</a>')
         grant = server.get_consent_grant(end_user=provider.person)
         return server.create_authorization_response(grant_user=provider.person, grant=grant)
 
