@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.conf import settings
 from tests.conftest import TestServer, cloned_database
 from tests.support.drivers import ASYNCHRONOUS, SYNCHRONOUS, Application, run_case
 
@@ -133,6 +134,21 @@ async def test_an_asynchronous_driver(driver: str, case: Callable[..., Any], url
     """The case holds on the driver."""
     async with ASYNCHRONOUS[driver](url) as app:
         await case(app, Wallet(url))
+
+
+def test_times_have_a_zone_in_a_site_without_zones(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Django without USE_TZ returns times without a zone: the event's time is that of other drivers."""
+    wallet = Wallet(url)
+    wallet.append(wallet.event())
+
+    async def read(app: Application) -> None:
+        [event] = (await app.events("read", wallet.query)).events
+        with psycopg.connect(url) as connection:
+            [same] = sync.Events(connection).read(wallet.query).events
+        assert event.occurred_at == same.occurred_at
+
+    monkeypatch.setattr(settings, "USE_TZ", False)
+    run_case("django", url, read)
 
 
 def test_synchronous_reads_keep_their_types(url: str) -> None:

@@ -26,6 +26,10 @@ from postroom import sync
 from postroom.db.drivers import run_blocking
 from postroom.events import EventSession
 
+if not settings.configured:
+    settings.configure(USE_TZ=True, TIME_ZONE="Asia/Tokyo")
+    django.setup()
+
 Block = Callable[[], AbstractAsyncContextManager[Any]]
 
 
@@ -157,9 +161,6 @@ def sqlalchemy_async_session(driver: str) -> Opened:
 
 @asynccontextmanager
 async def django_connection(url: str) -> AsyncIterator[Application]:
-    if not settings.configured:
-        settings.configure(USE_TZ=True)
-        django.setup()
     parts = urlsplit(url)
     place = {"HOST": parts.hostname, "PORT": parts.port, "USER": parts.username, "PASSWORD": parts.password}
     site = {"ENGINE": "django.db.backends.postgresql", "NAME": parts.path.lstrip("/"), **place}

@@ -10,17 +10,22 @@ No driver is imported here: a connection is recognised by the names of its class
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
+from zoneinfo import ZoneInfo
 
 from postroom.db.queries import Connection
 
 Result = TypeVar("Result")
 
 _PLACEHOLDER = re.compile(r"\$(\d+)")
-_XID8 = 5069  # the OID of xid8, which asyncpg reads as an integer and other drivers as text
+_XID8, _TIMESTAMPTZ = 5069, 1184  # the OIDs of types that drivers read in different ways
+
+Reader = Callable[[Any], Any]
+_READERS: dict[int, Reader] = {_XID8: int}
+"""Makes asyncpg's values of others', by the OID of their type: other drivers return xid8 as text."""
 
 _UNKNOWN = (
     "{} is not a connection that Postroom can use. Pass one of asyncpg, psycopg, psycopg2, SQLAlchemy or Django. With"
@@ -112,17 +117,19 @@ def _named(values: Sequence[Any]) -> dict[str, Any]:
     return {f"p{place}": value for place, value in enumerate(values, start=1)}
 
 
-def _rows(description: Iterable[Any], fetched: Iterable[Sequence[Any]]) -> list[DriverRow]:
+def _rows(
+    description: Iterable[Any], fetched: Iterable[Sequence[Any]], readers: Mapping[int, Reader] = _READERS
+) -> list[DriverRow]:
     columns = list(description)
     places = {column[0]: place for place, column in enumerate(columns)}
-    wide = [place for place, column in enumerate(columns) if column[1] == _XID8]
-    return [DriverRow(places, _with_integers(values, wide) if wide else values) for values in fetched]
+    changed = {place: readers[column[1]] for place, column in enumerate(columns) if column[1] in readers}
+    return [DriverRow(places, _read_values(values, changed) if changed else values) for values in fetched]
 
 
-def _with_integers(values: Sequence[Any], places: Sequence[int]) -> Sequence[Any]:
+def _read_values(values: Sequence[Any], readers: Mapping[int, Reader]) -> Sequence[Any]:
     changed = list(values)
-    for place in places:
-        changed[place] = None if values[place] is None else int(values[place])
+    for place, read in readers.items():
+        changed[place] = None if values[place] is None else read(values[place])
     return changed
 
 
@@ -148,12 +155,18 @@ async def _django(connection: Any, query: str, values: Sequence[Any]) -> list[Dr
     if connection.vendor != "postgresql":
         raise TypeError(_NOT_POSTGRESQL.format(connection.display_name))
     with connection.cursor() as cursor:
-        return _execute(cursor, query, values)
+        if connection.timezone is not None:
+            return _execute(cursor, query, values)
+        # Without USE_TZ, Django reads times without a zone, in the zone of the session.
+        zone = ZoneInfo(connection.timezone_name)
+        return _execute(cursor, query, values, {**_READERS, _TIMESTAMPTZ: lambda time: time.replace(tzinfo=zone)})
 
 
-def _execute(cursor: Any, query: str, values: Sequence[Any]) -> list[DriverRow]:
+def _execute(
+    cursor: Any, query: str, values: Sequence[Any], readers: Mapping[int, Reader] = _READERS
+) -> list[DriverRow]:
     cursor.execute(_pyformat(query), _named(values))
-    return _rows(cursor.description, cursor.fetchall())
+    return _rows(cursor.description, cursor.fetchall(), readers)
 
 
 async def _sqlalchemy(connection: Any, query: str, values: Sequence[Any]) -> list[DriverRow]:
