@@ -74,14 +74,14 @@ def test_test_checks_then_tests_then_tests_the_older_postgres(repository: Path) 
     done = _dev(repository, "test")
     called = done.stdout.splitlines()
     assert [line.partition(" ")[0] for line in called] == ["ruff", "ruff", "mypy", "lint-imports", "pytest", "pytest"]
-    assert called[-2:] == ["pytest -n 2 --dist worksteal []", "pytest -n 2 --dist worksteal tests/schema [16]"]
+    assert called[-2:] == ["pytest -n 3 --dist worksteal []", "pytest -n 3 --dist worksteal tests/schema [16]"]
     assert done.returncode == 0
 
 
 def test_quick_and_chosen_tests_run_once(repository: Path) -> None:
     """`--quick` leaves out the checks; arguments go to pytest, and then the older PostgreSQL is left out."""
-    assert _dev(repository, "test", "--quick").stdout == "pytest -n 2 --dist worksteal []\n"
-    assert _dev(repository, "test", "--quick", "-k", "x").stdout == "pytest -n 2 --dist worksteal -k x []\n"
+    assert _dev(repository, "test", "--quick").stdout == "pytest -n 3 --dist worksteal []\n"
+    assert _dev(repository, "test", "--quick", "-k", "x").stdout == "pytest -n 3 --dist worksteal -k x []\n"
     assert _dev(repository, "test", "-n", "0", "tests/a.py").stdout.splitlines()[-1] == "pytest -n 0 tests/a.py []"
 
 
