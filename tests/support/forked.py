@@ -159,15 +159,16 @@ def _fork_server() -> str:
 
 def _serve(listener: socket.socket) -> None:
     """Fork for each order; only a process that carries out an order returns."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the keepers
     while True:
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # keepers that have ended
+                pass
         ready, _, _ = select.select([listener, sys.stdin], [], [])
         if sys.stdin in ready:
             os._exit(0)
         channel, _address = listener.accept()
         if os.fork() == 0:
             listener.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             return _keep(channel)
         channel.close()
 
