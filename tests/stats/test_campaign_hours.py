@@ -75,3 +75,8 @@ async def test_figures_of_campaigns_read_no_domain(pool: Pool) -> None:
             plan = "\n".join(row[0] for row in rows)
             assert (name, index in plan, "stats_hourly" in plan) == (name, True, False)
             assert "Seq Scan on campaign_recipients" not in plan
+        await connection.execute(f"PREPARE list_domains AS {campaigns.QUERIES['list_domains'].sql}")
+        rows = await connection.fetch("EXPLAIN EXECUTE list_domains(1, 10)")
+        plan = "\n".join(row[0] for row in rows)
+        assert "stats_hourly_failures_idx" in plan
+        assert "Seq Scan on stats_hourly" not in plan

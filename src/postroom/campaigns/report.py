@@ -24,7 +24,7 @@ async def read_report(pool: Pool, campaign_id: int) -> CampaignReport:
 
 
 async def list_domains(pool: Pool, campaign_id: int, *, limit: int = 20) -> list[CampaignDomain]:
-    """The domains of a campaign, those with the most bounces first."""
+    """The domains with bounced or failed mail of a campaign, those with the most bounces first."""
     return await store.list_domains(pool, campaign_id=campaign_id, page_limit=limit)
 
 

@@ -30,6 +30,9 @@ CREATE TABLE stats_hourly (
 
 -- measure by campaign, sender, domain: all hours
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly (campaign_id, hour) WHERE campaign_id <> 0;
+-- list_domains: the failures of a campaign, which are few among its counts
+CREATE INDEX stats_hourly_failures_idx ON stats_hourly (campaign_id)
+    WHERE campaign_id <> 0 AND metric IN ('bounced', 'returned', 'refused', 'dead_lettered');
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
 

@@ -7089,6 +7089,8 @@ CREATE INDEX stats_hourly_campaign_idx ON stats_hourly USING btree (campaign_id,
 
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly USING btree (domain, hour);
 
+CREATE INDEX stats_hourly_failures_idx ON stats_hourly USING btree (campaign_id) WHERE ((campaign_id <> 0) AND (metric = ANY (ARRAY['bounced'::text, 'returned'::text, 'refused'::text, 'dead_lettered'::text])));
+
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly USING btree (sender_account_id, hour) WHERE (sender_account_id <> 0);
 
 CREATE INDEX suppression_changes_address_idx ON suppression_changes USING btree (address, id);
