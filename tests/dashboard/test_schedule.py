@@ -43,7 +43,7 @@ async def test_the_coming_days_are_counted_by_zone(room: Room, guest: Guest) -> 
     assert "Europe/London 2" in text
     assert "other zones" in text
     assert "All 5 zones" in text
-    assert "birthday pending" in text
+    assert "birthday Hey, Ada Lovelace" in text
     assert (await guest.get("/schedule?status=odd")).status == 400
 
 

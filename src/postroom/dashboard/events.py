@@ -60,7 +60,7 @@ def json_block(value: Any, *, longest: int = _LONGEST_JSON) -> str:
 _EVENT = (
     ListColumn("position", "Position", "code", link=lambda event: place_page(event.place)),
     ListColumn("occurred_at", "Occurred", "when"),
-    ListColumn("type", "Type", "text", link=lambda event: f"/events?type={quote(event.type, safe='')}"),
+    ListColumn("type", "Type", "code", link=lambda event: f"/events?type={quote(event.type, safe='')}"),
     ListColumn("tags", "Tags", "tags", value=tag_links),
     ListColumn("data", "Data", "clip", value=lambda event: json_line(event.data)),
 )

@@ -25,6 +25,10 @@ def command_page(command_id: int) -> str:
     return f"/malformed/{command_id}"
 
 
+def _delivery_page(command: MalformedSummary) -> str | None:
+    return None if command.delivery_id is None else f"/deliveries/{command.delivery_id}"
+
+
 def state_of(command: MalformedSummary) -> str:
     if command.resubmitted_at is not None:
         return "resubmitted"
@@ -36,7 +40,7 @@ _COMMAND = (
     ListColumn("state", "State", "state", value=state_of),
     *columns(MalformedSummary, "reason", "detail", "source", "recorded_at", "size",
         reason={"form": "words"}, detail={"form": "clip"}, size={"form": "size", "is_minor": True}),
-    ListColumn("delivery_id", "Delivery", "code", link=lambda command: f"/deliveries/{command.delivery_id}"),
+    ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
 )  # fmt: skip
 
 _FACTS = columns(

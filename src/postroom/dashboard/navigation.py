@@ -101,7 +101,7 @@ GROUPS = (
             Link("/events", "Events", "events", "events:read", "m"),
             Link("/outbox", "Outbox", "outbox", "outbox:read", "b"),
             Link("/webhooks", "Webhooks", "webhooks", "webhooks:manage", "w"),
-            Link("/malformed", "Malformed commands", "malformed", "deliveries:read", "f"),
+            Link("/malformed", "Malformed", "malformed", "deliveries:read", "f"),
         ),
     ),
     Group(

@@ -117,7 +117,8 @@ def _draw_lag(request: PageRequest, samples: Sequence[LagSample]) -> Chart:
     largest: dict[Subscription, int] = {}
     for sample in samples:
         largest[sample.pair] = max(largest.get(sample.pair, 0), sample.events)
-    shown = sorted(largest, key=lambda pair: (-largest[pair], pair))[:MOST_SERIES]
+    behind = [pair for pair in largest if largest[pair]] or list(largest)
+    shown = sorted(behind, key=lambda pair: (-largest[pair], pair))[:MOST_SERIES]
     known = {(sample.pair, sample.at): sample.events for sample in samples}
     series = [
         Series(str(pair), f"series-{index}", [known.get((pair, at), 0) for at in moments], link=pair_page(pair))

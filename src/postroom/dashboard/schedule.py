@@ -39,15 +39,29 @@ def _late(event: ScheduledEvent) -> float | None:
     return None if event.late_by is None else event.late_by.total_seconds()
 
 
-_EVENT = (
+def _delivery_page(event: ScheduledEvent) -> str | None:
+    return None if event.delivery_id is None else f"/deliveries/{event.delivery_id}"
+
+
+def _message(event: ScheduledEvent) -> str | None:
+    said = event.payload.get("message") if isinstance(event.payload, dict) else None
+    return None if said is None else str(said)
+
+
+_COMING = (
     ListColumn("target_utc", "Due", "when"),
     ListColumn("local", "Local time", value=_local, link=lambda event: person_page(event.user_id)),
     *columns(ScheduledEvent, "timezone", timezone={"label": "Zone", "is_minor": True}),
     ListColumn("kind", "Kind", "words", value=lambda event: event.kind.lower()),
+    ListColumn("message", "Message", "clip", value=_message),
+)
+
+_EVENT = (
+    *_COMING,
     ListColumn("status", "Status", "state", value=lambda event: event.status.lower()),
     ListColumn("late_by", "Late by", "span", value=_late),
     *columns(ScheduledEvent, "failure_reason", failure_reason={"form": "clip", "label": "Failure"}),
-    ListColumn("delivery_id", "Delivery", "code", link=lambda event: f"/deliveries/{event.delivery_id}"),
+    ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
 )
 
 _ZONE = (ListColumn("zone", "Zone"), ListColumn("events", "Messages", "bar"))
@@ -99,7 +113,9 @@ async def list_page(request: PageRequest) -> Answer:
         zones=_zones(counted) if is_plain else [],
         zone_columns=_ZONE,
         filters=filters,
-        rows=request.rows(_EVENT, found, path="/schedule", filters=filters, empty="No message is planned."),
+        rows=request.rows(
+            _COMING if is_plain else _EVENT, found, path="/schedule", filters=filters, empty="No message is planned."
+        ),
     )
 
 
