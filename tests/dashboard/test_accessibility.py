@@ -67,8 +67,10 @@ MORE = (
     "/statistics?by=hour&days=1",
     "/senders/new",
     "/senders/new?type=gmail",
+    "/outbox/topics/orders",
+    "/outbox/orders/log",
 )
-"""Pages that need a query, or differ by it."""
+"""Pages that need a query or differ by it, and pages whose path another one looks like."""
 
 
 def patterns() -> Iterator[re.Pattern[str]]:

@@ -1,12 +1,14 @@
 """Malformed commands: by reason, one with its content, corrected and resubmitted, dismissed, or redriven in bulk."""
 
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
 from postroom.dashboard.events import json_block
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns
 from postroom.dashboard.page import OPERATE, READ, PageRequest, checked, form, page
+from postroom.dashboard.views import words
 from postroom.errors import BadInput
 from postroom.http.routing import LARGEST_ID
 from postroom.intake import service
@@ -25,6 +27,10 @@ def command_page(command_id: int) -> str:
     return f"/malformed/{command_id}"
 
 
+def _reason_page(group: MalformedGroup) -> str:
+    return f"/malformed?reason={quote(group.reason, safe='')}"
+
+
 def _delivery_page(command: MalformedSummary) -> str | None:
     return None if command.delivery_id is None else f"/deliveries/{command.delivery_id}"
 
@@ -39,7 +45,7 @@ _COMMAND = (
     ListColumn("id", "Command", "code", link=lambda command: command_page(command.id)),
     ListColumn("state", "State", "state", value=state_of),
     *columns(MalformedSummary, "reason", "detail", "source", "recorded_at", "size",
-        reason={"form": "words"}, detail={"form": "clip"}, size={"form": "size", "is_minor": True}),
+        reason={"value": lambda command: words(command.reason)}, detail={"form": "clip"}, size={"form": "size", "is_minor": True}),
     ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
 )  # fmt: skip
 
@@ -49,7 +55,7 @@ _FACTS = columns(
 )  # fmt: skip
 
 _GROUP = (
-    ListColumn("reason", "Reason", "words", link=lambda group: f"/malformed?reason={group.reason}"),
+    ListColumn("reason", "Reason", value=lambda group: words(group.reason), link=_reason_page),
     *columns(MalformedGroup, "commands", "newest_at", "oldest_at", oldest_at={"is_minor": True}),
 )
 
@@ -86,7 +92,7 @@ def _state(written: str | None) -> dict[str, bool]:
 
 
 def _group_actions(group: MalformedGroup) -> list[PageAction]:
-    path = f"/malformed/redrive?reason={group.reason}"
+    path = f"/malformed/redrive?reason={quote(group.reason, safe='')}"
     return [PageAction(label="Redrive…", path=path, scope=OPERATE, is_link=True)]
 
 

@@ -35,8 +35,7 @@ _TOPIC = (
 
 _RULE = columns(
     MailRule, "event_type", "template", "recipient_path", "locale_path", "lane", "topic", "created_at",
-    recipient_path={"form": "code"},
-    locale_path={"form": "code"}, template={"link": lambda rule: f"/templates/{rule.template}"},
+    template={"link": lambda rule: f"/templates/{rule.template}"},
     lane={"form": "words"}, created_at={"form": "when", "is_minor": True},
 )  # fmt: skip
 
