@@ -28,12 +28,14 @@ async def fill_people_and_events(pool: Pool, text: str) -> list[str]:
         "UPDATE outbox_topic_progress SET leader_instance = $1, leader_since = now(), leader_heartbeat = now()", text
     )
     await pool.execute(
-        "INSERT INTO outbox_mail_rules (topic, event_type, template, recipient_path) VALUES ('orders', $1, 'welcome', $1)",
+        "INSERT INTO outbox_mail_rules (topic, event_type, template, recipient_path)"
+        " VALUES ('orders', $1, 'welcome', $1)",
         text,
     )
     await pool.execute(
         "INSERT INTO commands (transaction_id, type, command_id, data, result, metadata)"
-        " SELECT transaction_id, left($1, 64), $1, to_jsonb($1::text), to_jsonb($1::text), to_jsonb($1::text) FROM events WHERE position = $2",
+        " SELECT transaction_id, left($1, 64), $1, to_jsonb($1::text), to_jsonb($1::text), to_jsonb($1::text)"
+        " FROM events WHERE position = $2",
         text,
         event.position,
     )

@@ -45,7 +45,8 @@ _COMMAND = (
     ListColumn("id", "Command", "code", link=lambda command: command_page(command.id)),
     ListColumn("state", "State", "state", value=state_of),
     *columns(MalformedSummary, "reason", "detail", "source", "recorded_at", "size",
-        reason={"value": lambda command: words(command.reason)}, detail={"form": "clip"}, size={"form": "size", "is_minor": True}),
+        reason={"value": lambda command: words(command.reason)}, detail={"form": "clip"},
+        size={"form": "size", "is_minor": True}),
     ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
 )  # fmt: skip
 
