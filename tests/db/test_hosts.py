@@ -1,19 +1,26 @@
 """URLs with several hosts: the first one that accepts writes is used, by connections and by programs."""
 
 import asyncio
+import socket
 import subprocess
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from tests.conftest import SCHEMA, TestServer
+from tests.support.builders import until
 from tests.support.embedded import FAST, ask
+from tests.support.freezing_proxy import FreezingProxy
+from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
 from postroom.cli.database import psql_command, room_url
+from postroom.db import connection, primary
 from postroom.db.errors import DatabaseUnreachable
-from postroom.db.pool import connect, open_pool
+from postroom.db.faults import INTERRUPTIONS
+from postroom.db.pool import Pool, connect, open_pool
 from postroom.db.room import open_room
 from postroom.db.url import Host, for_programs, hosts_of
 from postroom.embedded.binaries import find_client
@@ -122,3 +129,50 @@ async def test_read_only_host_is_skipped(read_only: str, server: TestServer) -> 
         assert await pool.fetchval("SELECT inet_server_port()") == second
     with pytest.raises(DatabaseUnreachable, match="it is read-only"):
         await open_pool(_together(first, free_port(), server.url, "hosts"), SCHEMA)
+
+
+async def test_a_silent_host_does_not_delay_the_next_one(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that accepts a connection and never responds has an hour; the next host is used meanwhile."""
+    monkeypatch.setattr(connection, "CONNECT_S", 3600.0)
+    port = urlsplit(database_url).port
+    assert port is not None
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = _together(silent.getsockname()[1], port, database_url, "hosts")
+        async with asyncio.timeout(PATIENCE_S), await open_pool(url, SCHEMA, size=1) as pool:
+            assert await pool.fetchval("SELECT inet_server_port()") == port
+
+
+async def test_statements_on_a_vanished_host_fail_when_another_one_is_the_primary(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A statement without a response has an hour; it fails as soon as the other host accepts connections."""
+    monkeypatch.setattr(primary, "PING_S", 0.1)
+    async with asyncio.timeout(PATIENCE_S), FreezingProxy(database_url) as old, FreezingProxy(database_url) as new:
+        first, second = [urlsplit(proxy.url).port or 0 for proxy in (old, new)]
+        url = _together(first, second, database_url, "hosts")
+        settings = Settings(database_url=url, database_timeout=timedelta(hours=1))
+        async with open_room(settings) as room:
+            hanging = asyncio.create_task(room.pool.execute("SELECT pg_sleep(3600)"))
+            await until(room.pool, "EXISTS (SELECT FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(3600)')")
+            assert new.made == 0
+            assert old.vanish() > 1
+            with pytest.raises(INTERRUPTIONS):
+                await hanging
+            assert await room.pool.fetchval("SELECT 1") == 1
+            assert new.made > 1
+
+
+async def test_a_lost_pool_logs_no_traceback(database_url: str, caplog: pytest.LogCaptureFixture, pool: Pool) -> None:
+    """The driver would log one whenever it cannot restore a minimum of connections; callers get the error."""
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        FreezingProxy(database_url) as proxy,
+        await open_pool(proxy.url, SCHEMA, size=1) as lost,
+    ):
+        process = await lost.fetchval("SELECT pg_backend_pid()")
+        proxy.vanish()
+        await pool.execute("SELECT pg_terminate_backend($1, 10000)", process)
+        for _ in range(2):  # the first one may find the frozen connection, the second has to open another
+            with pytest.raises(INTERRUPTIONS):
+                await lost.fetchval("SELECT 1", timeout=0.1)
+    assert caplog.records == []

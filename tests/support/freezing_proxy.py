@@ -10,7 +10,7 @@ from postroom.db.url import joined
 
 
 class FreezingProxy:
-    """Forwards bytes to the server of a URL. `freeze` silences open connections; new ones work."""
+    """Forwards bytes to the server of a URL. `freeze` silences open connections; new ones work until `vanish`."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -40,6 +40,11 @@ class FreezingProxy:
         for frozen in self._open:
             frozen.set()
         return len(self._open)
+
+    def vanish(self) -> int:
+        """Silence every open connection and refuse new ones; returns the number of silent ones."""
+        self._server.close()
+        return self.freeze()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.made += 1

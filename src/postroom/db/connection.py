@@ -4,7 +4,8 @@ A host that loses power, or an address that moves, leaves connections open witho
 has timeouts: the kernel probes the peer (keepalive, TCP_USER_TIMEOUT), a pooled connection limits each statement, and
 neither a cancelled statement nor closing waits longer than `END_S`.
 
-Each new connection reads the URL again and tries its hosts in order, beginning with the one that worked last.
+Each new connection reads the URL again and tries its hosts in order, beginning with the one that worked last. A host
+that has not responded after `NEXT_HOST_S` does not delay the next one: the first that accepts the connection is used.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import asyncpg
 
@@ -23,6 +25,7 @@ Url: TypeAlias = str | Callable[[], str]
 """A URL, or a function that returns the current one: the embedded server may restart on another port."""
 
 CONNECT_S = 10.0  # to one host, with TLS and login; a host that drops packets must not delay the next one for long
+NEXT_HOST_S = 1.0  # longer than a login takes; then the next host of the URL is tried at the same time
 END_S = 5.0  # long enough to cancel over a slow network; longer delays the end of a process
 DEAD_AFTER_S = 30  # longer than a failover of a network, shorter than a person waits
 
@@ -59,12 +62,16 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
             self.terminate()
 
 
+_NOT_MADE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
 class Connector:
     """Opens one connection per call. Calls raise the driver's errors."""
 
     def __init__(self, url: Url, *, options: dict[str, Any]) -> None:
         self._url, self._options = url, options
         self._last: Host | None = None
+        self._made: WeakKeyDictionary[PostgresConnection, Host] = WeakKeyDictionary()
 
     @property
     def url(self) -> str:
@@ -80,25 +87,66 @@ class Connector:
         if not hosts:
             made: PostgresConnection = await asyncpg.connect(**options)
             return made
-        if len(hosts) > 1 and "target_session_attrs" not in parameters_of(url):
+        if len(hosts) == 1:
+            return await _open(url, hosts[0], options)
+        if "target_session_attrs" not in parameters_of(url):
             options["target_session_attrs"] = READ_WRITE
         return await self._first_of(url, hosts, options)
 
+    def close_others(self) -> int:
+        """Close every connection to a host that is not the last one that worked; returns their number."""
+        others = [made for made, host in self._made.items() if host != self._last and not made.is_closed()]
+        for made in others:
+            made.terminate()
+        return len(others)
+
     async def _first_of(self, url: str, hosts: list[Host], options: dict[str, Any]) -> PostgresConnection:
+        """Begin with one host, and with the next when one fails or is slow; returns the first connection."""
+        waiting = sorted(hosts, key=lambda host: host != self._last)
+        trying: dict[asyncio.Task[PostgresConnection], Host] = {}
         failures: list[str] = []
-        for host in sorted(hosts, key=lambda host: host != self._last):
-            try:
-                made: PostgresConnection = await asyncpg.connect(
-                    host=host.name, port=host.port, ssl=_tls(url, host), **options
-                )
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-                if len(hosts) == 1:
-                    raise
-                failures.append(f"{host}: {reason_of(error)}")
-            else:
-                self._last = host
-                return made
+        try:
+            while waiting or trying:
+                if waiting:
+                    host = waiting.pop(0)
+                    trying[asyncio.create_task(_open(url, host, options))] = host
+                limit_s = NEXT_HOST_S if waiting else None
+                done, _ = await asyncio.wait(trying, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    if (failure := _failure_of(task)) is None:
+                        return self._use(task.result(), trying.pop(task))
+                    failures.append(f"{trying.pop(task)}: {failure}")
+        finally:
+            for task in trying:
+                task.cancel()
+                task.add_done_callback(_discard)
         raise ConnectionError("; ".join(failures))
+
+    def _use(self, made: PostgresConnection, host: Host) -> PostgresConnection:
+        self._last = host
+        self._made[made] = host
+        return made
+
+
+async def _open(url: str, host: Host, options: dict[str, Any]) -> PostgresConnection:
+    made: PostgresConnection = await asyncpg.connect(host=host.name, port=host.port, ssl=_tls(url, host), **options)
+    return made
+
+
+def _failure_of(task: "asyncio.Task[PostgresConnection]") -> str | None:
+    """Why a host did not accept the connection; None if it did. Raises other errors."""
+    error = task.exception()
+    if isinstance(error, _NOT_MADE):
+        return reason_of(error)
+    if error is not None:
+        raise error
+    return None
+
+
+def _discard(task: "asyncio.Task[PostgresConnection]") -> None:
+    """Close the connection of a host that was too slow."""
+    if not task.cancelled() and task.exception() is None:
+        task.result().terminate()
 
 
 def reason_of(error: Exception) -> str:

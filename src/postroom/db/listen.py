@@ -57,7 +57,7 @@ class Listener:
                 await connection.add_listener(self._channel, self._notified)
             self.listening.set()
             self._on_wake("")
-            await _ping_until(lost, connection)
+            await ping_until(lost, connection, every_s=PING_S, timeout_s=PING_TIMEOUT_S)
             _log.warning("listener_lost", channel=self._channel)
         finally:
             self.listening.clear()
@@ -68,12 +68,12 @@ class Listener:
         self._on_wake(payload)
 
 
-async def _ping_until(lost: asyncio.Event, connection: Session) -> None:
+async def ping_until(lost: asyncio.Event, connection: Session, *, every_s: float, timeout_s: float) -> None:
     """Return when the connection is lost; raise `TimeoutError` when the server no longer responds."""
     while not lost.is_set():
         try:
-            async with asyncio.timeout(PING_S):
+            async with asyncio.timeout(every_s):
                 await lost.wait()
         except TimeoutError:
-            async with asyncio.timeout(PING_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 await _QUERIES["ping"].one(connection)

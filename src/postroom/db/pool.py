@@ -46,11 +46,11 @@ def _options(room: str, *, pooled: bool) -> dict[str, Any]:
 class _RoomPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
     """A pool with a timeout for acquiring, releasing and closing."""
 
-    __slots__ = ("_acquire_s",)
+    __slots__ = ("_acquire_s", "connector")
 
-    def __init__(self, *, acquire_s: float | None, **options: Any) -> None:
-        super().__init__(**options)
-        self._acquire_s = acquire_s
+    def __init__(self, *, acquire_s: float | None, connect: Connector, **options: Any) -> None:
+        super().__init__(connect=connect, **options)
+        self._acquire_s, self.connector = acquire_s, connect
 
     def acquire(self, *, timeout: float | None = None) -> Any:
         return super().acquire(timeout=self._acquire_s if timeout is None else timeout)
@@ -86,7 +86,8 @@ async def open_pool(
         return await _RoomPool(
             acquire_s=None if limit_s is None else limit_s + CONNECT_S,
             connect=connector,
-            min_size=1,
+            init_size=1,
+            min_size=0,  # the driver logs a traceback, not JSON, for each failure to keep a minimum open
             max_size=size,
             max_queries=50_000,
             max_inactive_connection_lifetime=300,

@@ -13,6 +13,7 @@ from postroom.db.connection import Url, current
 from postroom.db.errors import RoomMissing
 from postroom.db.migrate import check_migrated, check_search_path, migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.db.primary import primary_followed
 from postroom.embedded.server import EmbeddedServer, has_cluster
 from postroom.settings import Settings
 
@@ -79,6 +80,7 @@ async def open_room(settings: Settings, *, migrating: bool = False) -> AsyncIter
             async with pool.acquire() as connection:
                 await check_search_path(connection, settings.schema)
                 await check_migrated(connection, settings.schema)
-            yield Room(settings, url, direct_url, pool)
+            async with primary_followed(pool.connector):
+                yield Room(settings, url, direct_url, pool)
         finally:
             await pool.close()
