@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class Message:
     content: bytes
     tls: bool
     user: str | None
+    at: float = field(default_factory=time.time)
 
 
 @dataclass
