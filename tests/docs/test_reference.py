@@ -54,7 +54,7 @@ async def test_every_endpoint_is_in_the_dashboard_or_has_a_reason(room: Room) ->
     """dashboard.md names pages that exist, or says for whom the endpoint is and why there is no page."""
     document = (await (await open_browser(room)).get("/openapi.json")).json
     check("dashboard.md", reference.dashboard_page(page("dashboard.md"), document))
-    pages = {re.sub(r":int\}", "}", endpoint.path) for endpoint in ENDPOINTS if endpoint.method == "GET"}
+    pages = {re.sub(r":\w+\}", "}", endpoint.path) for endpoint in ENDPOINTS if endpoint.method == "GET"}
     rows = re.findall(r"^\| `([A-Z]+ /\S*)` \| (.*) \|$", page("dashboard.md"), re.MULTILINE)
     reason = re.compile(r"(API|API and command line) only: \S+( \S+){3,}")
     named = {name: set(re.findall(r"`(/[^`]*)`", cell)) for name, cell in rows if not reason.fullmatch(cell)}

@@ -1,7 +1,8 @@
 """dashboard: web pages for operators.
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, campaigns, suppressions,
-         senders, destinations, statistics, health, workers, keys, operators, audit log, archive, settings
+         senders, destinations, statistics, schedule, people, accounts, events, outbox, webhooks, malformed commands,
+         health, workers, keys, operators, audit log, archive, settings
 OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, preferences a cookie, figures are read when
          they are requested
 STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
@@ -28,7 +29,7 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
 People sign in as themselves, with a mailed code (`codes`) or at an OpenID Connect provider (`oidc`), or with an API
 key. A principal, which is a key or an operator, sees the pages, parts and buttons that its scopes allow, and each
 request checks the scope again. The pages work without a script. With
-it, the overview, the inbox and campaigns are live, the preview of a campaign follows the typing, uploads show their
+it, the overview, the inbox, campaigns, events and the outbox are live, the preview of a campaign follows the typing, uploads show their
 progress, filters search as you type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
@@ -41,6 +42,12 @@ progress, filters search as you type, and `?` lists shortcuts.
     chart.py        charts as SVG: bars, lines and areas, with the numbers as a table
     campaigns.py    the list of campaigns and the results of one; campaign_form.py writes drafts, campaign_upload.py
                     takes recipients, campaign_actions.py starts and stops, campaign_figures.py draws the funnel
+    events.py       events, commands and transactions
+    outbox.py       publishers: lag, pause, resume, skip, and reset after its effect was shown; topics.py has the topics
+                    and mail rules, webhooks.py the endpoints
+    malformed.py    malformed commands, by reason and one by one
+    schedule.py     the coming days by zone, people, and the preview of their next message
+    accounts.py     accounts and the state of their tokens
     file_form.py    forms with a file
     live.py         parts of a page that are sent again when they change
     timeline.py     the story of one delivery
