@@ -68,7 +68,7 @@ MORE = (
     "/senders/new",
     "/senders/new?type=gmail",
     "/outbox/topics/orders",
-    "/outbox/orders/log",
+    "/outbox/orders/webhook",
 )
 """Pages that need a query or differ by it, and pages whose path another one looks like."""
 

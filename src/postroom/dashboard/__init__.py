@@ -28,9 +28,9 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
 
 People sign in as themselves, with a mailed code (`codes`) or at an OpenID Connect provider (`oidc`), or with an API
 key. A principal, which is a key or an operator, sees the pages, parts and buttons that its scopes allow, and each
-request checks the scope again. The pages work without a script. With
-it, the overview, the inbox, campaigns, events and the outbox are live, the preview of a campaign follows the typing, uploads show their
-progress, filters search as you type, and `?` lists shortcuts.
+request checks the scope again. The pages work without a script. With it, the overview, the inbox, campaigns, events and
+the outbox are live, the preview of a campaign follows the typing, uploads show their progress, filters search as you
+type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
     links.py        sign-in links that work once, on loopback
