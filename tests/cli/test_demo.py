@@ -59,7 +59,7 @@ async def test_the_story_can_be_played_twice(settings: dict[str, str], database_
 async def _open_links(told: str, sign_in: str) -> None:
     """Every printed link leads to a page of the dashboard."""
     links = re.findall(r"http://\S+", told)
-    assert len(links) == 9
+    assert len(links) == 11
     jar = aiohttp.CookieJar(unsafe=True)  # the host is an address
     async with aiohttp.ClientSession(cookie_jar=jar) as browser:
         async with browser.get(sign_in) as response:

@@ -47,7 +47,7 @@ async def play_sign_ups(story: Story) -> str:
         if code is not None:
             await accounts.consume_code(story.pool, address, code=code[1], action=Action.ACTIVATION)
             activated += 1
-    story.links.append(("Sign-ups in the inbox", f"/inbox?query={story.run}"))
+    story.links.extend([("Accounts", "/accounts"), ("Sign-ups in the inbox", f"/inbox?query={story.run}")])
     return f"{len(addresses)} accounts created, {activated} activated with the code of the mail"
 
 
@@ -68,6 +68,7 @@ async def play_birthdays(story: Story) -> str:
             await scheduled_events.move_event(story.pool, event.id, at=at, version=event.version, actor=story.actor)
         )
     await story.until(lambda: _greeted(story, moved), "A birthday greeting")
+    story.links.append(("Birthdays", "/schedule"))
     times = ", ".join(f"{event.target_local:%H:%M} in {event.timezone}" for event in moved)
     return f"{len(users)} birthdays planned, {len(moved)} of them greeted now: {times}"
 
