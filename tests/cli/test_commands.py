@@ -236,7 +236,7 @@ def test_templates_are_checked_and_previewed_without_a_database(tmp_path: Path) 
     missing = postroom("templates", "preview", "hello", settings=settings)
     assert missing.returncode == 1
     assert "name" in missing.stderr
-    assert postroom("templates", "check", settings=settings).stdout.startswith("6 templates parse; 13 samples render.")
+    assert postroom("templates", "check", settings=settings).stdout.startswith("7 templates parse; 15 samples render.")
     write_templates(tmp_path, {"hello/_samples/ann.json": "{}"})
     failed = postroom("templates", "check", settings=settings)
     assert (failed.returncode, "the sample 'ann' fails in en" in failed.stderr) == (1, True)
@@ -282,7 +282,7 @@ def test_migrate_backs_up_a_room_with_data_first(settings: dict[str, str], tmp_p
     """Only if tables change, and not with --no-backup; the command says where the backup is."""
     chosen = {**settings, "POSTROOM_BACKUP_URL": str(tmp_path / "backups")}
     answer(postroom("send", "--to", "ann@example.org", "--subject", "s", "--text", "t", "--json", settings=chosen))
-    undo = "DROP TABLE ended_sessions; DELETE FROM migrations WHERE name LIKE '%_dashboard.sql'"
+    undo = "DROP TABLE ended_sessions, sign_in_codes; DELETE FROM migrations WHERE name LIKE '%_dashboard.sql'"
     for options, backups in (((), 1), (("--no-backup",), 1)):
         assert postroom("psql", "-c", undo, settings=chosen, command=PATIENT).returncode == 0
         assert len(answer(postroom("migrate", "--json", *options, settings=chosen))["files"]) == 1
