@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from msgspec.structs import replace
 from playwright.async_api import Browser, Page
+from tests.support.accounts import sign_up
 from tests.support.builders import REFUSED, a_mail, accepted
 from tests.support.campaigns import a_campaign
 from tests.support.dashboard import (
@@ -105,6 +106,7 @@ async def fill(office: Office) -> None:
     await create_topic(pool, Topic(name=LONG[:60]), publishers=["log"], actor="tests")
     await create_topic(pool, Topic(name="orders"), publishers=["webhook"], actor="tests")
     await register(pool, BOX, url=f"https://shop.example/{LONG}", topics=["orders"], actor="tests")
+    await sign_up(pool)
     await start(pool, MassKind.RETRY, DeliveryFilter(source=LONG[:60]), actor="tests")
 
 
