@@ -29,6 +29,7 @@ from tests.support.intake import entries, raw
 from tests.support.schedule import POSTING, person
 from tests.support.senders import an_account
 
+from postroom.accounts.service import create_account
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.mass.service import start
@@ -102,9 +103,10 @@ async def fill(office: Office) -> None:
     await add_operator(pool, f"{'ada' * 20}@{'sub.' * 40}example.org", Role.SUPPORT, actor="tests")
     await a_campaign(pool, 3, name=LONG[:80])
     await accept_commands(pool, entries(LONG.encode(), raw(payload_mode=LONG)))
+    await create_account(pool, f"ada@{LONG[:60]}.example", LONG[:60], actor="tests")
     await create_user(pool, person(first_name=LONG[:60]), policy=POSTING)
     await create_topic(pool, Topic(name=LONG[:60]), publishers=["log"], actor="tests")
-    await create_topic(pool, Topic(name="orders"), publishers=["webhook"], actor="tests")
+    await create_topic(pool, Topic(name="orders"), publishers=["log", "webhook"], actor="tests")
     await register(pool, BOX, url=f"https://shop.example/{LONG}", topics=["orders"], actor="tests")
     await sign_up(pool)
     await start(pool, MassKind.RETRY, DeliveryFilter(source=LONG[:60]), actor="tests")
