@@ -37,7 +37,7 @@ from postroom.runtime.page import Found, encode_cursor, read_page
 
 COUNT_LIMIT = 10_000  # bounds the count, so that a scrape of metrics stays cheap
 MOST_REDRIVEN = 500
-"""Commands that one redrive tries: each is a transaction, about a second in all."""
+"""Commands that one redrive tries: each is a transaction of its own, and a person waits for the answer."""
 
 HEAVIEST = 8 * 1024 * 1024
 """Limit of command bytes per statement, unless one command is larger: PostgreSQL rejects messages of 1 GB."""

@@ -28,13 +28,13 @@ from postroom.events.audit import record_audit
 from postroom.runtime.page import Found, read_page
 
 STEP = 1000
-"""Ids that a step examines: its transaction holds locks for some 50 ms."""
+"""Ids that a step examines: its transaction holds locks, so it has to be short."""
 
 FIRST_STEPS = 5
 """Steps that the starting request runs itself, so that small actions are finished when it answers."""
 
 WINDOW, WINDOWS = 5_000, 20
-"""Ids that a preview examines at once, and how often. All of them take about half a second."""
+"""Ids that a preview examines at once, and how often: a person waits for the answer."""
 
 REST = timedelta(seconds=2)
 """The workers look for unfinished actions this often."""
