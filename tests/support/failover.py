@@ -42,6 +42,7 @@ from postroom.db.pool import Pool, open_pool
 from postroom.http.service import create_key
 from postroom.outbox.model import Topic
 from postroom.outbox.topics import create_topic
+from postroom.runtime.log import configure_logging
 
 MEMORY = Path("/dev/shm")
 ACTOR = "cli:failover"
@@ -226,6 +227,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev chaos failover", description="Fail over under load.")
     parser.add_argument("--rounds", type=int, default=5, help="number of failovers (5)")
     options = parser.parse_args()
+    configure_logging("error", "text")  # the interruptions of this process's own connections are expected
     in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="postroom-failover-", dir=in_memory) as directory:
         os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
