@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from postroom.dashboard.edit import is_editable
 from postroom.dashboard.listing import Filter, PageAction, options_of, query_with
 from postroom.dashboard.page import OPERATE, PageRequest
 from postroom.dashboard.preview import picture, preview
@@ -129,6 +130,7 @@ def _allowed(delivery: Delivery) -> dict[str, bool]:
         "retry": delivery.state in WAITING,
         "redrive": is_dead,
         "resend": delivery.state in ENDED and delivery.has_body,
+        "edit": is_editable(delivery),
         "settle": is_dead and delivery.reason == "ambiguous",
     }
 

@@ -1,0 +1,141 @@
+"""Edit and send: the addresses and the content of a delivery in a form, accepted as a new delivery.
+
+The original is unchanged, as after a resend. Mail of a campaign, whose content is the campaign's, one-time codes and
+webhooks are not edited.
+"""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from postroom.dashboard.listing import FormField
+from postroom.dashboard.page import PageRequest, form, page
+from postroom.delivery import service
+from postroom.delivery.check import check_request
+from postroom.delivery.model import ENDED, Channel, Delivery, DeliveryRequest, Lane, RecipientKind
+from postroom.delivery.send import parse_addresses
+from postroom.delivery.service import AcceptCombiner
+from postroom.errors import BadInput, FieldError
+from postroom.events.audit import record_audit
+from postroom.post.address import Address, write_address
+from postroom.runtime.endpoint import Answer, ProtocolError
+
+WRITE = "deliveries:write"
+
+_LISTS = {
+    RecipientKind.TO: "To",
+    RecipientKind.CC: "Cc",
+    RecipientKind.BCC: "Bcc",
+    RecipientKind.REPLY_TO: "Reply to",
+}
+
+
+def is_editable(delivery: Delivery) -> bool:
+    is_ours = delivery.campaign_id is not None or delivery.lane is Lane.AUTH or delivery.channel is not Channel.EMAIL
+    return delivery.state in ENDED and delivery.has_body and not is_ours
+
+
+async def ask_page(request: PageRequest) -> Answer:
+    return _form(request, await _editable(request))
+
+
+async def send_page(request: PageRequest) -> Answer:
+    """Accept the changed mail. The key of the form makes a second click find the first delivery."""
+    delivery = await _editable(request)
+    try:
+        wanted = check_request(_changed(delivery, request.form))
+        accepted = await request.call.tool(AcceptCombiner).accept(wanted)
+    except BadInput as error:
+        return _form(request, delivery, str(error))
+    await record_audit(
+        request.pool, request.actor, "delivery.edit", f"delivery:{delivery.id}", after={"delivery_id": accepted.id}
+    )
+    return request.done(f"/deliveries/{accepted.id}", "This is a new delivery with your changes.")
+
+
+async def _editable(request: PageRequest) -> Delivery:
+    delivery = await service.get_delivery(request.pool, request.id("delivery_id"))
+    if not is_editable(delivery):
+        raise ProtocolError(
+            HTTPStatus.CONFLICT,
+            f"Delivery {delivery.id} cannot be edited: it has not ended, has no content, or is a one-time code, a"
+            " webhook or mail of a campaign.",
+        )
+    return delivery
+
+
+def _form(request: PageRequest, delivery: Delivery, problem: str | None = None) -> Answer:
+    return request.form_page(
+        f"Edit and send delivery {delivery.id}",
+        [FormField("key", "Key", "hidden", secrets.token_urlsafe(12)), *_addresses(delivery), *_content(delivery)],
+        to=f"/deliveries/{delivery.id}/edit",
+        button="Send it",
+        lead="It is sent as a new delivery. This one stays as it is. Headers, attachments and tags are copied.",
+        back=f"/deliveries/{delivery.id}",
+        problem=problem,
+    )
+
+
+def _addresses(delivery: Delivery) -> Iterator[FormField]:
+    for kind, label in _LISTS.items():
+        chosen = [each for each in delivery.recipients if each.kind is kind]
+        written = "\n".join(write_address(Address(each.address, each.name)) for each in chosen)
+        yield FormField(
+            kind.value, label, "area", written, hint="One address per line", is_required=kind is RecipientKind.TO
+        )
+
+
+def _content(delivery: Delivery) -> Iterator[FormField]:
+    if delivery.template_id is None:
+        yield FormField("subject", "Subject", value=delivery.subject or "", is_required=True)
+        yield FormField("text", "Text", "area", delivery.text or "")
+        yield FormField("html", "HTML", "area", delivery.html or "")
+    else:
+        hint = f"A JSON object for the template {delivery.template_id}"
+        written = msgspec.json.format(msgspec.json.encode(delivery.variables), indent=2).decode()
+        yield FormField("variables", "Variables", "area", written, hint=hint)
+        yield FormField("locale", "Locale", value=delivery.locale or "")
+
+
+def _changed(delivery: Delivery, form: Mapping[str, str]) -> DeliveryRequest:
+    """The request with the values of the form. Raises `BadInput` that names each invalid field."""
+    errors: list[FieldError] = []
+    given = {name: value.replace("\r\n", "\n") for name, value in form.items()}
+    lists: dict[str, Any] = {
+        kind.value: parse_addresses(kind.value, filter(str.strip, given.get(kind.value, "").split("\n")), errors)
+        for kind in _LISTS
+    }
+    if errors:
+        raise BadInput(errors)
+    return DeliveryRequest(
+        **lists,
+        **_read_content(delivery, given),
+        sender=delivery.sender,
+        template=delivery.template_id,
+        headers={name: value for name, value in delivery.headers.items() if name.lower() != "message-id"},
+        attachments=delivery.attachments,
+        tags=delivery.tags,
+        custom_data=delivery.custom_data,
+        lane=delivery.lane,
+        source=delivery.source,
+        idempotency_key=f"edit/{delivery.id}/{given.get('key', '')}",
+    )
+
+
+def _read_content(delivery: Delivery, given: Mapping[str, str]) -> dict[str, Any]:
+    if delivery.template_id is None:
+        return {name: given.get(name) or None for name in ("subject", "text", "html")}
+    try:
+        variables = msgspec.json.decode(given.get("variables") or "{}", type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise BadInput.of("variables", f"must be a JSON object: {error}") from None
+    return {"variables": variables, "locale": given.get("locale") or None}
+
+
+PAGES = (
+    page("/deliveries/{delivery_id:int}/edit", ask_page, scope=WRITE),
+    form("/deliveries/{delivery_id:int}/edit", send_page, scope=WRITE),
+)
