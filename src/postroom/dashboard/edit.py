@@ -100,10 +100,10 @@ def _content(delivery: Delivery) -> Iterator[FormField]:
         yield FormField("locale", "Locale", value=delivery.locale or "")
 
 
-def _changed(delivery: Delivery, form: Mapping[str, str]) -> DeliveryRequest:
+def _changed(delivery: Delivery, fields: Mapping[str, str]) -> DeliveryRequest:
     """The request with the values of the form. Raises `BadInput` that names each invalid field."""
     errors: list[FieldError] = []
-    given = {name: value.replace("\r\n", "\n") for name, value in form.items()}
+    given = {name: value.replace("\r\n", "\n") for name, value in fields.items()}
     lists: dict[str, Any] = {
         kind.value: parse_addresses(kind.value, filter(str.strip, given.get(kind.value, "").split("\n")), errors)
         for kind in _LISTS
