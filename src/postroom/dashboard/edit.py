@@ -84,7 +84,7 @@ def _addresses(delivery: Delivery) -> Iterator[FormField]:
         chosen = [each for each in delivery.recipients if each.kind is kind]
         written = "\n".join(write_address(Address(each.address, each.name)) for each in chosen)
         yield FormField(
-            kind.value, label, "area", written, hint="One address per line", is_required=kind is RecipientKind.TO
+            kind.value, label, "lines", written, hint="One address per line", is_required=kind is RecipientKind.TO
         )
 
 

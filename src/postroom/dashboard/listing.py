@@ -103,7 +103,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """One field of a form; with `options`, a choice. Kinds: text, password, number, email, area, check."""
+    """One field of a form; with `options`, a choice.
+
+    Kinds: text, password, number, email, check, area, and lines, which is a small area.
+    """
 
     name: str
     label: str

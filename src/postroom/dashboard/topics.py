@@ -51,10 +51,10 @@ def _condition_fields(topic: Topic | None = None) -> tuple[FormField, ...]:
 
     given = topic or Topic(name="")
     return (
-        FormField("types", "Types", "area", lines(given.types), hint="One per line. Empty: events of every type"),
-        FormField("exact_tags", "Tags that an event must have", "area", lines(given.exact_tags), hint="region=north"),
-        FormField("required_keys", "Keys of tags that it must have", "area", lines(given.required_keys), hint="order"),
-        FormField("any_keys", "Keys of which it must have one", "area", lines(given.any_keys), hint="order"),
+        FormField("types", "Types", "lines", lines(given.types), hint="One per line. Empty: events of every type"),
+        FormField("exact_tags", "Tags that an event must have", "lines", lines(given.exact_tags), hint="region=north"),
+        FormField("required_keys", "Keys of tags that it must have", "lines", lines(given.required_keys), hint="order"),
+        FormField("any_keys", "Keys of which it must have one", "lines", lines(given.any_keys), hint="order"),
     )
 
 
