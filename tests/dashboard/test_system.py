@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.support.builders import a_mail, accepted
@@ -124,6 +125,26 @@ def test_subjects_and_values_are_written_for_people() -> None:
     assert [subject_page(text) for text in ("delivery:42", "delivery:x", "key:7")] == ["/deliveries/42", None, None]
     assert written({"scope": "all", "until": None, "n": [1]}) == "scope: all, until: null, n: [1]"
     assert (written(None), written([1])) == (None, "[1]")
+
+
+async def test_storage_lists_finished_backups(room: Room, tmp_path: Path) -> None:
+    """Those of this room, newest first. One without a manifest is unfinished and not shown."""
+    folder = await room.pool.fetchval("SELECT archive_folder()")
+    for name in (
+        f"{folder}/postroom-20300101T000000Z.backup",
+        "before-migrate/postroom-20310101T000000Z.backup",
+        "before-migrate/annex-20320101T000000Z.backup",
+    ):
+        for file in (tmp_path / name, tmp_path / f"{name}.manifest.json"):
+            file.parent.mkdir(exist_ok=True, parents=True)
+            file.touch()
+    (tmp_path / f"{folder}/postroom-20330101T000000Z.backup").touch()
+    stored = replace(room, settings=replace(room.settings, backup_url=str(tmp_path)))
+    guest = await open_guest(stored, app=dashboard_app(stored))
+    shown = text_of(await guest.get("/storage/backups"))
+    assert 0 < shown.index("20310101") < shown.index("20300101")
+    assert "annex" not in shown
+    assert "2033" not in shown
 
 
 async def test_storage_lists_partitions_and_rooms(room: Room, guest: Guest) -> None:

@@ -68,6 +68,15 @@ class BackupOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StoredBackup:
+    """A finished backup in the room's store."""
+
+    path: str
+    made_at: datetime
+    is_scheduled: bool  # False: made before a migration
+
+
 def is_bucket(place: str) -> bool:
     return place.startswith(_BUCKET)
 
@@ -123,6 +132,17 @@ async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, cloc
         await session.close()
 
 
+async def list_backups(room: Room) -> list[StoredBackup]:
+    """The finished backups of a room, newest first: the scheduled ones, and those made before migrations."""
+    async with room.pool.acquire() as connection:
+        folder = await store.find_folder(connection)
+    objects = _open_store(room.settings)
+    paths = [*await objects.paths_in(folder), *await objects.paths_in(BEFORE_MIGRATE)]
+    ours = (path for path in _finished(paths) if path.startswith((f"{folder}/", f"{BEFORE_MIGRATE}/{room.name}-")))
+    found = (StoredBackup(path, _made_at(path), is_scheduled=path.startswith(f"{folder}/")) for path in ours)
+    return sorted(found, key=lambda each: each.made_at, reverse=True)
+
+
 async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
     """Back up a room with data, unverified, before its schema changes; returns the path of the backup."""
     session = await connect(url, settings.schema)
@@ -131,11 +151,17 @@ async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
             return None
     finally:
         await session.close()
-    place = settings.backup_url or str(settings.data_dir.absolute() / "backups")
     path = f"{BEFORE_MIGRATE}/{_name(settings.schema, datetime.now(UTC))}"
-    objects = open_objects(place, endpoint=settings.archive_endpoint)
-    await _store(objects, path, lambda local: write_backup(url, settings.schema, local, verify=False))
-    return f"{place.rstrip('/')}/{path}"
+    await _store(_open_store(settings), path, lambda local: write_backup(url, settings.schema, local, verify=False))
+    return f"{_place(settings).rstrip('/')}/{path}"
+
+
+def _place(settings: Settings) -> str:
+    return settings.backup_url or str(settings.data_dir.absolute() / "backups")
+
+
+def _open_store(settings: Settings) -> Objects:
+    return open_objects(_place(settings), endpoint=settings.archive_endpoint)
 
 
 async def _store(objects: Objects, path: str, make: Callable[[Path], Awaitable[BackupManifest]]) -> BackupManifest:

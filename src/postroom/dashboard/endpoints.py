@@ -107,6 +107,7 @@ ENDPOINTS = (
     page("/settings", system.settings_page, scope=SYSTEM),
     page("/storage", system.partitions_page, scope=SYSTEM),
     page("/storage/rooms", system.rooms_page, scope=SYSTEM),
+    page("/storage/backups", system.backups_page, scope=SYSTEM),
     page("/archive", system.archive_page, scope="archive:operate"),
     page("/audit", audit.list_page, scope=audit.READ),
     page("/keys", keys.list_page, scope=keys.MANAGE),

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from postroom.archive import service as archive
 from postroom.archive.model import Segment
+from postroom.backup.stores import StoredBackup, list_backups
 from postroom.dashboard import store
 from postroom.dashboard.listing import Filter, ListColumn, columns
 from postroom.dashboard.model import Partition, SeenRoom, SeenWorker
@@ -140,8 +141,7 @@ _ROOM = columns(
 
 
 def _storage_tabs(shown: str) -> list[tuple[str, str, bool]]:
-    """Backups are files that `postroom backup` makes; the room knows of them by its audit log."""
-    pages = {"partitions": "/storage", "rooms": "/storage/rooms", "backups made": "/audit?action=backup"}
+    pages = {"partitions": "/storage", "rooms": "/storage/rooms", "backups": "/storage/backups"}
     return [(name, path, name == shown) for name, path in pages.items()]
 
 
@@ -163,6 +163,24 @@ async def rooms_page(request: PageRequest) -> Answer:
         (await store.list_rooms(request.pool, page_limit=MOST_PARTITIONS), None),
         lead="Installations in this database, each in its own schema. This dashboard shows one of them.",
         tabs=_storage_tabs("rooms"),
+    )
+
+
+_BACKUP = columns(
+    StoredBackup, "made_at", "path", "is_scheduled",
+    made_at={"label": "Made"}, path={"form": "code", "label": "File"}, is_scheduled={"label": "Scheduled"},
+)  # fmt: skip
+
+
+async def backups_page(request: PageRequest) -> Answer:
+    return request.listing(
+        "Backups",
+        _BACKUP,
+        (await list_backups(request.call.room), None),
+        lead="Finished backups in the store of this room. Making, verifying and restoring them are commands: postroom "
+        "backup and postroom restore. Those written to other places are in the audit log.",
+        empty="There is no backup in the store. POSTROOM_BACKUP_URL switches scheduled backups on.",
+        tabs=_storage_tabs("backups"),
     )
 
 
