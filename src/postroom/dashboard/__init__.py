@@ -2,7 +2,7 @@
 
 NAME     dashboard, pages drawn on the server: overview, deliveries, dead letters, inbox, campaigns, suppressions,
          senders, destinations, statistics, schedule, people, accounts, events, outbox, webhooks, malformed commands,
-         health, workers, keys, operators, audit log, archive, settings
+         health, workers, keys, operators, audit log, partitions, backups, archive, settings
 OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, preferences a cookie, figures are read when
          they are requested
 STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
@@ -50,5 +50,5 @@ type, and `?` lists shortcuts.
     accounts.py     accounts and the state of their tokens
     file_form.py    forms with a file
     live.py         parts of a page that are sent again when they change
-    timeline.py     the story of one delivery
+    timeline.py     the story of one delivery; edit.py sends a changed copy, mass_actions.py acts on all of a filter
 """

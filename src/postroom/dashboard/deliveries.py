@@ -4,13 +4,12 @@ import re
 from http import HTTPStatus
 from typing import Any
 
-import msgspec
-
 from postroom.dashboard.edit import is_editable
 from postroom.dashboard.listing import Filter, PageAction, options_of, query_with
 from postroom.dashboard.page import OPERATE, PageRequest
 from postroom.dashboard.preview import picture, preview
 from postroom.dashboard.timeline import read_timeline
+from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
 from postroom.delivery.mass.model import MassKind
@@ -107,7 +106,7 @@ async def show_page(request: PageRequest) -> Answer:
         delivery=shape,
         timeline=await read_timeline(request, delivery),
         related=await _related(request, delivery),
-        custom_data=_json(delivery),
+        custom_data=indented(delivery.custom_data) if delivery.custom_data else None,
         can=_allowed(delivery),
     )
 
@@ -133,12 +132,6 @@ def _allowed(delivery: Delivery) -> dict[str, bool]:
         "edit": is_editable(delivery),
         "settle": is_dead and delivery.reason == "ambiguous",
     }
-
-
-def _json(delivery: Delivery) -> str | None:
-    if not delivery.custom_data:
-        return None
-    return msgspec.json.format(msgspec.json.encode(delivery.custom_data), indent=2).decode()
 
 
 async def preview_page(request: PageRequest) -> Answer:

@@ -13,6 +13,7 @@ import msgspec
 
 from postroom.dashboard.listing import FormField
 from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import check_request
 from postroom.delivery.model import ENDED, Channel, Delivery, DeliveryRequest, Lane, RecipientKind
@@ -95,8 +96,7 @@ def _content(delivery: Delivery) -> Iterator[FormField]:
         yield FormField("html", "HTML", "area", delivery.html or "")
     else:
         hint = f"A JSON object for the template {delivery.template_id}"
-        written = msgspec.json.format(msgspec.json.encode(delivery.variables), indent=2).decode()
-        yield FormField("variables", "Variables", "area", written, hint=hint)
+        yield FormField("variables", "Variables", "area", indented(delivery.variables), hint=hint)
         yield FormField("locale", "Locale", value=delivery.locale or "")
 
 

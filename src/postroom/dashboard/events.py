@@ -9,6 +9,7 @@ import msgspec
 from postroom.dashboard.listing import Filter, ListColumn, columns
 from postroom.dashboard.live import stream_rows
 from postroom.dashboard.page import PageRequest, page
+from postroom.dashboard.views import indented
 from postroom.errors import NotFoundError
 from postroom.events import EventStore, Place, Query, SequencedEvent, split_tag
 from postroom.events.commands import list_commands
@@ -53,7 +54,7 @@ def json_line(value: Any) -> str:
 
 def json_block(value: Any, *, longest: int = _LONGEST_JSON) -> str:
     """A JSON value with indentation; a very long one is cut."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    text = indented(value)
     return text if len(text) <= longest else f"{text[:longest]}\n[… {len(text) - longest} more characters]"
 
 

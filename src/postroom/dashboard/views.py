@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from minijinja import Environment, safe
 
 from postroom.dashboard.navigation import icon
@@ -162,6 +163,11 @@ def size(count: int) -> str:
         if count >= unit:
             return f"{count / unit:.1f} {name}"
     return f"{count} bytes"
+
+
+def indented(value: Any) -> str:
+    """A value as JSON with indentation."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
 def words(slug: object) -> str:
