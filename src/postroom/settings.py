@@ -25,6 +25,7 @@ from postroom.inbox.settings import InboxSettings
 from postroom.intake.settings import IntakeSettings
 from postroom.mail.settings import MailSettings
 from postroom.outbox.settings import OutboxSettings
+from postroom.rooms.settings import RoomsSettings
 from postroom.runtime.settings import ProcessSettings
 from postroom.schedule.settings import ScheduleSettings
 from postroom.senders.settings import SendersSettings
@@ -41,6 +42,7 @@ class Settings(
     ScheduleSettings,
     AccountsSettings,
     BackupSettings,
+    RoomsSettings,
     ArchiveSettings,
     FeedbackSettings,
     CampaignsSettings,

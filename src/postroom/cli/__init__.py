@@ -112,6 +112,7 @@ GROUPS = (
     CommandEntry(
         "audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."
     ),
+    CommandEntry("rooms", "postroom.rooms.cli:rooms", CARE, "Rooms on all servers: list, create, migrate, move, drop."),
     CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: create, list, revoke."),
     CommandEntry("operators", "postroom.http.operator_cli:operators", CARE, "People of the dashboard and their roles."),
 )

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from postroom.runtime.setting import duration_from, positive, setting
+from postroom.runtime.setting import duration_from, positive, postgres_url, setting
 
 
 def parse_schema(value: str) -> str:
@@ -14,26 +14,20 @@ def parse_schema(value: str) -> str:
     return value
 
 
-def _database_url(value: str) -> str:
-    if not value.startswith(("postgresql://", "postgres://")):
-        raise ValueError("must be a postgresql:// URL")
-    return value
-
-
 @dataclass(frozen=True, kw_only=True)
 class DatabaseSettings:
     """The settings of db."""
 
     database_url: str | None = setting(
         "POSTROOM_DATABASE_URL",
-        _database_url,
+        postgres_url,
         None,
         "URL of the PostgreSQL database; absent: the embedded server",
         secret=True,
     )
     database_direct_url: str | None = setting(
         "POSTROOM_DATABASE_DIRECT_URL",
-        _database_url,
+        postgres_url,
         None,
         "direct URL of the same database, when POSTROOM_DATABASE_URL goes through a transaction pooler",
         secret=True,

@@ -104,6 +104,12 @@ def http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def postgres_url(value: str) -> str:
+    if not value.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must be a postgresql:// URL")
+    return value
+
+
 def address_or_off(value: str) -> tuple[str, int] | None:
     return None if value.strip().lower() == "off" else parse_address(value)
 

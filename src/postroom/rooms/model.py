@@ -1,0 +1,71 @@
+"""Models of rooms. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+
+class RoomState(StrEnum):
+    """The state of a room on one server. `pending` and `incompatible` are known only after an inspection."""
+
+    READY = "ready"
+    PENDING = "pending"
+    INCOMPATIBLE = "incompatible"
+    RESTORING = "restoring"
+    MOVING = "moving"
+    MOVED = "moved"
+    DUPLICATE = "duplicate"
+    DENIED = "denied"
+
+
+USABLE = frozenset({RoomState.READY, RoomState.PENDING, RoomState.INCOMPATIBLE})
+"""States of a room that is complete and not moving, so that only one server may have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRoom:
+    """One room on one server. Only an inspection finds version and size."""
+
+    server: str
+    name: str
+    state: RoomState
+    version: str | None = None  # the last migration
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFailure:
+    """A server that did not respond, and the reason."""
+
+    server: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The rooms of all servers that responded, by name, and the servers that did not."""
+
+    rooms: tuple[FoundRoom, ...]
+    failures: tuple[ServerFailure, ...] = ()
+
+    @property
+    def ready(self) -> tuple[FoundRoom, ...]:
+        """The rooms that a process may serve; each name occurs once."""
+        return tuple(room for room in self.rooms if room.state is RoomState.READY)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """True if one of the patterns matches: `tenant_*`, or several separated by commas."""
+    return any(fnmatchcase(name, part.strip()) for part in pattern.split(","))
+
+
+def without_duplicates(rooms: Iterable[FoundRoom]) -> tuple[FoundRoom, ...]:
+    """The rooms by name and server; those that are usable on several servers have the state `duplicate`."""
+    found = sorted(rooms, key=lambda room: (room.name, room.server))
+    places = Counter(room.name for room in found if room.state in USABLE)
+    return tuple(
+        replace(room, state=RoomState.DUPLICATE) if room.state in USABLE and places[room.name] > 1 else room
+        for room in found
+    )

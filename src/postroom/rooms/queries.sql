@@ -1,0 +1,28 @@
+-- Statements of rooms, in alphabetical order.
+
+-- name: enter_room :exec
+-- Let this session find the tables of another room.
+SELECT set_config('search_path', quote_ident(:name), false);
+
+-- name: inspect_room :one
+-- The last migration of the room and its size with indexes.
+SELECT (SELECT max(name) FROM migrations WHERE name NOT LIKE '%/%') AS version,
+    (
+        SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+        FROM pg_class AS c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
+    ) AS bytes;
+
+-- name: list_rooms :many
+-- Every schema of the database that has a room, or a restore that began, with the marks of its state. Reads only the
+-- catalog, so that a thousand rooms cost one statement and no privilege.
+SELECT n.nspname::text AS name, has_schema_privilege(n.oid, 'USAGE') AS is_permitted,
+    bool_or(c.relname = 'restoring') AS is_restoring,
+    max(obj_description(c.oid, 'pg_class')) FILTER (WHERE c.relname = 'moving') AS moving
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relname IN ('migrations', 'deliveries', 'due_deliveries', 'restoring', 'moving') AND c.relkind IN ('r', 'p')
+GROUP BY n.oid, n.nspname
+HAVING bool_or(c.relname = 'restoring')
+    OR count(*) FILTER (WHERE c.relname IN ('migrations', 'deliveries', 'due_deliveries')) = 3
+ORDER BY n.nspname;
