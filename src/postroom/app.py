@@ -13,7 +13,7 @@ import structlog
 
 from postroom.accounts.service import renumber_restored_tokens
 from postroom.accounts.worker import make_mailing_collector
-from postroom.background import listener, open_loops, read_address
+from postroom.background import open_loops, read_address
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.db.connection import Url
 from postroom.db.failures import record_loop_failure
@@ -194,7 +194,7 @@ async def run_worker(room: Room, *, stop: asyncio.Event, until_empty: bool = Fal
             failed=failed,
         )
         renderer = RenderWorker(room.pool, versions)
-        await stack.enter_async_context(listener(room, f"{room.name}_deliveries", waker.notified))
+        await stack.enter_async_context(room.listener.hearing(f"{room.name}_deliveries", waker.notified))
         if until_empty:
             if (collector := make_mailing_collector(room, stop=stop)) is not None:
                 await collector.drain()

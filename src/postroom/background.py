@@ -1,7 +1,6 @@
 """The background tasks of a worker process: all loops besides delivering and rendering, retention and notices."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,6 @@ from postroom.accounts import worker as accounts
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.worker import ArchiveWorker
 from postroom.campaigns import worker as campaigns
-from postroom.db.listen import Listener
 from postroom.db.retention import Sweeper
 from postroom.db.room import Room
 from postroom.delivery import maintenance as delivery
@@ -69,7 +67,7 @@ async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> 
     """All background loops; the stack closes their resources after they have ended."""
     settings, pool = room.settings, room.pool
     feeder = campaigns.Feeder(pool, campaigns.FeederOptions(most_target=settings.campaign_queue))
-    await stack.enter_async_context(listener(room, f"{room.name}_campaigns", feeder.notified))
+    await stack.enter_async_context(room.listener.hearing(f"{room.name}_campaigns", feeder.notified))
     consumers = open_consumers(
         pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(pool)
     )
@@ -106,10 +104,6 @@ async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event
     elif settings.account_mail:
         _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
     return loops
-
-
-def listener(room: Room, channel: str, on_wake: Callable[[str], None]) -> Listener:
-    return Listener(room.direct, room.name, channel=channel, on_wake=on_wake)
 
 
 def _imap_poller(room: Room, url: str, stop: asyncio.Event) -> ImapPoller:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from tests.conftest import SCHEMA
@@ -53,7 +54,7 @@ async def collecting(room: Room, url: str) -> AsyncIterator[None]:
     """A real collector with its listener, as a process runs it."""
     stop = asyncio.Event()
     settings = Settings(database_url=url, secret_key=KEY, batch_limit=5)
-    task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
+    task = asyncio.create_task(run_collector(replace(room, settings=settings), stop=stop))
     try:
         yield
     finally:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
@@ -73,7 +74,7 @@ async def running(worker: Collector, url: str | None = None) -> AsyncIterator[No
         if url is None:
             yield
         else:
-            async with Listener(url, SCHEMA, channel=CHANNEL, on_wake=worker.wake) as listener:
+            async with Listener(url, SCHEMA) as listener, listener.hearing(CHANNEL, worker.wake):
                 await asyncio.wait_for(listener.listening.wait(), PATIENCE_S)
                 yield
     finally:
@@ -424,7 +425,7 @@ async def test_the_whole_collector_runs_and_stops(room: Room, database_url: str)
     """A collector made from settings enqueues a sign-up and ends on stop."""
     settings = Settings(database_url=database_url, secret_key=KEY, batch_timeout=timedelta(0))
     stop = asyncio.Event()
-    task = asyncio.create_task(run_collector(Room(settings, room.url, room.direct_url, room.pool), stop=stop))
+    task = asyncio.create_task(run_collector(replace(room, settings=settings), stop=stop))
     await sign_up(room.pool, "ada")
     async with asyncio.timeout(PATIENCE_S):
         while not await mailed_keys(room.pool):

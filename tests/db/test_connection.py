@@ -69,13 +69,13 @@ class Heard:
     """Collects notifications and lets a test wait for one."""
 
     def __init__(self) -> None:
-        self._heard: asyncio.Queue[str] = asyncio.Queue()
+        self.payloads: asyncio.Queue[str] = asyncio.Queue()
 
     def __call__(self, payload: str) -> None:
-        self._heard.put_nowait(payload)
+        self.payloads.put_nowait(payload)
 
     async def expect(self, payload: str) -> None:
-        while await self._heard.get() != payload:
+        while await self.payloads.get() != payload:
             pass
 
 
@@ -86,7 +86,7 @@ async def test_listener_of_a_frozen_server_reconnects(
     monkeypatch.setattr(listen, "PING_S", 0.1)
     monkeypatch.setattr(listen, "PING_TIMEOUT_S", 2.0)
     heard = Heard()
-    async with asyncio.timeout(PATIENCE_S), Listener(proxy.url, SCHEMA, channel="frozen", on_wake=heard):
+    async with asyncio.timeout(PATIENCE_S), Listener(proxy.url, SCHEMA) as it, it.hearing("frozen", heard):
         await heard.expect("")
         proxy.freeze()
         await heard.expect("")
@@ -107,8 +107,28 @@ async def test_an_error_of_the_driver_does_not_end_a_listener(
 
     monkeypatch.setattr(listen, "connect", failing)
     heard = Heard()
-    async with asyncio.timeout(PATIENCE_S), Listener(database_url, SCHEMA, channel="driver", on_wake=heard):
+    async with asyncio.timeout(PATIENCE_S), Listener(database_url, SCHEMA) as it, it.hearing("driver", heard):
         await heard.expect("")
         await pool.execute("NOTIFY driver, 'heard'")
         await heard.expect("heard")
     assert errors == []
+
+
+async def test_one_connection_listens_for_many_owners(database_url: str, pool: Pool) -> None:
+    """Each owner gets its channel, also one that joins later; a channel without an owner is not listened to."""
+    first, second = Heard(), Heard()
+    async with asyncio.timeout(PATIENCE_S), Listener(database_url, SCHEMA) as it, it.hearing("one", first):
+        await first.expect("")
+        async with it.hearing("two", second):
+            await second.expect("")
+            await pool.execute("NOTIFY one, 'for the first'")
+            await pool.execute("NOTIFY two, 'for the second'")
+            await first.expect("for the first")
+            await second.expect("for the second")
+        await it.listening.wait()
+        await pool.execute("NOTIFY two, 'ignored'")
+        await pool.execute("NOTIFY one, 'again'")
+        await first.expect("again")
+        assert second.payloads.empty()
+        sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        assert await pool.fetchval(f"{sessions} AND query ~ '^(UN)?LISTEN'") == 1

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.support.builders import Recording, a_checked_mail, a_mail, a_worker, accepted, claimed
 
-from postroom.db.listen import Listener
 from postroom.db.migrate import migrate
 from postroom.db.room import Room, open_room
 from postroom.delivery import service
@@ -53,7 +52,7 @@ async def test_a_worker_sends_for_its_room_only(room: Room, annex: Room) -> None
 async def test_a_bell_rings_in_its_room_only(room: Room, annex: Room) -> None:
     """A notification wakes only idle workers of its own room."""
     heard: asyncio.Queue[str] = asyncio.Queue()
-    async with Listener(annex.url, annex.name, channel="annex_deliveries", on_wake=heard.put_nowait):
+    async with annex.listener.hearing("annex_deliveries", heard.put_nowait):
         assert await asyncio.wait_for(heard.get(), 60) == ""
         for each in (room, annex):
             async with each.pool.acquire() as connection:

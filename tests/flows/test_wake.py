@@ -8,7 +8,6 @@ from datetime import timedelta
 import pytest
 from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
 
-from postroom.db.listen import Listener
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.delivery.lane import LaneWakeups
@@ -23,9 +22,8 @@ async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Ste
     """A worker that polls once an hour and has gone to sleep in all lanes."""
     steps, waker = Steps(), LaneWakeups()
     worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
-    listener = Listener(room.direct_url, room.name, channel=f"{room.name}_deliveries", on_wake=waker.notified)
-    async with listener:
-        await asyncio.wait_for(listener.listening.wait(), 60)
+    async with room.listener.hearing(f"{room.name}_deliveries", waker.notified):
+        await asyncio.wait_for(room.listener.listening.wait(), 60)
         running = asyncio.create_task(worker.run())
         await steps.reached("asleep", times=len(Lane))
         try:
@@ -112,7 +110,7 @@ async def test_rolled_back_acceptance_sends_no_notification(room: Room) -> None:
 async def test_a_listener_comes_back_and_wakes_everybody_once(room: Room) -> None:
     """Its connection ended by force, a listener listens again and says that something may have been missed."""
     woken: asyncio.Queue[str] = asyncio.Queue()
-    async with Listener(room.direct_url, room.name, channel="postroom_deliveries", on_wake=woken.put_nowait):
+    async with room.listener.hearing("postroom_deliveries", woken.put_nowait):
         assert await asyncio.wait_for(woken.get(), 60) == ""
         async with room.pool.acquire() as connection:
             await connection.execute(

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -98,7 +99,7 @@ async def test_unacceptable_media_type_is_406(browser: Browser, accept: str, sta
 @pytest.mark.parametrize("announced", [True, False])
 async def test_a_large_body_is_refused_before_it_is_read(room: Room, announced: bool) -> None:  # noqa: FBT001 - a case
     """Beyond POSTROOM_MAX_BODY_MB a request is 413, by its announcement or by its bytes; at the limit it is read."""
-    small = Room(Settings(max_body_mb=1), room.url, room.direct_url, room.pool)
+    small = replace(room, settings=Settings(max_body_mb=1))
     browser = await open_browser(room, app=build_app(small))
     headers = {"content-type": "application/json", **({"content-length": str(2**20 + 1)} if announced else {})}
     body = b"" if announced else b" " * (2**20 + 1)
@@ -145,7 +146,7 @@ async def test_no_body_is_read_for_a_stranger(room: Room, method: str, path: str
 @pytest.mark.parametrize("path", ["/v1/feedback/postmark", "/v1/keys", "/v1/login-codes"])
 async def test_most_bodies_may_have_one_megabyte(room: Room, path: str) -> None:
     """POSTROOM_MAX_BODY_MB is for mail and batches; every other body is small."""
-    configured = Room(Settings(postmark_secret="user:secret"), room.url, room.direct_url, room.pool)
+    configured = replace(room, settings=Settings(postmark_secret="user:secret"))
     browser = await open_browser(room, app=build_app(configured))
     headers = {"content-type": "application/json", "content-length": str(2**20 + 1)}
     response = await browser.post(path, headers=headers)
@@ -155,7 +156,7 @@ async def test_most_bodies_may_have_one_megabyte(room: Room, path: str) -> None:
 
 async def test_a_body_in_pieces_is_put_together_and_counted(room: Room) -> None:
     """Chunks are joined; too many of them are too large."""
-    small = Room(Settings(max_body_mb=1), room.url, room.direct_url, room.pool)
+    small = replace(room, settings=Settings(max_body_mb=1))
     browser = await open_browser(room, app=build_app(small))
     assert await _in_pieces(browser, [b'{"to":"ann@exam', b'ple.org","subject":"s","te', b'xt":"t"}']) == 202
     assert await _in_pieces(browser, [b" " * 2**19] * 3) == 413
@@ -370,7 +371,7 @@ async def test_the_application_speaks_lifespan_and_no_websocket(browser: Browser
 
 async def test_behind_https_answers_say_so(room: Room, browser: Browser) -> None:
     """Strict-Transport-Security is sent only with an https public URL."""
-    public = Room(Settings(public_url="https://post.example.org"), room.url, room.direct_url, room.pool)
+    public = replace(room, settings=Settings(public_url="https://post.example.org"))
     answer = await Browser(build_app(public)).get("/healthz")
     assert answer.headers["strict-transport-security"] == "max-age=31536000"
     assert "strict-transport-security" not in (await browser.get("/healthz")).headers

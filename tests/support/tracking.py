@@ -12,6 +12,7 @@ import asyncpg
 from tests.support.http import Response
 from tests.support.served import served
 
+from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http.asgi import HttpApplication, build_app
@@ -111,7 +112,7 @@ class Desk:
 
 def links_app(pool: Pool, links: PublicLinks, **settings: Any) -> HttpApplication:
     """The application with the public links, for a pool without the rest of its room."""
-    return build_app(Room(Settings(**settings), "", "", pool), sites=[link_site(links)])
+    return build_app(Room(Settings(**settings), "", "", pool, Listener("", "postroom")), sites=[link_site(links)])
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ notifies other listeners itself, and receives that notification too.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -23,7 +24,6 @@ from postroom.accounts.letter import AccountMailOptions
 from postroom.accounts.metrics import COLLECTED, show_stall
 from postroom.accounts.model import DueToken
 from postroom.db.failures import record_loop_failure
-from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.retention import Retention, Sweeper
@@ -256,9 +256,9 @@ def options_of(settings: Settings) -> CollectorOptions:
     return CollectorOptions(batch_limit=settings.batch_limit, batch_timeout=settings.batch_timeout)
 
 
-def listen(room: Room, collector: Collector) -> Listener:
-    """The listener that wakes a collector; keep it open while the collector runs."""
-    return Listener(room.direct, room.name, channel=CHANNEL, on_wake=collector.wake)
+def listen(room: Room, collector: Collector) -> AbstractAsyncContextManager[None]:
+    """Wake a collector by notifications during the block."""
+    return room.listener.hearing(CHANNEL, collector.wake)
 
 
 async def run_collector(

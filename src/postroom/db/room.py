@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from postroom.db.connection import Url, current
 from postroom.db.errors import RoomMissing
+from postroom.db.listen import Listener
 from postroom.db.migrate import check_migrated, check_search_path, migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.db.primary import primary_followed
@@ -26,6 +27,7 @@ class Room:
     through_pooler: Url = field(repr=False)
     direct: Url = field(repr=False)  # without the pooler: LISTEN, migrations, advisory locks
     pool: Pool = field(repr=False)
+    listener: Listener = field(repr=False)
 
     @property
     def url(self) -> str:
@@ -80,7 +82,7 @@ async def open_room(settings: Settings, *, migrating: bool = False) -> AsyncIter
             async with pool.acquire() as connection:
                 await check_search_path(connection, settings.schema)
                 await check_migrated(connection, settings.schema)
-            async with primary_followed(pool.connector):
-                yield Room(settings, url, direct_url, pool)
+            async with primary_followed(pool.connector), Listener(direct_url, settings.schema) as listener:
+                yield Room(settings, url, direct_url, pool, listener)
         finally:
             await pool.close()
