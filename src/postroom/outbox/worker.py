@@ -74,8 +74,11 @@ class Outbox:
         return Loop("outbox", partial(self._lead_until_lost, stop), rest=timedelta(milliseconds=100))
 
     async def _lead_until_lost(self, stop: asyncio.Event) -> None:
-        """Publish until stopped, or until the connection that holds the locks is lost."""
-        room, names = self._room, self._publishers.names
+        """Publish until stopped, or until the connection that holds the locks is lost; without pairs it opens none."""
+        room, names, tick_s = self._room, self._publishers.names, self._options.tick.total_seconds()
+        if not await store.list_pairs(room.pool):
+            await wait_for_any(stop, timeout_s=tick_s)
+            return
         async with Leadership(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
             await adopt_restored_events(room.pool)  # after a restore from a dump, events would never settle otherwise
             try:
@@ -83,7 +86,6 @@ class Outbox:
                     async with asyncio.timeout(self._options.silence.total_seconds() / 2):
                         await self._tick(seat)
                     self._called.clear()
-                    tick_s = self._options.tick.total_seconds()
                     await wait_for_any(stop, seat.lost, self._called, timeout_s=tick_s)
                 if not seat.lost.is_set():
                     await self._leave(seat)
