@@ -11,25 +11,19 @@ from functools import partial
 
 import structlog
 
-from postroom.accounts.service import renumber_restored_tokens
 from postroom.accounts.worker import make_mailing_collector
 from postroom.background import open_loops, read_address
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
-from postroom.db.connection import Url
 from postroom.db.failures import record_loop_failure
-from postroom.db.pool import open_pool
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.lane import LaneWakeups
 from postroom.delivery.model import Channel, Lane
-from postroom.delivery.service import choose_facts
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
-from postroom.events.service import adopt_restored_events
 from postroom.inbox.transport import CaptureTransport
 from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.dkim_keys import load_signers
-from postroom.mail.publishing import load_catalog, publish
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
@@ -39,7 +33,6 @@ from postroom.post.address import domain_of
 from postroom.post.message_id import room_keys
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secrets import SecretBox
-from postroom.runtime.terminal import actor
 from postroom.runtime.tracing import enable_tracing
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import UnusableTransport
@@ -153,17 +146,6 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
     finally:
         for transport in (*mail.values(), webhooks):
             await transport.close()
-
-
-async def settle_room(direct_url: Url, settings: Settings) -> None:
-    """Finish a migration: publish the templates, adopt a restored database, configure the recording of facts."""
-    catalog = load_catalog(settings)
-    async with await open_pool(direct_url, settings.schema, size=1) as pool:
-        await publish(pool, catalog, actor=actor())
-        await adopt_restored_events(pool)
-        await renumber_restored_tokens(pool)
-        if settings.facts is not None:
-            await choose_facts(pool, settings.facts)
 
 
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@
     │   ├── embedded: EmbeddedServerError
     │   └── mail: TemplateInvalid
     ├── db: DatabaseError           the database does not match this version
+    │   ├── rooms: ServerUnreachable
     │   └── DatabaseUnreachable, DatabaseNewer, MigrationChanged, MigrationPending, RoomMissing
     ├── InputError                  the caller's data is invalid; nothing was stored
     │   └── BadInput                names every invalid field
@@ -25,6 +26,7 @@
     │   ├── events: AppendConditionFailed, DuplicateAppend, EventUnreadable
     │   ├── inbox: ReleaseOff
     │   ├── intake: AlreadyResubmitted
+    │   ├── rooms: DeliveriesWaiting, RoomExists
     │   ├── outbox: NotNext, TopicExists, TopicNeeded
     │   └── senders: SenderExists
     ├── GoneError                   it existed but is no longer valid

@@ -8,8 +8,8 @@ from tests.support.accounts import collector, mailed_keys, run_once, settle, sig
 
 from postroom.accounts import service, store
 from postroom.accounts.model import DueToken
-from postroom.app import settle_room
 from postroom.db.pool import Pool
+from postroom.rooms.lifecycle import settle_room
 from postroom.settings import Settings
 
 
@@ -166,7 +166,7 @@ async def test_tokens_of_a_raw_restore_are_mailed_once(pool: Pool, database_url:
     )
     await sign_up(pool, "since")
     if is_settled:
-        await settle_room(database_url, Settings(database_url=database_url))
+        await settle_room(database_url, Settings(database_url=database_url), actor="cli:tests")
         assert await pool.fetchval("SELECT has_restored_tokens()") is False
     async with asyncio.timeout(60):
         await collector(pool).run_until_empty()

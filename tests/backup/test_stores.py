@@ -10,7 +10,6 @@ import pytest
 from tests.support.archive import ACTOR, NOW, at_now, options_for
 from tests.support.builders import a_mail, accepted
 
-from postroom.app import settle_room
 from postroom.archive.errors import ArchivePathTaken, ArchiveUnreachable
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.objects import Objects, open_objects
@@ -28,6 +27,7 @@ from postroom.backup.stores import (
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.rooms.lifecycle import settle_room
 from postroom.settings import read_settings
 
 DAY = timedelta(days=1)
@@ -139,7 +139,7 @@ async def test_a_room_with_data_is_backed_up_before_its_tables_change(room: Room
 async def test_a_new_room_holds_no_data(pool: Pool, database_url: str) -> None:
     """The list of tables that `postroom migrate` fills equals the tables with rows in a new room."""
     await migrate(database_url, "fresh")
-    await settle_room(database_url, read_settings({"POSTROOM_SCHEMA": "fresh"}))
+    await settle_room(database_url, read_settings({"POSTROOM_SCHEMA": "fresh"}), actor="cli:tests")
     connection = await asyncpg.connect(database_url)
     rows = await connection.fetch(
         "SELECT relname FROM pg_class WHERE relnamespace = 'fresh'::regnamespace AND relkind = 'r'"

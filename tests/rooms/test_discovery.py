@@ -1,13 +1,12 @@
 """Discovery: the rooms of several servers, by one pattern."""
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
 
-import asyncpg
 import pytest
-from tests.conftest import TestServer, cloned_database
+from tests.conftest import TestServer
 from tests.support.command_line import answer, postroom
 from tests.support.ports import free_port
+from tests.support.rooms import execute, servers_with, table_of
 
 from postroom.errors import SettingInvalid
 from postroom.rooms.errors import ServerUnknown
@@ -16,24 +15,6 @@ from postroom.rooms.service import find_rooms, open_servers, server_named
 from postroom.settings import Settings, read_settings
 
 CLOSED = "postgresql://postgres@127.0.0.1:{}/none"
-
-
-async def execute(url: str, statement: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-@asynccontextmanager
-async def servers_with(server: TestServer, *names: str) -> AsyncIterator[Settings]:
-    """Settings of servers a, b, …, each a database with one room of the given name."""
-    async with AsyncExitStack() as stack:
-        urls = [await stack.enter_async_context(cloned_database(server)) for _ in names]
-        for url, name in zip(urls, names, strict=True):
-            await execute(url, f"ALTER SCHEMA postroom RENAME TO {name}")
-        yield Settings(servers=tuple(zip("abc", urls, strict=False)))
 
 
 async def found(settings: Settings, pattern: str = "*", *, inspecting: bool = True) -> Discovery:
@@ -104,7 +85,7 @@ async def test_without_a_table_the_database_is_the_only_server(database_url: str
 async def test_the_command_lists_rooms_and_reports_servers(server: TestServer) -> None:
     """`postroom rooms list` prints what responded and exits 1 if a server did not."""
     async with servers_with(server, "tenant_a", "tenant_b") as settings:
-        table = "\n".join(f"{name}={url}" for name, url in settings.servers)
+        table = table_of(settings)
         listed = answer(postroom("rooms", "list", "tenant_*", "--json", settings={"POSTROOM_SERVERS": table}))
         down = postroom("rooms", "list", settings={"POSTROOM_SERVERS": f"{table} down={CLOSED.format(free_port())}"})
     assert [(room["name"], room["server"], room["state"]) for room in listed["rooms"]] == [

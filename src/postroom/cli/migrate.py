@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.runtime.terminal import AsJson, load_settings, print_json, run, say
+from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, run, say
 
 if TYPE_CHECKING:
     from postroom.db.migrate import MigrationPlan
@@ -41,17 +41,8 @@ def migrate(
 
 async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[MigrationPlan, str | None]":
     """The files that were applied, or would be, and where the room was backed up before."""
-    from postroom.app import settle_room
-    from postroom.backup.stores import back_up_before_migrating
-    from postroom.db.migrate import migrate as apply
     from postroom.db.room import open_database
+    from postroom.rooms.lifecycle import migrate_room
 
     async with open_database(settings, creating=not dry_run) as (_, direct_url):
-        plan, saved = await apply(direct_url, settings.schema, dry_run=True), None
-        if dry_run:
-            return plan, None
-        if plan.migrations and backup:
-            saved = await back_up_before_migrating(direct_url, settings)
-        plan = await apply(direct_url, settings.schema)
-        await settle_room(direct_url, settings)
-        return plan, saved
+        return await migrate_room(direct_url, settings, actor=actor(), backup=backup, dry_run=dry_run)

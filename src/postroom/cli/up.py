@@ -44,17 +44,17 @@ def up(
 
 
 async def start_everything(settings: Settings, life: "Lifetime", *, workers: int) -> None:
-    from postroom.app import settle_room
     from postroom.cli.first_run import API_KEY_FILE, admin_key
     from postroom.cli.listeners import take_doors
     from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
+    from postroom.rooms.lifecycle import settle_room
     from postroom.runtime.secret_key import with_secret_key
 
     with take_doors(settings) as doors:
         settings = with_secret_key(with_loopback_webhooks(settings), making=True)
         async with open_room(settings, migrating=True) as room:
-            await settle_room(room.direct_url, settings)
+            await settle_room(room.direct_url, settings, actor=actor())
             await prepare(room)
             key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
             link = await _sign_in_link(room, doors)

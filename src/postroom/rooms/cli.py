@@ -1,43 +1,123 @@
 """`postroom rooms`: the rooms of all servers."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from postroom.runtime.terminal import AsJson, load_settings, print_json, print_table, run, say
+from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, print_table, run, say
 
 if TYPE_CHECKING:
+    from postroom.rooms.lifecycle import RoomMigration
     from postroom.rooms.model import Discovery
-    from postroom.settings import Settings
+    from postroom.rooms.service import Server
+
+Result = TypeVar("Result")
 
 rooms = typer.Typer()
+Name = Annotated[str, typer.Argument(help="Name of the room.")]
 Pattern = Annotated[str, typer.Argument(help="Name, or a pattern such as 'tenant_*'; several separated by commas.")]
+OnServer = Annotated[str | None, typer.Option("--server", help="Name of the server in POSTROOM_SERVERS.")]
 COLUMNS = ("name", "server", "state", "version", "bytes")
 
 
 @rooms.command("list")
 def list_rooms(pattern: Pattern = "*", *, as_json: AsJson = False) -> None:
     """List the rooms on all servers of POSTROOM_SERVERS. Exit 1 if a server does not respond."""
-    found = run(_found(load_settings(), pattern))
+    from postroom.rooms.service import find_rooms
+
+    found = on_servers(lambda servers: find_rooms(servers, pattern, inspecting=True))
     if as_json:
         print_json(found)
     elif found.rooms:
         print_table(COLUMNS, ([getattr(room, column) for column in COLUMNS] for room in found.rooms))
     else:
         say(f"No room matches {pattern!r}.")
-    _report_failures(found)
+    if _report_failures(found):
+        raise typer.Exit(1)
 
 
-async def _found(settings: "Settings", pattern: str) -> "Discovery":
-    from postroom.rooms.service import find_rooms, open_servers
+@rooms.command()
+def create(name: Name, *, server: OnServer = None) -> None:
+    """Create a room. With several servers, --server chooses one."""
+    from postroom.rooms.lifecycle import create_room
 
-    async with open_servers(settings) as servers:
-        return await find_rooms(servers, pattern, inspecting=True)
+    async def created(servers: "Sequence[Server]") -> str:
+        if server is None and len(servers) > 1:
+            raise typer.BadParameter(f"choose one with --server: {', '.join(each.name for each in servers)}")
+        on = server or servers[0].name
+        await create_room(servers, name, on=on, actor=actor())
+        return on
+
+    say(f"Created room {name!r} on server {on_servers(created, creating=True)!r}.")
 
 
-def _report_failures(found: "Discovery") -> None:
+@rooms.command()
+def migrate(
+    pattern: Pattern,
+    *,
+    backup: Annotated[
+        bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
+    ] = True,
+) -> None:
+    """Migrate all matching rooms to this version. Exit 1 if a room or a server failed; the others are migrated."""
+    from postroom.rooms.lifecycle import migrate_rooms
+
+    done: list[RoomMigration] = []
+
+    def report(result: "RoomMigration") -> None:
+        done.append(result)
+        _report_migration(result)
+
+    found = on_servers(lambda servers: migrate_rooms(servers, pattern, actor=actor(), backup=backup, report=report))
+    if not done:
+        say(f"No room matches {pattern!r}.")
+    if _report_failures(found) or any(result.error for result in done):
+        raise typer.Exit(1)
+
+
+@rooms.command()
+def drop(
+    name: Name,
+    *,
+    server: OnServer = None,
+    force: Annotated[bool, typer.Option("--force", help="Also with waiting deliveries.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for the name again.")] = False,
+) -> None:
+    """Drop a room with everything in it. It cannot be undone: the command asks for the name again."""
+    from postroom.rooms.lifecycle import drop_room
+
+    if not yes and typer.prompt("Type the name of the room to drop it") != name:
+        raise typer.BadParameter("the names differ; nothing was dropped")
+    dropped = on_servers(lambda servers: drop_room(servers, name, actor=actor(), server=server, force=force))
+    say(f"Dropped room {name!r} on server {dropped.server!r}.")
+
+
+def on_servers(command: "Callable[[Sequence[Server]], Awaitable[Result]]", *, creating: bool = False) -> Result:
+    """Run one command with the servers of the settings."""
+    settings = load_settings()
+
+    async def opened() -> Result:
+        from postroom.rooms.service import open_servers
+
+        async with open_servers(settings, creating=creating) as servers:
+            return await command(servers)
+
+    return run(opened())
+
+
+def _report_migration(result: "RoomMigration") -> None:
+    where = f"{result.room.name} on {result.room.server}"
+    if result.plan is None:
+        sys.stderr.write(f"postroom: {where}: {result.error}\n")
+        return
+    saved = f", backed up to {result.backup}" if result.backup else ""
+    say(f"{where}: {len(result.plan.migrations)} migrations, {len(result.plan.functions)} functions{saved}")
+
+
+def _report_failures(found: "Discovery") -> bool:
+    """Print the servers that did not respond; returns True if there is one."""
     for failure in found.failures:
         sys.stderr.write(f"postroom: server {failure.server}: {failure.reason}\n")
-    if found.failures:
-        raise typer.Exit(1)
+    return bool(found.failures)

@@ -1,7 +1,24 @@
 """The errors of rooms; the whole tree is drawn in `postroom.errors`."""
 
-from postroom.errors import NotFoundError
+from postroom.db.errors import DatabaseError
+from postroom.errors import ConflictError, NotFoundError
 
 
 class ServerUnknown(NotFoundError):
     """POSTROOM_SERVERS has no server of this name."""
+
+
+class RoomNotFound(NotFoundError):
+    """There is no such room on any server."""
+
+
+class ServerUnreachable(DatabaseError):
+    """A server does not respond, so it is unknown whether it has the room."""
+
+
+class RoomExists(ConflictError):
+    """A room of this name exists."""
+
+
+class DeliveriesWaiting(ConflictError):
+    """The room has waiting deliveries."""

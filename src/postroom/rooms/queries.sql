@@ -1,5 +1,11 @@
 -- Statements of rooms, in alphabetical order.
 
+-- name: count_waiting :one
+-- The deliveries of the room that are not ended: those that wait, and those in a worker's hands.
+SELECT (SELECT count(*) FROM due_deliveries)
+    + (SELECT count(*) FROM claims AS c JOIN deliveries AS d ON d.id = ANY(c.delivery_ids) AND d.claim_id = c.id)
+    AS waiting;
+
 -- name: enter_room :exec
 -- Let this session find the tables of another room.
 SELECT set_config('search_path', quote_ident(:name), false);

@@ -10,6 +10,10 @@ QUERIES = load("postroom.rooms")
 MOVED = "moved "  # the first word of the mark's comment when the room is open on its new server
 
 
+async def count_waiting(connection: Connection) -> int:
+    return int((await QUERIES["count_waiting"].one(connection))["waiting"])
+
+
 async def enter_room(connection: Connection, *, name: str) -> int:
     return await QUERIES["enter_room"].exec(connection, name=name)
 
