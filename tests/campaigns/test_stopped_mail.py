@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.support.builders import NO_ANSWER, NOON, Hands, Recording, claimed, state_of
+from tests.support.builders import NO_ANSWER, NOON, Hands, Recording, claimed, redrive, state_of
 from tests.support.campaigns import a_campaign_worker, a_running_campaign, states_of
 
 from postroom.campaigns import service as campaigns
@@ -14,7 +14,9 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery import store as delivery_store
 from postroom.delivery.errors import CampaignCancelled
-from postroom.delivery.model import DeadLetterFilter, DeliveryId, DeliveryState, Lane
+from postroom.delivery.mass.model import MassKind
+from postroom.delivery.mass.service import preview
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane
 
 ADA = "cli:ada"
 Action = Callable[..., Awaitable[Any]]
@@ -43,8 +45,8 @@ async def left(pool: Pool, hands: Hands) -> list[int]:
     return sorted(transport.delivery_ids)
 
 
-async def redrive(pool: Pool, delivery: DeliveryId, *, now: Any) -> None:
-    await service.redrive(pool, DeadLetterFilter(delivery_ids=(delivery,)), actor=ADA, now=now)
+async def redrive_one(pool: Pool, delivery: DeliveryId, *, now: Any) -> None:
+    await redrive(pool, ids=(delivery,), now=now)
 
 
 async def retry(pool: Pool, delivery: DeliveryId, *, now: Any) -> None:
@@ -55,7 +57,7 @@ async def resend(pool: Pool, delivery: DeliveryId, *, now: Any) -> None:
     await service.resend(pool, delivery, actor=ADA, now=now)
 
 
-@pytest.mark.parametrize("action", [redrive, retry, resend])
+@pytest.mark.parametrize("action", [redrive_one, retry, resend])
 async def test_mail_of_a_paused_campaign_waits_until_it_resumes(pool: Pool, action: Action) -> None:
     """The action is accepted, and the mail is sent after the pause."""
     hands = Hands()
@@ -68,7 +70,7 @@ async def test_mail_of_a_paused_campaign_waits_until_it_resumes(pool: Pool, acti
 
 
 @pytest.mark.parametrize("days", [0, 2])
-@pytest.mark.parametrize("action", [redrive, retry, resend])
+@pytest.mark.parametrize("action", [redrive_one, retry, resend])
 async def test_mail_of_a_cancelled_campaign_is_rejected(pool: Pool, action: Action, days: int) -> None:
     """The error names the delivery and the campaign, also days after the last feeder pass."""
     hands = Hands()
@@ -88,9 +90,9 @@ async def test_a_bulk_redrive_skips_and_counts_cancelled_campaigns(pool: Pool) -
     hands = Hands()
     campaign, ids = await given_up(pool, 3, hands)
     await campaigns.cancel_campaign(pool, campaign, actor=ADA, now=hands())
-    for dry_run in (True, False):
-        done = await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=dry_run, now=hands())
-        assert (done.count, done.skipped) == (0, 3)
+    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER)
+    for done in (await preview(pool, MassKind.RETRY, letters, now=hands()), await redrive(pool, now=hands())):
+        assert (done.changed, done.skipped) == (0, {"campaign_cancelled": 3})
     assert await states_of(pool, campaign) == {"dead_letter": 3}
     assert await left(pool, hands) == []
     assert len(ids) == 3

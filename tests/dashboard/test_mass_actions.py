@@ -1,11 +1,8 @@
 """Mass actions in the dashboard: count, ask, act once, and only with the scope."""
 
-import html
-import re
-
 import pytest
 from tests.support.builders import a_mail, accepted, state_of
-from tests.support.dashboard import Guest, open_guest, text_of
+from tests.support.dashboard import Guest, hidden_fields, open_guest, text_of
 
 from postroom.db.room import Room
 from postroom.delivery.mass import service
@@ -21,9 +18,7 @@ async def guest(room: Room) -> Guest:
 
 
 async def fields_of(guest: Guest, page: str) -> dict[str, str]:
-    """The hidden fields of the form that asks."""
-    body = (await guest.get(page)).body.decode().rpartition("<main")[2]
-    return {name: html.unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', body)}
+    return hidden_fields(await guest.get(page))
 
 
 async def test_all_deliveries_of_a_filter_are_counted_then_cancelled(room: Room, guest: Guest) -> None:

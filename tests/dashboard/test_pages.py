@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, accepted, state_of
+from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, a_worker, accepted, state_of
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
 from tests.support.dashboard import (
     Guest,
@@ -11,6 +11,7 @@ from tests.support.dashboard import (
     captured,
     dashboard_app,
     given_up,
+    hidden_fields,
     open_guest,
     text_of,
     tried,
@@ -182,9 +183,9 @@ async def test_looking_is_not_operating(room: Room) -> None:
     assert b'href="/inbox"' not in page.body
     token = {"token": await guest.token("/")}
     steps = [f"/deliveries/{delivery_id}/{verb}" for verb in ("cancel", "retry", "resend")]
-    for path in [*steps, "/dead-letters/redrive", f"/dead-letters/{delivery_id}/settle"]:
+    for path in [*steps, "/deliveries/mass-actions", f"/dead-letters/{delivery_id}/settle"]:
         assert (path, (await guest.post(path, token)).status) == (path, 403)
-    for path in ["/dead-letters/redrive", "/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]:
+    for path in ["/deliveries/mass-actions/new?kind=retry", "/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]:
         assert (path, (await guest.get(path)).status) == (path, 403)
     assert await state_of(room.pool, delivery_id) is DeliveryState.QUEUED
 
@@ -193,20 +194,18 @@ async def test_redriving_counts_first_and_moves_only_what_was_counted(room: Room
     """The dry run shows a count and changes nothing; what is given up after it stays where it is."""
     one = await given_up(room.pool, a_mail(source="shop"))
     await given_up(room.pool, a_mail(source="other"))
-    asked = await guest.get("/dead-letters/redrive?source=shop&reason=&template=")
-    assert "1 dead letter would go back" in text_of(asked)
+    [waiting] = await accepted(room.pool, a_mail(source="shop", lane=Lane.BULK))
+    asked = await guest.get("/deliveries/mass-actions/new?kind=retry&status=dead_letter&source=shop&reason=&template=")
+    assert "1 delivery would be made due now" in text_of(asked)
     assert await state_of(room.pool, one) is DeliveryState.DEAD_LETTER
-    before = asked.body.decode().partition('name="before" value="')[2].partition('"')[0]
+    fields = hidden_fields(asked)
+    await a_worker(room.pool, Recording(NO_ANSWER)).run_once(Lane.BULK)
     late = await given_up(room.pool, a_mail(source="shop"))
-    await guest.submit("/dead-letters", "/dead-letters/redrive", source="shop", before=before)
-    assert (await state_of(room.pool, one), await state_of(room.pool, late)) == (
-        DeliveryState.QUEUED,
-        DeliveryState.DEAD_LETTER,
-    )
-    actor = await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'dead_letter.redrive'")
+    await guest.post("/deliveries/mass-actions", fields)
+    states = [await state_of(room.pool, each) for each in (one, waiting, late)]
+    assert states == [DeliveryState.QUEUED, DeliveryState.DEAD_LETTER, DeliveryState.DEAD_LETTER]
+    actor = await room.pool.fetchval("SELECT actor FROM audit_log WHERE action = 'delivery.mass_retry'")
     assert actor == "key:1:operator"
-    for fields in [{}, {"before": "soon"}, {"before": "2030-01-01"}, {"before": before, "reason": "odd"}]:
-        assert (await guest.submit("/dead-letters", "/dead-letters/redrive", **fields)).status == 400
 
 
 async def test_dead_letters_are_counted_by_reason(room: Room, guest: Guest) -> None:
@@ -215,9 +214,9 @@ async def test_dead_letters_are_counted_by_reason(room: Room, guest: Guest) -> N
     await ambiguous(room.pool)
     page = await guest.get("/dead-letters")
     assert "ambiguous 1" in text_of(page)
-    assert 'href="/dead-letters/redrive?reason=ambiguous"' in page.body.decode()
+    assert b'href="/deliveries/mass-actions/new?kind=retry&amp;status=dead_letter&amp;reason=ambiguous"' in page.body
     reader = await open_guest(room, "deliveries:read")
-    assert "/dead-letters/redrive" not in (await reader.get("/dead-letters")).body.decode()
+    assert "mass-actions/new" not in (await reader.get("/dead-letters")).body.decode()
 
 
 async def test_an_ambiguous_letter_is_settled(room: Room, guest: Guest) -> None:

@@ -31,7 +31,7 @@ BUTTONS = {
     *(f"POST /senders/{{sender_id:int}}/{verb}" for verb in ("pause", "resume", "test", "delete")),
     *(f"POST /operators/{{operator_id:int}}/{verb}" for verb in ("disable", "remove")),
     *("GET /operators/new", "GET /keys/new", "POST /keys/{key_id:int}/revoke", "POST /suppressions/lift"),
-    *("GET /dead-letters/redrive", "POST /dead-letters/{delivery_id:int}/settle", "POST /inbox/clear"),
+    *("POST /dead-letters/{delivery_id:int}/settle", "POST /inbox/clear"),
 }
 """Buttons that an admin sees: a walk over empty pages would prove nothing."""
 

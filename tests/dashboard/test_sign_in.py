@@ -17,9 +17,9 @@ from postroom.http.model import new_key
 from postroom.http.service import create_key, list_keys, revoke_key
 from postroom.runtime.peers import GUESSES
 
-PAGES = ["/", "/deliveries", "/deliveries/1", "/deliveries/1/preview", "/dead-letters", "/dead-letters/redrive"]
+PAGES = ["/", "/deliveries", "/deliveries/1", "/deliveries/1/preview", "/dead-letters"]
 PAGES += ["/inbox", "/inbox/1", "/inbox/1/preview", "/inbox/1/raw"]
-FORMS = ["/deliveries/1/cancel", "/deliveries/1/retry", "/deliveries/1/resend", "/dead-letters/redrive"]
+FORMS = ["/deliveries/1/cancel", "/deliveries/1/retry", "/deliveries/1/resend", "/deliveries/mass-actions"]
 FORMS += ["/dead-letters/1/settle", "/sign-out"]
 
 

@@ -13,13 +13,14 @@ from tests.support.builders import (
     Recording,
     a_checked_mail,
     a_worker,
+    redrive,
     suppress,
 )
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
+from postroom.delivery.model import DeliveryId, Lane
 from postroom.delivery.settings import FACTS
 from postroom.events.model import Query
 from postroom.events.service import EventStore
@@ -83,7 +84,7 @@ async def test_a_redriven_dead_letter_is_a_fact(pool: Pool) -> None:
     hands = Hands()
     delivery_id = await accepted(pool, now=hands(), lane=Lane.AUTH)
     await delivered(pool, Recording(BUSY), hands, attempts=6)
-    assert (await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands())).count == 1
+    assert (await redrive(pool, now=hands())).changed == 1
     await delivered(pool, Recording(DELIVERED), hands, attempts=1)
     assert (await facts_of(pool, delivery_id))[-3:] == ["DeliveryDeadLettered", "DeliveryRedriven", "DeliverySent"]
 

@@ -14,9 +14,9 @@ from tests.support.builders import (
     a_worker,
     accepted,
     addresses,
-    attempts_of,
     claimed,
     outcomes_of,
+    redrive,
     state_of,
 )
 from tests.support.retention import swept
@@ -25,7 +25,7 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.delivery.maintenance import RETENTION
-from postroom.delivery.model import DeadLetterFilter, DeliveryId, DeliveryState, Lane
+from postroom.delivery.model import DeliveryId, DeliveryState, Lane
 from postroom.events.store import list_audit
 
 ADA = "cli:ada"
@@ -163,62 +163,11 @@ async def test_only_an_ambiguous_letter_can_be_settled(pool: Pool) -> None:
     assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
 
 
-@pytest.mark.parametrize(
-    "chosen, count",
-    [
-        (DeadLetterFilter(), 3),
-        (DeadLetterFilter(reason="ambiguous"), 3),
-        (DeadLetterFilter(reason="max_age"), 0),
-        (DeadLetterFilter(source="shop"), 1),
-        (DeadLetterFilter(template_id="welcome"), 0),
-        (DeadLetterFilter(created_before=NOON - timedelta(days=9999)), 0),
-        (DeadLetterFilter(delivery_ids=()), 0),
-    ],
-)
-async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: DeadLetterFilter, count: int) -> None:
-    """A dry run counts the dead letters of the redrive and changes nothing."""
-    await given_up(pool, 2)
-    await given_up(pool, source="shop")
-    assert (await service.redrive(pool, chosen, actor=ADA, dry_run=True)).count == count
-    assert len((await service.list_dead_letters(pool))[0]) == 3
-    assert (await service.redrive(pool, chosen, actor=ADA)).count == count
-    assert len((await service.list_dead_letters(pool))[0]) == 3 - count
-
-
-async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
-    """Nothing returns to the queue, not even those that could."""
-    [delivery] = await given_up(pool)
-    for dry_run in (True, False):
-        chosen = DeadLetterFilter(delivery_ids=(delivery, DeliveryId(999999)))
-        with pytest.raises(DeadLetterNotFound, match=r"no dead letter with the id 999999\."):
-            await service.redrive(pool, chosen, actor=ADA, dry_run=dry_run)
-    assert await state_of(pool, delivery) is DeliveryState.DEAD_LETTER
-
-
-async def test_a_redriven_letter_is_due_at_once(pool: Pool) -> None:
-    """The next worker sends it; the audit entry has the count."""
-    ids = await given_up(pool, 3)
-    await service.redrive(pool, DeadLetterFilter(), actor=ADA)
-    transport = Recording()
-    await a_worker(pool, transport).run_once(Lane.BULK)
-    assert sorted(transport.delivery_ids) == ids
-    assert await audited(pool) == [(ADA, "dead_letter.redrive", "dead_letters")]
-    assert [attempt.outcome for attempt in await attempts_of(pool, ids[0])] == ["ambiguous", "sent"]
-
-
-async def test_a_redrive_goes_on_until_all_are_back(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounded steps, one transaction each."""
-    monkeypatch.setattr("postroom.delivery.service.REDRIVE_BATCH", 2)
-    await given_up(pool, 5)
-    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 5
-
-
 async def test_a_letter_without_its_body_is_not_sent_empty(pool: Pool) -> None:
     """A redrive skips a dead letter without content, and a retry is rejected."""
     [delivery] = await given_up(pool)
     await pool.execute("DELETE FROM delivery_payloads")
-    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA, dry_run=True)).count == 0
-    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 0
+    assert (await redrive(pool)).skipped == {"content_deleted": 1}
     with pytest.raises(BodyGone, match=r"cannot be retried\. Content is kept for POSTROOM_PAYLOAD_RETENTION"):
         await service.retry(pool, delivery, actor=ADA)
     with pytest.raises(BodyGone, match=r"cannot be resent\. Content is kept for POSTROOM_PAYLOAD_RETENTION"):
@@ -233,7 +182,7 @@ async def test_a_dead_letter_keeps_its_body_until_it_goes_itself(pool: Pool) -> 
     assert await swept(pool, RETENTION) == 0
     await pool.execute("UPDATE deliveries SET finished_at = finished_at - interval '2 days' WHERE id = $1", older)
     assert await swept(pool, RETENTION) == 1
-    assert (await service.redrive(pool, DeadLetterFilter(), actor=ADA)).count == 1
+    assert (await redrive(pool)).changed == 1
 
 
 async def test_dead_letters_are_paged_newest_first(pool: Pool) -> None:

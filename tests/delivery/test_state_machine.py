@@ -4,7 +4,6 @@ import asyncio
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.support.builders import LEASE, NOON, Hands, a_mail, accepted, attempt
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.decision import AttemptResult, complete_columns
-from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeadLetterFilter, DeliveryState, Lane, Outgoing
+from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeliveryState, Lane, Outgoing
 
 DRAWING = Path(__file__).parents[2] / "docs" / "architecture.md"
 
@@ -341,7 +340,8 @@ class Walker:
         await store.recover_claims(connection, held_lanes=["bulk"], batch_limit=2, now=self.hands())
 
     async def redrive(self, connection: Session) -> None:
-        await store.redrive(connection, batch_limit=1, now=self.hands(), **asdict(DeadLetterFilter()))
+        ids = await connection.fetch("SELECT delivery_id FROM dead_letters LIMIT 1")
+        await store.redrive(connection, delivery_ids=[row["delivery_id"] for row in ids], now=self.hands())
 
     async def settle(self, connection: Session) -> None:
         await store.settle_ambiguous(connection, delivery_id=await self.any_id(connection))

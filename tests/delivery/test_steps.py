@@ -1,11 +1,11 @@
 """The log of steps: one row per committed step, written by the statement that makes the step."""
 
 import pytest
-from tests.support.builders import BUSY, DELIVERED, Hands, Recording, a_checked_mail, a_worker, suppress
+from tests.support.builders import BUSY, DELIVERED, Hands, Recording, a_checked_mail, a_worker, redrive, suppress
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
-from postroom.delivery.model import DeadLetterFilter, DeliveryId, Lane
+from postroom.delivery.model import DeliveryId, Lane
 from postroom.events.service import adopt_restored_events
 
 STEPS = "SELECT step::text, attempt_no, outcome::text, domain, at FROM delivery_steps ORDER BY transaction_id, position"
@@ -43,7 +43,7 @@ async def test_ends_without_an_attempt_are_steps(pool: Pool) -> None:
     hands = Hands()
     await accept(pool, hands)
     await attempts(pool, hands, Recording(BUSY), 6)
-    await service.redrive(pool, DeadLetterFilter(), actor="tests", now=hands())
+    await redrive(pool, now=hands())
     cancelled = await accept(pool, hands)
     await service.cancel(pool, cancelled, actor="tests")
     await suppress(pool, "ada@example.org")

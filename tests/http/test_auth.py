@@ -67,7 +67,7 @@ async def test_request_without_a_valid_key_is_rejected(browser: Browser, authori
         ("POST", "/v1/deliveries/1/retry", "deliveries:operate"),
         ("POST", "/v1/deliveries/1/resend", "deliveries:operate"),
         ("GET", "/v1/dead-letters", "deliveries:read"),
-        ("POST", "/v1/dead-letters/redrive", "deliveries:operate"),
+        ("POST", "/v1/mass-actions", "deliveries:operate"),
         ("POST", "/v1/dead-letters/1/settle", "deliveries:operate"),
         ("GET", "/v1/templates", "templates:read"),
         ("POST", "/v1/templates/welcome/preview", "templates:read"),

@@ -23,7 +23,6 @@ PATHS = {
     "/v1/deliveries/{delivery_id}/resend": {"post"},
     "/v1/login-codes": {"post"},
     "/v1/dead-letters": {"get"},
-    "/v1/dead-letters/redrive": {"post"},
     "/v1/dead-letters/{delivery_id}/settle": {"post"},
     "/v1/templates": {"get"},
     "/v1/templates/{template_id}/preview": {"post"},

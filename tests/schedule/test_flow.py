@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
-from tests.support.builders import a_worker
+from tests.support.builders import a_worker, redrive
 from tests.support.schedule import person, statuses
 from tests.support.webhook_server import PATIENCE, Receiver, receiving
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, Outgoing
+from postroom.delivery.model import DeliveryFilter, Outgoing
 from postroom.delivery.worker import WorkerOptions
 from postroom.inbox.transport import CaptureTransport
 from postroom.outbox.webhooks.writer import compose as compose_webhook
@@ -160,14 +160,14 @@ async def test_deletion_during_an_attempt_prevents_a_retry(pool: Pool, statement
 @pytest.mark.parametrize("is_brought_back", [False, True])
 async def test_deletion_ends_dead_letters(pool: Pool, statement: str, reason: str, *, is_brought_back: bool) -> None:
     """A dead letter cannot be redriven after the deletion; a redriven one is cancelled."""
-    clock, ours = Moving(), DeadLetterFilter(source="schedule")
+    clock = Moving()
     async with receiving(Receiver(status=503)) as receiver:
         await reminded(pool, receiver, clock)
         await drain(pool, clock)
         if is_brought_back:
-            assert (await deliveries.redrive(pool, ours, actor="tests", now=clock.now)).count == 1
+            assert (await redrive(pool, source="schedule", now=clock.now)).changed == 1
         await pool.execute(statement)
-        assert (await deliveries.redrive(pool, ours, actor="tests", now=clock.now)).count == 0
+        assert (await redrive(pool, source="schedule", now=clock.now)).changed == 0
         await drain(pool, clock)
     assert len(receiver.requests) == 4
     assert await deliveries.list_dead_letters(pool) == ([], None)

@@ -14,6 +14,7 @@ from tests.support.builders import (
     accepted,
     claimed,
     finished,
+    redrive,
     suppress,
 )
 
@@ -22,7 +23,7 @@ from postroom.delivery import service as deliveries
 from postroom.delivery import store
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.maintenance import Maintenance, MaintenanceOptions
-from postroom.delivery.model import DeadLetterFilter, Lane
+from postroom.delivery.model import Lane
 from postroom.stats import service
 from postroom.stats.model import Figures, Grouping, Selection
 from postroom.stats.worker import Rollup
@@ -97,7 +98,7 @@ async def test_redriven_dead_letter_is_subtracted(pool: Pool) -> None:
     """A dead letter that is redriven and sent counts as sent only."""
     await _dead_letter(pool)
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, dead_lettered=1)
-    await deliveries.redrive(pool, DeadLetterFilter(), actor="tests")
+    await redrive(pool)
     assert await figures(pool) == Figures(accepted=1, ambiguous=1)
     await a_worker(pool, Recording()).run_once(Lane.BULK)
     assert await figures(pool) == Figures(accepted=1, ambiguous=1, sent=1)

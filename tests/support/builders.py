@@ -12,10 +12,13 @@ from postroom.delivery import service, store
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.check import CheckedRequest, check_batch, check_request
 from postroom.delivery.decision import AttemptResult
+from postroom.delivery.mass.model import MassAction, MassKind
+from postroom.delivery.mass.service import start
 from postroom.delivery.model import (
     Attempt,
     Channel,
     ClaimId,
+    DeliveryFilter,
     DeliveryId,
     DeliveryRequest,
     DeliveryState,
@@ -283,6 +286,12 @@ async def outcomes_of(pool: Pool, delivery_id: int) -> dict[str, str]:
 
 async def attempts_of(pool: Pool, delivery_id: int) -> list[Attempt]:
     return await service.list_attempts(pool, delivery_id)
+
+
+async def redrive(pool: Pool, *, now: datetime | None = None, **chosen: Any) -> MassAction:
+    """Return the dead letters of a filter to the queue."""
+    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER, **chosen)
+    return await start(pool, MassKind.RETRY, letters, actor="tests", now=now)
 
 
 async def suppress(pool: Pool, address: str, *, scope: str = "all", until: datetime | None = None) -> None:

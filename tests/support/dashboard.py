@@ -110,6 +110,12 @@ async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGI
     return guest
 
 
+def hidden_fields(answer: Response) -> dict[str, str]:
+    """The hidden fields of the form that the page asks with."""
+    body = answer.body.decode().rpartition("<main")[2]
+    return {name: html.unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', body)}
+
+
 def text_of(response: Response) -> str:
     """A page's words, without its tags."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.body.decode())).split())
@@ -159,6 +165,7 @@ async def given_up(pool: Pool, request: DeliveryRequest | None = None, *, reply:
         await a_worker(pool, Recording(reply), clock=hands, options=WorkerOptions(until_empty=True)).run()
         hands.forward(days=1)
     await pool.execute("UPDATE dead_letters SET created_at = now() WHERE delivery_id = $1", delivery_id)
+    await pool.execute("UPDATE deliveries SET finished_at = now() WHERE id = $1", delivery_id)
     return delivery_id
 
 

@@ -70,6 +70,7 @@ def chosen_of(request: PageRequest) -> DeliveryFilter:
         message_id=asked("message_id"),
         created_from=request.moment("from"),
         created_before=request.moment("before"),
+        reason=asked("reason"),
     )
 
 
@@ -84,6 +85,7 @@ def filters_of(request: PageRequest) -> list[Filter]:
         Filter("campaign", "Campaign id", asked("campaign"), is_rare=True),
         Filter("sender", "Sender id", asked("sender"), is_rare=True),
         Filter("tag", "Tag", asked("tag"), placeholder="order=4711", is_rare=True),
+        Filter("reason", "Reason", asked("reason"), placeholder="max_age", is_rare=True),
         Filter("key", "Idempotency key", asked("key"), is_rare=True),
         Filter("message_id", "Message-ID", asked("message_id"), is_rare=True),
         Filter("from", "Accepted from", asked("from"), kind="datetime-local", is_rare=True),

@@ -124,8 +124,6 @@ ENDPOINTS = (
     form("/deliveries/{delivery_id:int}/resend", deliveries.resend_page, scope=OPERATE),
     *edit.PAGES,
     page("/dead-letters", dead_letters.list_page),
-    page("/dead-letters/redrive", dead_letters.ask_page, scope=OPERATE),
-    form("/dead-letters/redrive", dead_letters.redrive_page, scope=OPERATE),
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
     *campaigns.PAGES,
     *campaign_actions.PAGES,

@@ -1,8 +1,11 @@
 """Mass actions: cancel, retry or resend all deliveries of a filter, after a dry run."""
 
+import itertools
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
@@ -12,7 +15,7 @@ from postroom.dashboard.listing import ListColumn, columns, query_with
 from postroom.dashboard.page import OPERATE, PageRequest, form, page
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, read_filter, write_filter
-from postroom.delivery.model import DeliveryFilter
+from postroom.delivery.model import ENDED, DeliveryFilter
 from postroom.errors import BadInput
 from postroom.http.routing import LARGEST_ID
 from postroom.runtime.endpoint import Answer
@@ -44,12 +47,16 @@ def state_of(action: MassAction) -> str:
 def selected(chosen: DeliveryFilter) -> str:
     """The filter in words: `source is shop, recipient contains ada`."""
     fields = write_filter(chosen)
-    return ", ".join(f"{_phrase(name)} {value}" for name, value in fields.items()) or "all deliveries"
+    return ", ".join(itertools.starmap(_phrase, fields.items())) or "all deliveries"
 
 
-def _phrase(name: str) -> str:
+def _phrase(name: str, value: Any) -> str:
     words = name.replace("_", " ")
-    return words if name == "recipient_contains" else f"{words} is"
+    if name == "ids":
+        return f"{len(value):,} ids"
+    if name.endswith(("_from", "_before")):
+        return f"{words} {datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{words} {value}" if name == "recipient_contains" else f"{words} is {value}"
 
 
 def reasons(skipped: Mapping[str, int]) -> str:
@@ -87,6 +94,8 @@ async def list_page(request: PageRequest) -> Answer:
 async def ask_page(request: PageRequest) -> Answer:
     """The dry run: how many would be changed, and why others would not."""
     kind, chosen = _kind(request.asked("kind")), chosen_of(request)
+    if chosen.state in ENDED:  # those that end after the count are not changed
+        chosen = replace(chosen, finished_before=datetime.now(UTC))
     counted = await service.preview(request.pool, kind, chosen)
     fields = {
         "kind": kind.value,
@@ -96,7 +105,7 @@ async def ask_page(request: PageRequest) -> Answer:
     }
     query = query_with(filters_of(request))
     return request.confirm(
-        f"{kind.value.capitalize()} all of a filter",
+        f"{kind.value.capitalize()} deliveries",
         f"{_counted(kind, counted)} Filter: {selected(chosen)}.",
         to=PATH,
         button=f"{kind.value.capitalize()} {'it' if counted.changed == 1 else 'them'}",

@@ -1,5 +1,6 @@
 """Commands for dead letters: list, redrive, or mark ambiguous ones as sent."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -7,7 +8,9 @@ import typer
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.dead_letter_api import DeadLetterShape
-from postroom.delivery.model import DeadLetter, DeadLetterFilter, DeliveryId
+from postroom.delivery.mass.cli import run_action
+from postroom.delivery.mass.model import MassKind
+from postroom.delivery.model import DeadLetter, DeliveryFilter, DeliveryState
 from postroom.runtime.page import Found
 from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
@@ -18,7 +21,6 @@ from postroom.runtime.terminal import (
     actor,
     in_room,
     parse_moment,
-    print_json,
     print_page,
     say,
 )
@@ -26,6 +28,8 @@ from postroom.runtime.terminal import (
 dead_letters = typer.Typer()
 
 _LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "attempt_count", "recipients", "subject", "detail")
+
+_DEAD = DeliveryFilter(state=DeliveryState.DEAD_LETTER)
 
 Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or ambiguous.")]
 
@@ -63,23 +67,19 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Return dead letters to the queue, with all their attempts."""
-    chosen = DeadLetterFilter(
+    """Return dead letters to the queue, with all their attempts, until all are done."""
+    chosen = replace(
+        _DEAD,
         reason=_known(reason),
         source=source,
         template_id=template,
-        created_before=parse_moment(before) if before else None,
-        delivery_ids=tuple(DeliveryId(delivery_id) for delivery_id in delivery_ids) if delivery_ids else None,
+        finished_before=parse_moment(before) if before else None,
+        ids=tuple(delivery_ids) if delivery_ids else None,
     )
-    if chosen == DeadLetterFilter() and not everything and not dry_run:
+    if chosen == _DEAD and not everything and not dry_run:
         raise typer.BadParameter("give ids or a filter, or --all for every dead letter")
-    done = in_room(lambda room: service.redrive(room.pool, chosen, actor=actor(), dry_run=dry_run))
-    if as_json:
-        print_json({"count": done.count, "skipped": done.skipped, "dry_run": dry_run})
-        return
-    say(f"{done.count} would return to the queue" if dry_run else f"{done.count} returned to the queue")
-    if done.skipped:
-        say(f"{done.skipped} skipped: their campaign was cancelled")
+    done = ("returned to the queue", "would return to the queue")
+    run_action(MassKind.RETRY, chosen, done, dry_run=dry_run, as_json=as_json)
 
 
 @dead_letters.command()

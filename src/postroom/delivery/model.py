@@ -302,25 +302,9 @@ class DeliveryFilter:
     custom_data: Mapping[str, Any] | None = None
     created_from: datetime | None = None
     created_before: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetterFilter:
-    """A filter of dead letters; None selects all."""
-
-    reason: str | None = None
-    source: str | None = None
-    template_id: str | None = None
-    created_before: datetime | None = None
-    delivery_ids: tuple[DeliveryId, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Redriven:
-    """The number of redriven dead letters, or of those that would be; `skipped` belong to a cancelled campaign."""
-
-    count: int
-    skipped: int
+    finished_before: datetime | None = None
+    reason: str | None = None  # of its last attempt or its end; of a dead letter, why it was given up
+    ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

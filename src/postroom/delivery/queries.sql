@@ -239,20 +239,6 @@ FROM (
 GROUP BY reason
 ORDER BY letters DESC, reason;
 
--- name: count_redrivable :one
--- The number of dead letters a filter selects, and how many of them are skipped because their campaign was cancelled.
--- Dead letters without a body cannot be sent and do not count.
-SELECT count(*) FILTER (WHERE c.id IS NULL) AS redrivable, count(*) FILTER (WHERE c.id IS NOT NULL) AS skipped
-FROM dead_letters AS l
-JOIN deliveries AS d ON d.id = l.delivery_id
-LEFT JOIN campaigns AS c ON c.id = d.campaign_id AND c.status = 'cancelled'
-WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
-    AND (:source::text IS NULL OR d.source = :source)
-    AND (:template_id::text IS NULL OR d.template_id = :template_id)
-    AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
-    AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
-    AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id);
-
 -- name: delete_old_deliveries :one
 -- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago,
 -- with their recipients, payloads and dead letters. A delivery whose idempotency key is still valid stays, because a
@@ -439,14 +425,6 @@ SELECT DISTINCT ON (delivery_id) delivery_id, attempt_no, outcome::text, transpo
 FROM attempts
 WHERE delivery_id = ANY(:delivery_ids::bigint[])
 ORDER BY delivery_id, attempt_no DESC, finished_at DESC;
-
--- name: list_not_dead :many
--- Those of these ids that are not dead letters.
-SELECT DISTINCT id
-FROM unnest(:delivery_ids::bigint[]) AS i(id)
-WHERE NOT EXISTS (SELECT FROM dead_letters AS l WHERE l.delivery_id = i.id)
-ORDER BY id
-LIMIT :page_limit;
 
 -- name: list_recipients :many
 -- The recipients of one delivery and their outcomes.
@@ -660,21 +638,16 @@ CROSS JOIN returned
 CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: redrive :many
--- Return dead letters to the queue with all their attempts. Those without a body and those of a cancelled campaign stay
+-- Return these dead letters to the queue with all their attempts. Those without a body and those of a cancelled campaign stay
 -- dead letters; those of a paused campaign wait until it resumes.
 WITH chosen AS (
     SELECT l.delivery_id
     FROM dead_letters AS l
     JOIN deliveries AS d ON d.id = l.delivery_id
-    WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
-        AND (:source::text IS NULL OR d.source = :source)
-        AND (:template_id::text IS NULL OR d.template_id = :template_id)
-        AND (:created_before::timestamptz IS NULL OR l.created_at < :created_before)
-        AND (:delivery_ids::bigint[] IS NULL OR l.delivery_id = ANY(:delivery_ids))
+    WHERE l.delivery_id = ANY(:delivery_ids::bigint[])
         AND EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = l.delivery_id)
         AND NOT EXISTS (SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status = 'cancelled')
-    ORDER BY l.created_at, l.delivery_id
-    LIMIT :batch_limit
+    ORDER BY l.delivery_id
     FOR UPDATE OF l SKIP LOCKED
 ),
 freed AS (

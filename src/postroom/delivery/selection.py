@@ -30,6 +30,8 @@ class DeliverySelection(Shape, frozen=True, kw_only=True):
     sender_account_id: Id | None = None
     created_from: Moment | None = None
     created_before: Moment | None = None
+    finished_before: Moment | None = None
+    reason: Annotated[Text, msgspec.Meta(description="The reason of its last attempt or its end.")] | None = None
     custom_data: Annotated[Text, msgspec.Meta(description="JSON object contained in its custom data.")] | None = None
 
 
@@ -50,6 +52,8 @@ def filter_of(selection: DeliverySelection) -> DeliveryFilter:
         custom_data=_custom_data(selection),
         created_from=in_utc("created_from", selection.created_from),
         created_before=in_utc("created_before", selection.created_before),
+        finished_before=in_utc("finished_before", selection.finished_before),
+        reason=selection.reason,
     )
 
 

@@ -1,12 +1,11 @@
 """Services of deliveries. HTTP, command line and other surfaces call only this module."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from postroom.db.faults import translated
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store
 from postroom.delivery.check import CheckedRequest, check_source
@@ -25,24 +24,21 @@ from postroom.delivery.model import (
     Accepted,
     Attempt,
     DeadLetter,
-    DeadLetterFilter,
     Delivery,
     DeliveryFilter,
     DeliveryId,
     DeliveryRequest,
     DeliveryState,
     DeliverySummary,
-    Redriven,
 )
 from postroom.delivery.rows import accept_columns, accept_values, send_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
-from postroom.events.audit import audited, record_audit
+from postroom.events.audit import audited
 from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
 from postroom.runtime.page import Found, read_page
 
 IDEMPOTENCY_TTL = timedelta(days=7)
-REDRIVE_BATCH = 1000
 COUNTED = 10_000
 
 
@@ -222,38 +218,11 @@ async def list_deliveries(
     return await search_deliveries(pool, chosen, cursor=cursor, limit=limit)
 
 
-async def redrive(
-    pool: Pool, chosen: DeadLetterFilter, *, actor: str, dry_run: bool = False, now: datetime | None = None
-) -> Redriven:
-    """Return dead letters to the queue, in bounded steps; with `dry_run`, only count them.
-
-    A filter skips mail of cancelled campaigns. Ids must be those of dead letters that can be sent again: otherwise
-    nothing is returned, and `DeadLetterNotFound` or `CampaignCancelled` names the id.
-    """
-    filters = asdict(chosen)
-    async with pool.acquire() as connection:
-        if chosen.delivery_ids:
-            unknown = await store.list_not_dead(connection, delivery_ids=chosen.delivery_ids, page_limit=10)
-            if unknown:
-                raise DeadLetterNotFound.of(*unknown)
-            await _refuse_cancelled(connection, chosen.delivery_ids, "redriven")
-        if dry_run:
-            return await store.count_redrivable(connection, **filters)
-        total = 0
-        while ids := await _redrive_step(connection, filters, actor=actor, now=now):
-            total += len(ids)
-        return Redriven(total, (await store.count_redrivable(connection, **filters)).skipped)
-
-
-async def _redrive_step(
-    connection: Session, filters: dict[str, Any], *, actor: str, now: datetime | None
-) -> list[DeliveryId]:
-    async with connection.transaction():
-        ids = await store.redrive(connection, batch_limit=REDRIVE_BATCH, now=now, **filters)
-        if ids:
-            summary = {"count": len(ids), "first": min(ids), "last": max(ids)}
-            await record_audit(connection, actor, "dead_letter.redrive", "dead_letters", after=summary)
-    return ids
+async def refuse_cancelled(connection: Connection, delivery_ids: Sequence[int], action: str) -> None:
+    """Raise `CampaignCancelled` if one of these deliveries belongs to a cancelled campaign."""
+    found = await store.find_cancelled_campaign(connection, delivery_ids=delivery_ids)
+    if found is not None:
+        raise CampaignCancelled(*found, action)
 
 
 async def reschedule(
@@ -274,7 +243,7 @@ async def resend(
 ) -> DeliveryId:
     """Send the same content again as a new delivery; the original is unchanged. A webhook may go to another `url`."""
     async with audited(pool, actor, "delivery.resend", f"delivery:{delivery_id}") as (connection, note):
-        await _refuse_cancelled(connection, [delivery_id], "resent")
+        await refuse_cancelled(connection, [delivery_id], "resent")
         clones = await store.resend(connection, delivery_ids=[delivery_id], url=url, now=now)
         if not clones:
             delivery = await _find(connection, delivery_id)
@@ -288,11 +257,10 @@ async def resend(
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Retry now instead of at `next_attempt_at`; a dead letter returns to the queue first."""
     async with audited(pool, actor, "delivery.retry", f"delivery:{delivery_id}") as (connection, _note):
-        await _refuse_cancelled(connection, [delivery_id], "retried")
+        await refuse_cancelled(connection, [delivery_id], "retried")
         done = await store.retry_now(connection, delivery_ids=[delivery_id], now=now)
         if not done:
-            chosen = asdict(DeadLetterFilter(delivery_ids=(DeliveryId(delivery_id),)))
-            done = await store.redrive(connection, batch_limit=1, now=now, **chosen)
+            done = await store.redrive(connection, delivery_ids=[delivery_id], now=now)
         await _must(connection, delivery_id, "retried", done=bool(done), with_body=(DeliveryState.DEAD_LETTER,))
 
 
@@ -322,9 +290,3 @@ def _refuse(delivery: Delivery, action: str, *, with_body: Collection[DeliverySt
     if delivery.state in with_body and not delivery.has_body:
         raise BodyGone(action)
     raise WrongState(action, delivery.state)
-
-
-async def _refuse_cancelled(connection: Connection, delivery_ids: Sequence[int], action: str) -> None:
-    found = await store.find_cancelled_campaign(connection, delivery_ids=delivery_ids)
-    if found is not None:
-        raise CampaignCancelled(*found, action)

@@ -21,7 +21,6 @@ from postroom.delivery.model import (
     Outgoing,
     Recipient,
     Recovered,
-    Redriven,
     Unrendered,
 )
 from postroom.delivery.rows import (
@@ -98,27 +97,6 @@ async def complete(connection: Connection, *, now: datetime | None, **columns: S
 async def count_dead_letters(connection: Connection, *, count_limit: int) -> dict[str, int]:
     rows = await QUERIES["count_dead_letters"].many(connection, count_limit=count_limit)
     return {row["reason"]: row["letters"] for row in rows}
-
-
-async def count_redrivable(
-    connection: Connection,
-    *,
-    reason: str | None,
-    source: str | None,
-    template_id: str | None,
-    created_before: datetime | None,
-    delivery_ids: Sequence[int] | None,
-) -> Redriven:
-    """Count the effect of a redrive with this filter."""
-    row = await QUERIES["count_redrivable"].one(
-        connection,
-        reason=reason,
-        source=source,
-        template_id=template_id,
-        created_before=created_before,
-        delivery_ids=delivery_ids,
-    )
-    return Redriven(row["redrivable"], row["skipped"])
 
 
 async def delete_old_deliveries(
@@ -230,11 +208,6 @@ async def list_last_attempts(connection: Connection, *, delivery_ids: Sequence[i
     return {row["delivery_id"]: Attempt(*list(row.values())[1:]) for row in rows}
 
 
-async def list_not_dead(connection: Connection, *, delivery_ids: Sequence[int], page_limit: int) -> list[DeliveryId]:
-    rows = await QUERIES["list_not_dead"].many(connection, delivery_ids=delivery_ids, page_limit=page_limit)
-    return _ids(rows)
-
-
 async def list_recipients(connection: Connection, *, delivery_id: int) -> list[Recipient]:
     return [read_recipient(row) for row in await QUERIES["list_recipients"].many(connection, delivery_id=delivery_id)]
 
@@ -314,11 +287,8 @@ async def recover_claims(
     ]
 
 
-async def redrive(
-    connection: Connection, *, batch_limit: int, now: datetime | None, **filters: Any
-) -> list[DeliveryId]:
-    rows = await QUERIES["redrive"].many(connection, batch_limit=batch_limit, now=now, **filters)
-    return _ids(rows)
+async def redrive(connection: Connection, *, delivery_ids: Sequence[int], now: datetime | None) -> list[DeliveryId]:
+    return _ids(await QUERIES["redrive"].many(connection, delivery_ids=delivery_ids, now=now))
 
 
 async def register_worker(connection: Connection, *, pid: int, host: str) -> int:

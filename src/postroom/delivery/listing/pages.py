@@ -35,8 +35,9 @@ CLOCK_SLACK = timedelta(minutes=10)
 Find = Callable[..., Awaitable[list[int]]]
 
 FINDERS: dict[str, Find] = {
-    "idempotency_key": store.ids_by_idempotency_key,
     "message_id": store.ids_by_message_id,
+    "ids": store.ids_given,
+    "idempotency_key": store.ids_by_idempotency_key,
     "recipient": store.ids_by_recipient,
     "endpoint_id": store.ids_by_endpoint,
     "campaign_id": store.ids_by_campaign,

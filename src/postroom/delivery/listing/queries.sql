@@ -119,6 +119,14 @@ WHERE template_id = :value::text
 ORDER BY id >> 10 DESC, id DESC
 LIMIT :id_limit;
 
+-- name: ids_given :many
+-- Deliveries by their ids.
+SELECT DISTINCT id
+FROM unnest(:value::bigint[]) AS given(id)
+WHERE id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY id DESC
+LIMIT :id_limit;
+
 -- name: ids_newest :many
 -- All deliveries.
 SELECT id
@@ -169,6 +177,7 @@ ORDER BY id DESC;
 SELECT id
 FROM deliveries AS d
 WHERE id = ANY (:delivery_ids::bigint[])
+    AND (:ids::bigint[] IS NULL OR id = ANY (:ids))
     AND (:state::text IS NULL OR state = :state::delivery_state)
     AND (:template_id::text IS NULL OR template_id = :template_id)
     AND (:source::text IS NULL OR source = :source)
@@ -180,6 +189,8 @@ WHERE id = ANY (:delivery_ids::bigint[])
     AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb)
     AND (:created_from::timestamptz IS NULL OR created_at >= :created_from)
     AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
+    AND (:finished_before::timestamptz IS NULL OR finished_at < :finished_before)
+    AND (:reason::text IS NULL OR reason = :reason)
     AND (:recipient::text IS NULL OR EXISTS (
         SELECT FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)))

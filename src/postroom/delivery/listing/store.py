@@ -65,6 +65,10 @@ async def ids_by_template(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_template"].many(connection, **window))
 
 
+async def ids_given(connection: Connection, **window: Any) -> list[int]:
+    return read_ids(await QUERIES["ids_given"].many(connection, **window))
+
+
 async def ids_newest(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_newest"].many(connection, **window))
 

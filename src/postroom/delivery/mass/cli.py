@@ -28,7 +28,11 @@ from postroom.runtime.terminal import (
 mass_actions = typer.Typer()
 
 _LISTED = ("id", "kind", "changed", "skipped", "created_at", "finished_at", "actor", "filter")
-_DONE = {MassKind.CANCEL: "cancelled", MassKind.RETRY: "made due", MassKind.RESEND: "resent"}
+_DONE = {
+    MassKind.CANCEL: ("cancelled", "would be cancelled"),
+    MassKind.RETRY: ("made due", "would be made due"),
+    MassKind.RESEND: ("resent", "would be resent"),
+}
 
 Where = Annotated[
     list[str] | None,
@@ -49,6 +53,11 @@ def run(
     chosen = _chosen(where or [])
     if chosen == DeliveryFilter() and not everything and not dry_run:
         raise typer.BadParameter("give a filter with --where, or --all for every delivery")
+    run_action(kind, chosen, _DONE[kind], dry_run=dry_run, as_json=as_json)
+
+
+def run_action(kind: MassKind, chosen: DeliveryFilter, done: tuple[str, str], *, dry_run: bool, as_json: bool) -> None:
+    """Run a mass action until it is finished, or only count; `done` says what was, and would be, the result."""
 
     async def command(room: Room) -> MassAction:
         action = await service.start(room.pool, kind, chosen, actor=actor())
@@ -59,9 +68,9 @@ def run(
 
     if dry_run:
         counted = in_room(lambda room: service.preview(room.pool, kind, chosen))
-        _print(counted, f"would be {_DONE[kind]}", as_json=as_json)
+        _print(counted, done[1], as_json=as_json)
     else:
-        _print(in_room(command), _DONE[kind], as_json=as_json)
+        _print(in_room(command), done[0], as_json=as_json)
 
 
 def _chosen(pairs: list[str]) -> DeliveryFilter:

@@ -39,6 +39,7 @@ class Standing:
     has_body: bool
     is_expired: bool
     is_campaign_cancelled: bool
+    is_withdrawn: bool = False  # a dead letter whose cause was deleted: it must not leave again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def obstacle(kind: MassKind, delivery: Standing) -> Obstacle | None:
         return None if delivery.state in WAITING else Obstacle.ENDED
     if kind is MassKind.RETRY and delivery.state in WAITING:
         return Obstacle.CAMPAIGN_CANCELLED if delivery.is_campaign_cancelled else None
-    if kind is MassKind.RETRY and delivery.state is not DeliveryState.DEAD_LETTER:
+    if kind is MassKind.RETRY and (delivery.is_withdrawn or delivery.state is not DeliveryState.DEAD_LETTER):
         return Obstacle.ENDED
     return _resend_obstacle(delivery, is_resend=kind is MassKind.RESEND)
 

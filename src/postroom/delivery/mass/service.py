@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.db.retention import Retention
 from postroom.delivery import store as deliveries
-from postroom.delivery.errors import MassActionNotFound
+from postroom.delivery.errors import DeadLetterNotFound, DeliveryNotFound, MassActionNotFound
 from postroom.delivery.listing.pages import read_window
 from postroom.delivery.listing.store import find_newest_id
 from postroom.delivery.mass import store
@@ -22,9 +21,11 @@ from postroom.delivery.mass.model import (
     obstacle,
     write_filter,
 )
-from postroom.delivery.model import DeadLetterFilter, DeliveryFilter, DeliveryId, DeliveryState
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState
+from postroom.delivery.service import refuse_cancelled
 from postroom.errors import IdempotencyConflict
 from postroom.events.audit import record_audit
+from postroom.post.message_id import LARGEST_ID
 from postroom.runtime.page import Found, read_page
 
 STEP = 1000
@@ -36,6 +37,9 @@ FIRST_STEPS = 5
 WINDOW, WINDOWS = 5_000, 20
 """Ids that a preview examines at once, and how often: a person waits for the answer."""
 
+SHOWN_IDS = 10
+"""Unknown ids that an error names."""
+
 REST = timedelta(seconds=2)
 """The workers look for unfinished actions this often."""
 
@@ -43,9 +47,10 @@ RETENTION = (Retention(store.delete_old_mass_actions, timedelta(days=90)),)
 
 
 async def preview(pool: Pool, kind: MassKind, chosen: DeliveryFilter, *, now: datetime | None = None) -> MassPreview:
-    """Count the deliveries that an action would change; nothing is changed."""
+    """Count the deliveries that an action would change; nothing is changed. Raises for ids, as `start` does."""
     changed, skipped = 0, Counter[Obstacle]()
     async with pool.acquire() as connection:
+        await _check_ids(connection, kind, chosen)
         before_id = await find_newest_id(connection) + 1
         more: int | None = before_id
         for _ in range(WINDOWS):
@@ -70,8 +75,10 @@ async def start(  # noqa: PLR0913 - the action and who starts it
     """Start an action and run its first steps; `before_id` of a preview excludes deliveries accepted since.
 
     The same key of the same actor starts nothing again. Raises `IdempotencyConflict` if it stands for another action.
+    Raises `DeadLetterNotFound`, `DeliveryNotFound` or `CampaignCancelled` for an id of the filter that cannot be
+    changed.
     """
-    async with pool.acquire() as connection:
+    async with pool.acquire() as connection, connection.transaction():
         newest = await find_newest_id(connection) + 1
         action = await store.start_mass_action(
             connection,
@@ -83,6 +90,7 @@ async def start(  # noqa: PLR0913 - the action and who starts it
         )
         if action is None:
             return await _started(connection, kind, chosen, actor=actor, idempotency_key=idempotency_key or "")
+        await _check_ids(connection, kind, chosen)
     await run_steps(pool, action.id, steps=FIRST_STEPS, now=now)
     return await get_mass_action(pool, action.id)
 
@@ -94,6 +102,24 @@ async def _started(
     if known is None or (known.kind, write_filter(known.filter)) != (kind, write_filter(chosen)):
         raise IdempotencyConflict
     return known
+
+
+async def _check_ids(connection: Connection, kind: MassKind, chosen: DeliveryFilter) -> None:
+    """Raise for an id that the other filters do not select, or whose mail must not leave again.
+
+    A person who lists ids means each of them; a filter is a search, which skips and counts.
+    """
+    if not chosen.ids:
+        return
+    limit = len(chosen.ids) + 1  # one window
+    found, _more = await read_window(connection, chosen, before_id=LARGEST_ID, id_limit=limit)
+    unknown = sorted(set(chosen.ids).difference(found))
+    if unknown and chosen.state is DeliveryState.DEAD_LETTER:
+        raise DeadLetterNotFound.of(*unknown[:SHOWN_IDS])
+    if unknown:
+        raise DeliveryNotFound.of(unknown[0])
+    if kind is not MassKind.CANCEL:
+        await refuse_cancelled(connection, chosen.ids, "retried" if kind is MassKind.RETRY else "resent")
 
 
 async def run_steps(pool: Pool, action_id: int, *, steps: int, now: datetime | None = None) -> bool:
@@ -143,8 +169,9 @@ async def _change(
     locked = await store.lock_deliveries(connection, delivery_ids=asked)
     skipped[Obstacle.SENDING] += len(asked) - len(locked)
     allowed = _allowed(kind, await store.list_standings(connection, delivery_ids=locked, now=now), skipped)
-    await _apply(connection, kind, allowed, now=now)
-    return len(_ids(allowed)), _named(skipped)
+    changed = await _apply(connection, kind, allowed, now=now)
+    skipped[Obstacle.SENDING] += len(_ids(allowed)) - len(changed)
+    return len(changed), _named(skipped)
 
 
 def _allowed(kind: MassKind, found: Sequence[Standing], skipped: "Counter[Obstacle]") -> list[Standing]:
@@ -163,17 +190,18 @@ def _ids(found: Sequence[Standing]) -> list[DeliveryId]:
     return [delivery_id for each in found for delivery_id in each.ids]
 
 
-async def _apply(connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None) -> None:
+async def _apply(
+    connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None
+) -> list[DeliveryId]:
+    """Change these deliveries; the ids of those that were changed, or of their copies."""
     ids = _ids(allowed)
     if kind is MassKind.CANCEL:
-        await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now)
-    elif kind is MassKind.RESEND:
-        await deliveries.resend(connection, delivery_ids=ids, now=now)
-    else:
-        dead = tuple(_ids([each for each in allowed if each.state is DeliveryState.DEAD_LETTER]))
-        await deliveries.retry_now(connection, delivery_ids=ids, now=now)
-        chosen = asdict(DeadLetterFilter(delivery_ids=dead))
-        await deliveries.redrive(connection, batch_limit=len(dead), now=now, **chosen)
+        return await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now)
+    if kind is MassKind.RESEND:
+        return await deliveries.resend(connection, delivery_ids=ids, now=now)
+    dead = _ids([each for each in allowed if each.state is DeliveryState.DEAD_LETTER])
+    due = await deliveries.retry_now(connection, delivery_ids=ids, now=now)
+    return due + await deliveries.redrive(connection, delivery_ids=dead, now=now)
 
 
 async def _audit(connection: Connection, action: MassAction) -> None:
