@@ -145,12 +145,13 @@ async def claim(pool: Pool) -> list[Outgoing]:
     seen: list[Outgoing] = []
 
     class Keeper:
-        """Keeps what is claimed and writes nothing."""
+        """Keeps the deliveries, with their recipients and variables, and writes nothing."""
 
         async def prepare(self, claim: Sequence[Outgoing]) -> None:
-            seen.extend(claim)
+            pass
 
-        def write(self, _outgoing: Outgoing) -> tuple[Envelope, Content]:
+        def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
+            seen.append(outgoing)
             raise ValueError("only looking")
 
     transport = SmtpTransport(SmtpRelay("127.0.0.1", 9, tls="none"))
