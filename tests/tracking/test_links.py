@@ -99,7 +99,15 @@ def test_tracked_link_is_escaped() -> None:
         click=lambda _: "https://t/?a&\"'<",
         pixel=None,
     )
-    assert html == '<p><a class="b" href="https://t/?a&amp;&quot;&#x27;&lt;" id=c>x</a></p>'
+    assert html == '<p><a class="b"\nhref="https://t/?a&amp;&quot;&#x27;&lt;" id=c>x</a></p>'
+
+
+def test_tracked_links_keep_lines_short() -> None:
+    """A line with many links stays below the limit of SMTP (998 octets), so that the mail does not need base64."""
+    template = "<p>" + '<a href="https://a.example/">x</a> ' * 20 + "</p>"
+    html = weave(plan(template), click=lambda _: "https://t/" + "x" * 200, pixel=None)
+    assert max(map(len, html.splitlines())) < 300
+    assert html.replace("\n", " ").count('<a href="https://t/') == 20
 
 
 def test_merge_field_cannot_create_a_tracked_link() -> None:

@@ -12,7 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -90,8 +91,7 @@ class Signer:
         return sign_all((self,), headers, body, timestamp=timestamp)
 
 
-@dataclass(frozen=True, slots=True)
-class _SignedMessage:
+class _SignedMessage(NamedTuple):
     """The parts that all signatures of one message share."""
 
     h_tag: bytes
@@ -107,7 +107,8 @@ def canonical_body(body: bytes) -> bytes:
         body = body.replace(b"  ", b" ")
     if not body.endswith(b"\r\n"):
         body += b"\r\n"
-    body = body.replace(b" \r\n", b"\r\n")
+    if b" \r\n" in body:  # a search takes a third of the time of `replace`
+        body = body.replace(b" \r\n", b"\r\n")
     if body.endswith(b"\r\n\r\n") or body == b"\r\n":
         body = body.rstrip(b"\r\n")
         return body + b"\r\n" if body else b""
@@ -142,10 +143,11 @@ def _digestible(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> _SignedM
         if name in OVERSIGNED_HEADERS:
             names.append(name)
     body_hash = hashlib.sha256(canonical_body(body)).digest()
-    return _SignedMessage(_h_tag(names), b"".join(lines), binascii.b2a_base64(body_hash, newline=False))
+    return _SignedMessage(_h_tag(tuple(names)), b"".join(lines), binascii.b2a_base64(body_hash, newline=False))
 
 
-def _h_tag(names: list[bytes]) -> bytes:
+@lru_cache(maxsize=64)  # mails of one kind have the same fields
+def _h_tag(names: tuple[bytes, ...]) -> bytes:
     lines = [b":".join(names[i : i + _H_NAMES_PER_LINE]) for i in range(0, len(names), _H_NAMES_PER_LINE)]
     return b":\r\n  ".join(lines)
 

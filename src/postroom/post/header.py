@@ -10,6 +10,7 @@ returned without the final line end.
 import binascii
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from urllib.parse import quote
 
 from postroom.post.address import Address
@@ -129,6 +130,7 @@ def encode_addresses(field: str, addresses: Sequence[Address]) -> bytes:
     return _fold(words, len(field) + 2)[:-1].encode()
 
 
+@lru_cache(maxsize=256)  # most headers of a campaign are the same in every mail
 def encode_custom(name: str, value: str) -> bytes:
     """The value of a caller's header, after a last check that it is allowed."""
     reason = check_header(name, value)

@@ -3,7 +3,8 @@
 `plan` reads a template as its author wrote it, including template expressions, and puts a sentinel before each `href`
 that may lead to the web. The sentinel is a control character before the attribute's name. No merge field can write
 there: values are escaped and cannot contain a quotation mark. After rendering, `weave` splits the HTML at the sentinels
-and replaces the rendered values. Everything else is unchanged, byte for byte.
+and replaces the rendered values. The space before a tracked `href` becomes a line break: with several signed URLs, a
+line would exceed the 998 octets of SMTP, and the mail would need base64. Everything else is unchanged, byte for byte.
 
 Not tracked are `mailto:`, `tel:`, anchors, empty values, values that are not http or https after rendering, and links
 whose expression names `unsubscribe_url` or `preferences_url`. Links inside a merge field that is rendered without
@@ -45,7 +46,17 @@ def plan(html_template: str) -> str:
 def weave(rendered_html: str, *, click: Callable[[str], str], pixel: str | None) -> str:
     """Replace each marked link by its `click` URL, and add the pixel, if any, at the end of the body."""
     first, *pieces = rendered_html.split(SENTINEL)
-    html = "".join([first, *(_weave_piece(piece, click) for piece in pieces)]) if pieces else first
+    parts = [first]
+    for piece in pieces:
+        tracked = _tracked(piece, click)
+        if tracked is None:
+            parts.append(piece if _is_marked(piece) else SENTINEL + piece)
+        elif parts[-1].endswith(" "):
+            parts[-1] = parts[-1][:-1]
+            parts += ("\n", tracked)
+        else:
+            parts.append(tracked)
+    html = "".join(parts)
     if pixel is None:
         return html
     image = f'<img src="{escape(pixel)}" width="1" height="1" alt="" style="{_STYLE}">'
@@ -160,16 +171,18 @@ def _may_be_tracked(value: str, atoms: Sequence[str]) -> bool:
     return start.startswith(_HIDDEN) or _read_value(start).lower().startswith("http")
 
 
-def _weave_piece(piece: str, click: Callable[[str], str]) -> str:
-    """The tracked attribute after a sentinel and the rest; unchanged if the sentinel is not from `plan`."""
-    quote = piece[5:6]
-    if piece[:5].lower() != "href=" or quote not in ('"', "'"):
-        return SENTINEL + piece
-    end = piece.find(quote, 6)
+def _is_marked(piece: str) -> bool:
+    """True if `plan` put the sentinel before this piece."""
+    return piece[:5].lower() == "href=" and piece[5:6] in ('"', "'")
+
+
+def _tracked(piece: str, click: Callable[[str], str]) -> str | None:
+    """The tracked attribute after a sentinel, and the rest; None if it is not a link to the web."""
+    end = piece.find(piece[5:6], 6)
+    if end < 0 or not _is_marked(piece):
+        return None
     url = _read_value(piece[6:end]).strip()
-    if end < 0 or not is_web_address(url):
-        return piece
-    return piece[:6] + escape(click(url)) + piece[end:]
+    return f"{piece[:6]}{escape(click(url))}{piece[end:]}" if is_web_address(url) else None
 
 
 def _read_value(value: str) -> str:

@@ -1,6 +1,5 @@
 """Values of tracking: links, hits, clicks and unsubscribes. Pure."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -8,8 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSubject:
+class LinkSubject(msgspec.Struct, frozen=True):
     """The mail and the recipient of a link."""
 
     campaign_id: int | None

@@ -15,6 +15,7 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
+from functools import lru_cache
 
 from postroom.tracking.model import LinkSubject
 
@@ -50,9 +51,7 @@ class TokenSigner:
         """The tracked URL of `url`, which must be http or https."""
         if not is_web_address(url):
             raise ValueError("a tracked link must be http or https")
-        address = mark.address.encode()
-        payload = _encode_ids(mark) + _encode_number(len(address)) + address + url.encode()
-        return f"{self._base_url}/track/click/{self._click[0].sign(payload)}"
+        return f"{self._base_url}/track/click/{self._click[0].sign(_encode_click(mark) + url.encode())}"
 
     def unsubscribe_url(self, mark: LinkSubject) -> str:
         """The URL of the header `List-Unsubscribe` and of the unsubscribe link in the mail."""
@@ -112,8 +111,15 @@ def _encode_ids(mark: LinkSubject) -> bytes:
     return _encode_number(campaign) + _encode_number(mark.delivery_id)
 
 
+@lru_cache(maxsize=64)  # all links of one mail share it
 def _encode_mark(mark: LinkSubject) -> bytes:
     return _encode_ids(mark) + mark.address.encode()
+
+
+@lru_cache(maxsize=64)  # as above
+def _encode_click(mark: LinkSubject) -> bytes:
+    address = mark.address.encode()
+    return _encode_ids(mark) + _encode_number(len(address)) + address
 
 
 def _decode_mark(payload: bytes | None) -> LinkSubject | None:
