@@ -12,11 +12,6 @@ CREATE OR REPLACE FUNCTION check_send_data(
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
-    c_strings CONSTANT jsonpath := 'strict $.* ? (@.type() != "string")';
-    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
-    c_too_deep CONSTANT jsonpath := 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")';
-    c_too_long CONSTANT jsonpath :=
-        'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))';
     v_field   text;
     v_message text;
 BEGIN
@@ -26,25 +21,30 @@ BEGIN
     ELSIF jsonb_typeof(p_variables) <> 'object' THEN
         v_field := 'variables';
         v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? c_strings THEN
+    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? 'strict $.* ? (@.type() != "string")' THEN
         v_field := 'tags';
         v_message := 'must be an object of strings';
-    ELSIF p_tags IS NOT NULL AND (SELECT count(*) FROM jsonb_object_keys(p_tags)) > 50 THEN
+    ELSIF jsonb_array_length(jsonb_path_query_array(p_tags, 'strict $.*')) > 50 THEN
         v_field := 'tags';
         v_message := 'at most 50 are allowed';
     ELSIF jsonb_typeof(p_custom_data) <> 'object' THEN
         v_field := 'custom_data';
         v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? c_strings THEN
+    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? 'strict $.* ? (@.type() != "string")' THEN
         v_field := 'headers';
         v_message := 'must be an object of strings';
     ELSIF coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true) THEN
         v_field := 'idempotency_ttl';
         v_message := 'must be longer than nothing and at most 10 years';
-    ELSIF p_variables @? c_too_deep OR p_variables @? c_too_long THEN
+    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
+    ELSIF p_variables @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
+        OR p_variables @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
+    THEN
         v_field := 'variables';
         v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
-    ELSIF p_custom_data @? c_too_deep OR p_custom_data @? c_too_long THEN
+    ELSIF p_custom_data @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
+        OR p_custom_data @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
+    THEN
         v_field := 'custom_data';
         v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
     ELSIF p_headers IS NOT NULL OR p_attachments IS NOT NULL THEN

@@ -48,7 +48,7 @@ BEGIN
     IF p_template IS NOT NULL THEN
         v_version_id := (SELECT version_id FROM current_template_version(p_template));
     END IF;
-    -- One expression that is true for a good mail. For any other, the functions find the field or accept it after all.
+    -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
     IF (cardinality(p_to) > 0
         AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
         AND coalesce(cardinality(p_reply_to), 0) <= 100
@@ -59,15 +59,15 @@ BEGIN
             THEN p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
             ELSE v_version_id IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0 END
         AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880
-        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after) = 0) IS NOT TRUE
+        AND (p_locale IS NULL OR p_locale ~ '^[a-z]{2}$')
+        AND (p_variables IS NULL OR jsonb_typeof(p_variables) = 'object' AND NOT p_variables @? 'strict $.* ? (@.type() != "string")')
+        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_headers, p_attachments, p_tags,
+            p_custom_data) = 0
+        AND p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
     THEN
         PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
             p_send_at, p_expires_at);
         PERFORM check_patience(p_max_retries, p_give_up_after);
-    END IF;
-    IF num_nonnulls(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data) > 0
-        OR (p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
-    THEN
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     END IF;
 
