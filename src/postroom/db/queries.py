@@ -34,7 +34,7 @@ class Connection(Protocol):
     async def fetchrow(self, query: str, *args: Any) -> asyncpg.Record | None: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # hashed by identity: the key of two caches, for every mail
 class Statement:
     """One named statement, ready to run."""
 

@@ -102,9 +102,14 @@ def problems(request: DeliveryRequest) -> Problems:
         if request.endpoint_id is not None:
             yield "endpoint_id", "is for webhooks only"
     yield from _content(request)
-    yield from _headers(request)
-    yield from _attachments(request)
+    if request.headers:
+        yield from _headers(request)
+    if request.attachments:
+        yield from _attachments(request)
     yield from _bookkeeping(request)
+    if request.send_at is not None or request.expires_at is not None:
+        yield from _moments(request)
+    yield from _data(request)
 
 
 def _recipients(request: DeliveryRequest) -> Problems:
@@ -120,12 +125,13 @@ def _recipients(request: DeliveryRequest) -> Problems:
         ("cc", request.cc),
         ("bcc", request.bcc),
         ("reply_to", request.reply_to),
-        ("from", (request.sender,) if request.sender else ()),
     )
     for field, addresses in named:
         for index, address in enumerate(addresses):
             if not _is_address(address):
-                yield (field if field == "from" else f"{field}[{index}]"), "is not an e-mail address"
+                yield f"{field}[{index}]", "is not an e-mail address"
+    if request.sender is not None and not _is_address(request.sender):
+        yield "from", "is not an e-mail address"
 
 
 def check_url(url: str) -> str | None:
@@ -175,23 +181,23 @@ def _webhook(request: DeliveryRequest) -> Problems:
 
 
 def _content(request: DeliveryRequest) -> Problems:
-    given = [name for name in ("subject", "text", "html") if getattr(request, name) is not None]
     if request.template is None and request.channel is Channel.EMAIL:
         if not request.subject or not request.subject.strip():
             yield "subject", "is required without a template"
         if request.text is None and request.html is None:
             yield "text", "text or html is required without a template"
-    elif request.template is not None:
-        if given:
-            yield given[0], "cannot be given together with a template"
-        if not is_template_id(request.template):
-            yield "template", "is not a template id"
+    elif request.template is not None and not is_template_id(request.template):
+        yield "template", "is not a template id"
     if request.locale is not None and not is_locale(request.locale):
         yield "locale", "is not a locale such as fr or fr-FR"
-    yield from _texts(request)
+    if (request.subject, request.text, request.html) != (None, None, None):
+        yield from _texts(request)
 
 
 def _texts(request: DeliveryRequest) -> Problems:
+    if request.template is not None:
+        first = next(name for name in ("subject", "text", "html") if getattr(request, name) is not None)
+        yield first, "cannot be given together with a template"
     if request.subject is not None and (len(request.subject) > MAX_SUBJECT or check_text(request.subject)):
         yield "subject", f"must be one line of at most {MAX_SUBJECT} characters"
     for name, body in (("text", request.text), ("html", request.html)):
@@ -252,8 +258,6 @@ def _bookkeeping(request: DeliveryRequest) -> Problems:
         yield "give_up_after", "must be between 1 second and 30 days"
     if request.traceparent is not None and not _is_label(request.traceparent, MAX_KEY):
         yield "traceparent", f"must be 1 to {MAX_KEY} characters"
-    yield from _moments(request)
-    yield from _data(request)
 
 
 def _moments(request: DeliveryRequest) -> Problems:
@@ -277,29 +281,36 @@ def _data(request: DeliveryRequest) -> Problems:
 
 
 def _is_label(value: str, longest: int) -> bool:
-    return 1 <= len(value) <= longest and _CONTROL.search(value) is None
+    return 1 <= len(value) <= longest and not _has_control(value)
 
 
 def _is_address(address: Address) -> bool:
     """True if it has the form of an address. Addresses from outside are parsed by `post.address.parse_address`."""
-    written = address.email + (address.name or "")
-    return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and _CONTROL.search(written) is None
+    if address.name is not None and _has_control(address.name):
+        return False
+    return "@" in address.email and len(address.email) <= _LONGEST_EMAIL and not _has_control(address.email)
+
+
+def _has_control(text: str) -> bool:
+    # Printable text has no such character, and is recognised in a tenth of the time.
+    return not text.isprintable() and _CONTROL.search(text) is not None
 
 
 def has_unstorable(value: Any, depth: int = 0) -> bool:
     """True if it contains a value that jsonb cannot return unchanged, or is nested too deeply."""
     match value:
-        case None | bool():
-            return False
         case str():
             return not is_storable(value)
+        case None | bool():
+            return False
         case int() | float():
             return not -_LARGEST_NUMBER <= value <= _LARGEST_NUMBER  # true for NaN as well
-        case dict() | Mapping() | list() | tuple() if depth < MAX_DEPTH:
-            parts = value.values() if isinstance(value, Mapping) else value
-            is_keyed = not isinstance(value, Mapping) or all(
-                isinstance(k, str) and not has_unstorable(k) for k in value
+        case dict() | Mapping() if depth < MAX_DEPTH:
+            return any(
+                not isinstance(key, str) or not is_storable(key) or has_unstorable(part, depth + 1)
+                for key, part in value.items()
             )
-            return not is_keyed or any(has_unstorable(part, depth + 1) for part in parts)
+        case list() | tuple() if depth < MAX_DEPTH:
+            return any(has_unstorable(part, depth + 1) for part in value)
         case _:
             return True

@@ -7,6 +7,8 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 def is_storable(text: str) -> bool:
     """True if PostgreSQL can store the text as it is."""
+    if text.isprintable():  # most short texts; it takes a third of the time of encoding them
+        return True
     try:
         return b"\0" not in text.encode()  # three times as fast as the regular expression
     except UnicodeEncodeError:
