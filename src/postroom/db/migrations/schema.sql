@@ -1286,11 +1286,6 @@ CREATE FUNCTION check_send_data(p_locale text, p_variables jsonb, p_headers json
     LANGUAGE plpgsql STABLE
     AS $_$
 DECLARE
-    c_strings CONSTANT jsonpath := 'strict $.* ? (@.type() != "string")';
-    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
-    c_too_deep CONSTANT jsonpath := 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")';
-    c_too_long CONSTANT jsonpath :=
-        'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))';
     v_field   text;
     v_message text;
 BEGIN
@@ -1300,25 +1295,30 @@ BEGIN
     ELSIF jsonb_typeof(p_variables) <> 'object' THEN
         v_field := 'variables';
         v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? c_strings THEN
+    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? 'strict $.* ? (@.type() != "string")' THEN
         v_field := 'tags';
         v_message := 'must be an object of strings';
-    ELSIF p_tags IS NOT NULL AND (SELECT count(*) FROM jsonb_object_keys(p_tags)) > 50 THEN
+    ELSIF jsonb_array_length(jsonb_path_query_array(p_tags, 'strict $.*')) > 50 THEN
         v_field := 'tags';
         v_message := 'at most 50 are allowed';
     ELSIF jsonb_typeof(p_custom_data) <> 'object' THEN
         v_field := 'custom_data';
         v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? c_strings THEN
+    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? 'strict $.* ? (@.type() != "string")' THEN
         v_field := 'headers';
         v_message := 'must be an object of strings';
     ELSIF coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true) THEN
         v_field := 'idempotency_ttl';
         v_message := 'must be longer than nothing and at most 10 years';
-    ELSIF p_variables @? c_too_deep OR p_variables @? c_too_long THEN
+    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
+    ELSIF p_variables @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
+        OR p_variables @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
+    THEN
         v_field := 'variables';
         v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
-    ELSIF p_custom_data @? c_too_deep OR p_custom_data @? c_too_long THEN
+    ELSIF p_custom_data @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
+        OR p_custom_data @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
+    THEN
         v_field := 'custom_data';
         v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
     ELSIF p_headers IS NOT NULL OR p_attachments IS NOT NULL THEN
@@ -4810,7 +4810,7 @@ BEGIN
     IF p_template IS NOT NULL THEN
         v_version_id := (SELECT version_id FROM current_template_version(p_template));
     END IF;
-    -- One expression that is true for a good mail. For any other, the functions find the field or accept it after all.
+    -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
     IF (cardinality(p_to) > 0
         AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
         AND coalesce(cardinality(p_reply_to), 0) <= 100
@@ -4821,15 +4821,15 @@ BEGIN
             THEN p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
             ELSE v_version_id IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0 END
         AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880
-        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after) = 0) IS NOT TRUE
+        AND (p_locale IS NULL OR p_locale ~ '^[a-z]{2}$')
+        AND (p_variables IS NULL OR jsonb_typeof(p_variables) = 'object' AND NOT p_variables @? 'strict $.* ? (@.type() != "string")')
+        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_headers, p_attachments, p_tags,
+            p_custom_data) = 0
+        AND p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
     THEN
         PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
             p_send_at, p_expires_at);
         PERFORM check_patience(p_max_retries, p_give_up_after);
-    END IF;
-    IF num_nonnulls(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data) > 0
-        OR (p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
-    THEN
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
     END IF;
 
