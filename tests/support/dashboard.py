@@ -18,11 +18,12 @@ from postroom.dashboard.endpoints import build_dashboard
 from postroom.dashboard.service import Examine
 from postroom.dashboard.session import Sessions
 from postroom.db.pool import Pool
+from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.worker import WorkerOptions
-from postroom.http.asgi import build_app
+from postroom.http.asgi import HttpApplication, build_app
 from postroom.http.auth import Authenticator
 from postroom.http.model import Role
 from postroom.http.operators import add_operator
@@ -94,12 +95,17 @@ class Guest:
         self.cookie = "; ".join([*others, cookie])
 
 
-def dashboard_app(room: Room, *, stop: asyncio.Event | None = None, examine: Examine | None = None) -> ASGIApp:
+def dashboard_app(
+    room: Room,
+    *,
+    stop: asyncio.Event | None = None,
+    examine: Examine | None = None,
+    replica: Replica | None = None,
+) -> HttpApplication:
     """The application with the API and the dashboard."""
     auth = Authenticator(room.pool)
-    return build_app(
-        room, sites=[build_dashboard(room, secret=SECRET, stop=stop, auth=auth, examine=examine)], auth=auth
-    )
+    site = build_dashboard(room, secret=SECRET, stop=stop, auth=auth, examine=examine, replica=replica)
+    return build_app(room, sites=[site], auth=auth, replica=replica)
 
 
 async def open_guest(room: Room, *scopes: str, name: str = "operator", app: ASGIApp | None = None) -> Guest:

@@ -137,7 +137,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", "/v1/accounts", list_accounts, "List accounts, newest first.", scope=READ, query=AccountQuery,
-        answers={200: Page[Account]},
+        from_replica=True, answers={200: Page[Account]},
     ),
     _endpoint(
         "GET", "/v1/accounts/{account_id:int}", get_account, "Read an account.", scope=READ, answers={200: Account},

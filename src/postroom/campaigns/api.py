@@ -194,7 +194,7 @@ _endpoint = partial(Endpoint, tag="campaigns")
 ENDPOINTS = [
     _endpoint(
         "GET", "/v1/campaigns", list_campaigns, "List campaigns with their counts, newest first.", scope=READ,
-        query=CampaignQuery, answers={200: Page[CampaignSummary]},
+        query=CampaignQuery, from_replica=True, answers={200: Page[CampaignSummary]},
     ),
     _endpoint(
         "POST", "/v1/campaigns", create_campaign, "Create a campaign as a draft.", scope=WRITE, body=CampaignBody,
@@ -213,7 +213,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", f"{_PATH}/recipients", list_recipients, "List recipients, filtered by state or by their merge fields.",
-        scope=READ, query=RecipientQuery, answers={200: Page[CampaignRecipient]},
+        scope=READ, query=RecipientQuery, from_replica=True, answers={200: Page[CampaignRecipient]},
     ),
     _endpoint(
         "POST", f"{_PATH}/recipients", upload_recipients,

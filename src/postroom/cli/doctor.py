@@ -37,7 +37,7 @@ async def examine(settings: Settings) -> "list[Finding]":
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":
-    from postroom.cli import database_checks, pooler_checks
+    from postroom.cli import database_checks, pooler_checks, replica_checks
     from postroom.db.errors import DatabaseUnreachable
     from postroom.db.pool import connect
     from postroom.embedded.server import running_url
@@ -54,6 +54,8 @@ async def _examine_database(settings: Settings) -> "list[Finding]":
         return [fail("database", found, "check POSTROOM_DATABASE_URL and that PostgreSQL runs")]
     try:
         findings = await database_checks.examine(session, settings)
+        if settings.replica_url is not None:
+            findings.append(await replica_checks.examine(session, settings))
     finally:
         await session.close()
     return [*findings, await pooler_checks.examine(settings, url)]

@@ -13,6 +13,7 @@ from functools import partial
 from postroom.app import link_signer
 from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
+from postroom.db.replica import Replica, replica_followed
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
@@ -84,11 +85,11 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
     any_login = allows_any_login(settings)
     receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
-    sites = []
-    if settings.secret_key:
-        checks = partial(examine, settings)
-        sites.append(build_dashboard(room, secret=settings.secret_key, stop=stop, auth=auth, examine=checks))
     async with AsyncExitStack() as stack:
+        replica = await stack.enter_async_context(replica_followed(room.pool, settings))
+        sites = []
+        if settings.secret_key:
+            sites.append(_dashboard(room, settings.secret_key, stop=stop, auth=auth, replica=replica))
         check = TemplateCheck(room.pool)
         accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
         for listener, options in submissions:
@@ -101,10 +102,15 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         signer = link_signer(settings)
         if signer is not None:
             sites.append(await stack.enter_async_context(public_links(room, signer)))
-        app = build_app(room, sites=sites, auth=auth)
+        app = build_app(room, sites=sites, auth=auth, replica=replica)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )
+
+
+def _dashboard(room: Room, secret: bytes, *, stop: asyncio.Event, auth: Authenticator, replica: Replica | None) -> Site:
+    examine_room = partial(examine, room.settings)
+    return build_dashboard(room, secret=secret, stop=stop, auth=auth, examine=examine_room, replica=replica)
 
 
 def http_limits(settings: Settings) -> HttpLimits:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from postroom.accounts import service
 from postroom.accounts.model import Account, AccountFilter, AccountStatus, KeptToken
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns, options_of
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, form, listing_page, page
 from postroom.errors import BadInput, PostroomError
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.page import Found
@@ -136,7 +136,7 @@ async def create_page(request: PageRequest) -> Answer:
 
 _ONE = "/accounts/{account_id:int}"
 PAGES = (
-    page("/accounts", list_page, scope=READ),
+    listing_page("/accounts", list_page, scope=READ),
     page("/accounts/new", new_page, scope=OPERATE),
     form("/accounts/new", create_page, scope=OPERATE),
     page(_ONE, show_page, scope=READ),

@@ -23,7 +23,7 @@ from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, dr
 from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, options_of, query_with
 from postroom.dashboard.live import stream
-from postroom.dashboard.page import PageRequest, checked, form, page
+from postroom.dashboard.page import PageRequest, checked, form, listing_page, page
 from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
@@ -331,12 +331,12 @@ def _domain_columns(campaign_id: int) -> tuple[ListColumn, ...]:
 
 
 PAGES = (
-    page("/campaigns", list_page, scope=READ),
+    listing_page("/campaigns", list_page, scope=READ),
     page("/campaigns/live", list_live_page, scope=READ, keeps_session=False),
     page("/campaigns/{campaign_id:int}", show_page, scope=READ),
     page("/campaigns/{campaign_id:int}/live", live_page, scope=READ, keeps_session=False),
-    page("/campaigns/{campaign_id:int}/people", people_page, scope=READ),
-    page("/campaigns/{campaign_id:int}/links", links_page, scope=READ),
+    listing_page("/campaigns/{campaign_id:int}/people", people_page, scope=READ),
+    listing_page("/campaigns/{campaign_id:int}/links", links_page, scope=READ),
     page("/campaigns/{campaign_id:int}/content", content_page, scope=READ),
     form("/campaigns/{campaign_id:int}/test", test_page, scope=WRITE),
 )

@@ -38,11 +38,12 @@ from postroom.dashboard import (
 from postroom.dashboard.codes import SignInCodes
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.oidc import CALLBACK, oidc_provider
-from postroom.dashboard.page import OPERATE, Dashboard, form, page, public, refuse
+from postroom.dashboard.page import OPERATE, Dashboard, form, listing_page, page, public, refuse
 from postroom.dashboard.service import Examine, FigureReader
 from postroom.dashboard.session import Sessions
 from postroom.dashboard.system import SYSTEM
 from postroom.dashboard.views import STATIC_TYPES, PageTemplates, read_static
+from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.http.asgi import is_https
 from postroom.http.auth import Authenticator
@@ -87,9 +88,9 @@ ENDPOINTS = (
     page("/destinations/new", destinations.new_page, scope=senders.MANAGE),
     form("/destinations/new", destinations.put_page, scope=senders.MANAGE),
     form("/destinations/delete", destinations.delete_page, scope=senders.MANAGE),
-    page("/suppressions", suppressions.list_page, scope=suppressions.READ),
+    listing_page("/suppressions", suppressions.list_page, scope=suppressions.READ),
     page("/suppressions/address", suppressions.show_page, scope=suppressions.READ),
-    page("/suppressions/export", suppressions.export_page, scope=suppressions.READ),
+    listing_page("/suppressions/export", suppressions.export_page, scope=suppressions.READ),
     page("/suppressions/new", suppressions.new_page, scope=suppressions.WRITE),
     form("/suppressions/new", suppressions.add_page, scope=suppressions.WRITE),
     form("/suppressions/lift", suppressions.lift_page, scope=suppressions.WRITE),
@@ -100,8 +101,8 @@ ENDPOINTS = (
         scope=suppressions.WRITE,
         most_body=suppressions.LARGEST_IMPORT,
     ),
-    page("/statistics", statistics.show_page, scope=statistics.READ),
-    page("/statistics.csv", statistics.csv_page, scope=statistics.READ),
+    listing_page("/statistics", statistics.show_page, scope=statistics.READ),
+    listing_page("/statistics.csv", statistics.csv_page, scope=statistics.READ),
     page("/health", system.health_page, scope=SYSTEM),
     page("/workers", system.workers_page, scope=SYSTEM),
     page("/settings", system.settings_page, scope=SYSTEM),
@@ -109,21 +110,21 @@ ENDPOINTS = (
     page("/storage/rooms", system.rooms_page, scope=SYSTEM),
     page("/storage/backups", system.backups_page, scope=SYSTEM),
     page("/archive", system.archive_page, scope="archive:operate"),
-    page("/audit", audit.list_page, scope=audit.READ),
+    listing_page("/audit", audit.list_page, scope=audit.READ),
     page("/keys", keys.list_page, scope=keys.MANAGE),
     page("/keys/new", keys.new_page, scope=keys.MANAGE),
     form("/keys/new", keys.create_page, scope=keys.MANAGE),
     form("/keys/{key_id:int}/revoke", keys.revoke_page, scope=keys.MANAGE),
     page("/", overview.show_overview),
     page("/live", overview.show_live, keeps_session=False),
-    page("/deliveries", deliveries.list_page),
+    listing_page("/deliveries", deliveries.list_page),
     page("/deliveries/{delivery_id:int}", deliveries.show_page),
     page("/deliveries/{delivery_id:int}/preview", deliveries.preview_page),
     form("/deliveries/{delivery_id:int}/cancel", deliveries.cancel_page, scope=OPERATE),
     form("/deliveries/{delivery_id:int}/retry", deliveries.retry_page, scope=OPERATE),
     form("/deliveries/{delivery_id:int}/resend", deliveries.resend_page, scope=OPERATE),
     *edit.PAGES,
-    page("/dead-letters", dead_letters.list_page),
+    listing_page("/dead-letters", dead_letters.list_page),
     form("/dead-letters/{delivery_id:int}/settle", deliveries.settle_page, scope=OPERATE),
     *campaigns.PAGES,
     *campaign_actions.PAGES,
@@ -150,10 +151,11 @@ def build_dashboard(
     stop: asyncio.Event | None = None,
     auth: Authenticator | None = None,
     examine: Examine | None = None,
+    replica: Replica | None = None,
 ) -> Site:
     """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does.
 
-    `examine` runs the doctor's checks.
+    `examine` runs the doctor's checks. The overview's history is read from the `replica`.
     """
     static = read_static()
     dashboard = Dashboard(
@@ -162,7 +164,7 @@ def build_dashboard(
         sessions=Sessions(secret, room.name),
         auth=auth or Authenticator(room.pool),
         guesses=WrongKeyCounter(),
-        figures=FigureReader(room.pool, examine=examine),
+        figures=FigureReader(room.pool, examine=examine, replica=replica),
         static=static,
         is_secure=is_https(room.settings),
         oidc=oidc_provider(room.settings, secret, room=room.name),

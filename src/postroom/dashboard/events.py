@@ -8,7 +8,7 @@ import msgspec
 
 from postroom.dashboard.listing import Filter, ListColumn, columns
 from postroom.dashboard.live import stream_rows
-from postroom.dashboard.page import PageRequest, page
+from postroom.dashboard.page import PageRequest, listing_page, page
 from postroom.dashboard.views import indented
 from postroom.errors import NotFoundError
 from postroom.events import EventStore, Place, Query, SequencedEvent, split_tag
@@ -166,9 +166,9 @@ async def commands_page(request: PageRequest) -> Answer:
 
 
 PAGES = (
-    page("/events", list_page, scope=READ),
+    listing_page("/events", list_page, scope=READ),
     page(LIVE, live_page, scope=READ, keeps_session=False),
-    page("/events/commands", commands_page, scope=READ),
+    listing_page("/events/commands", commands_page, scope=READ),
     page("/events/transactions/{transaction_id:int}", show_transaction, scope=READ),
     page("/events/{transaction_id:int}/{position:int}", show_page, scope=READ),
 )

@@ -99,7 +99,7 @@ class Feed:
         """A revoked key, a disabled operator, or a session that was signed out ends the stream within one interval."""
         if not self._request.dashboard.sessions.is_open(self._request.session):
             return False
-        return await service.find_owner(self._request.pool, self._request.session) is not None
+        return await service.find_owner(self._request.dashboard.room.pool, self._request.session) is not None
 
     async def _pause(self) -> None:
         try:

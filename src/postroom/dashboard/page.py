@@ -277,6 +277,11 @@ def page(path: str, show: Page, *, scope: str = READ, keeps_session: bool = True
     return public("GET", path, partial(_show, show, scope, keeps_session))
 
 
+def listing_page(path: str, show: Page, *, scope: str = READ) -> Endpoint:
+    """A page of records or figures, which may be read from the replica."""
+    return replace(page(path, show, scope=scope), from_replica=True)
+
+
 def form(path: str, act: Page, *, scope: str = READ, most_body: int = _LARGEST_FORM) -> Endpoint:
     """A page that a form posts to: it needs the session's token, and a browser that says the form was ours."""
     return replace(public("POST", path, partial(_act, act, scope)), most_body=most_body)
@@ -325,7 +330,7 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
     dashboard = call.tool(Dashboard)
     session = dashboard.sessions.open(cookie_of(call, dashboard.cookie(SESSION_COOKIE)))
-    owner = None if session is None else await service.find_owner(call.room.pool, session)
+    owner = None if session is None else await service.find_owner(dashboard.room.pool, session)
     if session is None or owner is None or not owner.allows(READ):
         raise SignInError
     if not owner.allows(scope):

@@ -15,6 +15,7 @@ from postroom.dashboard import store
 from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.session import DashboardSession
 from postroom.db.pool import Pool
+from postroom.db.replica import Replica
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
 from postroom.http.model import ApiKey, Operator
@@ -85,12 +86,20 @@ class Cached(Generic[Value]):
 
 
 class FigureReader:
-    """Reads the overview's figures, once for all concurrent viewers."""
+    """Reads the overview's figures, once for all concurrent viewers.
+
+    The state of queue, workers, senders and outbox comes from the primary, history from the replica if there is one.
+    """
 
     def __init__(
-        self, pool: Pool, *, examine: Examine | None = None, monotonic: Callable[[], float] = time.monotonic
+        self,
+        pool: Pool,
+        *,
+        examine: Examine | None = None,
+        replica: Replica | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._pool = pool
+        self._pool, self._replica = pool, replica
         self._steps = RecentSteps()
         self._figures = Cached(self._read_now, fresh_s=FRESH_S, monotonic=monotonic)
         self._hours = {
@@ -106,13 +115,18 @@ class FigureReader:
         """The figures of each of the last 24 or 168 hours, from the oldest on."""
         return await self._hours[hours].get()
 
+    async def _read_history(self, read: Callable[[Pool], Awaitable[Value]]) -> Value:
+        return await (self._replica.read(read) if self._replica else read(self._pool))
+
     async def _read_hours(self, hours: int) -> list[StatsRow]:
         begin = this_hour(datetime.now(UTC)) - timedelta(hours=hours - 1)
-        return await stats.measure(self._pool, Selection(begin=begin), groups=[Grouping.HOUR])
+        measure = partial(stats.measure, selection=Selection(begin=begin), groups=[Grouping.HOUR])
+        return await self._read_history(measure)
 
     async def _read_now(self) -> OverviewFigures:
         now = datetime.now(UTC)
-        letters, _cursor = await deliveries.list_dead_letters(self._pool, limit=SHOWN_LETTERS)
+        letters, _cursor = await self._read_history(partial(deliveries.list_dead_letters, limit=SHOWN_LETTERS))
+        latency = await self._read_history(partial(stats.measure_latency, now=now))
         accounts, _cursor = await senders.list_senders(self._pool, limit=READ_SENDERS)
         async with self._pool.acquire() as connection:
             await self._steps.refresh(connection, now=now)
@@ -120,7 +134,7 @@ class FigureReader:
                 at=now,
                 lanes=await queue.measure_queue(connection, bound=COUNTED),
                 sending=await store.count_sending(connection),
-                latency={each.lane: each for each in await stats.measure_latency(self._pool, now=now)},
+                latency={each.lane: each for each in latency},
                 steps=self._steps.counts,
                 steps_since=None if self._steps.is_complete else self._steps.since,
                 dead_letters=letters,

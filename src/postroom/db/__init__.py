@@ -4,6 +4,7 @@ NAME     db, the lowest layer: it imports no capability
 OWNS     the tables `migrations` and `loop_failures`
          connection one connection: the first host that accepts it, verified TLS, time limits
          primary    closes connections to a host that is no longer the primary
+         replica    reads that may be late, and the lag of the replica
          failures   background loops that raised an error, for `postroom doctor`
          retention  deletes old rows in bounded steps, as the capabilities declare it
          pool       connections whose search path is the room

@@ -164,7 +164,7 @@ def reason_of(error: Exception) -> str:
             "is trusted"
         )
     if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
-        return "it is read-only"
+        return "it is not a replica" if "standby" in str(error) else "it is read-only"
     if isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error):
         return (
             f"{error}. It is a pooler such as PgBouncer: set POSTROOM_DATABASE_DIRECT_URL to the URL of PostgreSQL "

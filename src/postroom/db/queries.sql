@@ -12,6 +12,12 @@ CREATE TABLE IF NOT EXISTS migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
+-- name: describe_copy :one
+-- The identity of a replica, and the position of the log that it has replayed.
+SELECT system_identifier AS system, current_database()::text AS database,
+    (coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0')::bigint AS position
+FROM pg_control_system();
+
 -- name: describe_room :exec
 -- Set the comments of tables, views, columns and functions; see functions/describe_room.sql.
 SELECT describe_room(:relations::text::jsonb, :columns::text::jsonb, :functions::text::jsonb);
@@ -19,6 +25,12 @@ SELECT describe_room(:relations::text::jsonb, :columns::text::jsonb, :functions:
 -- name: describe_session :one
 -- The role, the search path's first schema and the time zone of this session.
 SELECT current_user::text AS role, current_schema()::text AS schema, current_setting('timezone') AS timezone;
+
+-- name: describe_source :one
+-- The identity of the primary, and the position of its log: later than every acknowledged commit, flushed or not.
+SELECT system_identifier AS system, current_database()::text AS database,
+    (pg_current_wal_insert_lsn() - '0/0')::bigint AS position
+FROM pg_control_system();
 
 -- name: find_index :maybe
 -- An index of the room, and whether it is valid.

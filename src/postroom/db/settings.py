@@ -32,6 +32,19 @@ class DatabaseSettings:
         "direct URL of the same database, when POSTROOM_DATABASE_URL goes through a transaction pooler",
         secret=True,
     )
+    replica_url: str | None = setting(
+        "POSTROOM_DATABASE_REPLICA_URL",
+        postgres_url,
+        None,
+        "URL of a streaming replica, which the API reads for listings, statistics and exports",
+        secret=True,
+    )
+    replica_lag: timedelta = setting(
+        "POSTROOM_DATABASE_REPLICA_LAG",
+        duration_from(timedelta(seconds=2)),
+        timedelta(seconds=5),
+        "the API reads the primary while the replica is further behind than this",
+    )
     schema: str = setting("POSTROOM_SCHEMA", parse_schema, "postroom", "the room: one PostgreSQL schema")
     pool_size: int = setting("POSTROOM_POOL_SIZE", positive, 20, "database connections per process")
     database_timeout: timedelta = setting(

@@ -248,7 +248,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", "/v1/deliveries", list_deliveries, "List deliveries, newest first.", scope=READ, query=DeliveryQuery,
-        answers={200: Page[SummaryShape]},
+        from_replica=True, answers={200: Page[SummaryShape]},
     ),
     _endpoint(
         "GET", _ONE, get_delivery, "Show a delivery: its state, the outcome of each recipient, and its content.",

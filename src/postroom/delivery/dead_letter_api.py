@@ -58,7 +58,7 @@ _endpoint = partial(Endpoint, tag="dead letters")
 ENDPOINTS = [
     _endpoint(
         "GET", "/v1/dead-letters", list_dead_letters, "List deliveries that were given up, newest first.", scope=READ,
-        query=DeadLetterQuery, answers={200: page_of(DeadLetterShape)},
+        query=DeadLetterQuery, from_replica=True, answers={200: page_of(DeadLetterShape)},
     ),
     _endpoint(
         "POST", "/v1/dead-letters/{delivery_id:int}/settle", settle_dead_letter,

@@ -29,6 +29,6 @@ ENDPOINTS = [
     Endpoint(
         "GET", "/v1/audit", list_entries,
         "List manual actions, newest first: who did what to which object, and the values before and after.", scope=READ,
-        tag="audit", query=AuditQuery, answers={200: Page[AuditEntry]},
+        tag="audit", query=AuditQuery, from_replica=True, answers={200: Page[AuditEntry]},
     ),
 ]  # fmt: skip

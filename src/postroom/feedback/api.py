@@ -185,7 +185,7 @@ _endpoint = partial(Endpoint, tag="suppressions")
 ENDPOINTS = [
     _endpoint(
         "GET", "/v1/suppressions", list_suppressions, "List suppressions, newest first.", scope=READ,
-        query=SuppressionQuery, answers={200: Page[Suppression]},
+        query=SuppressionQuery, from_replica=True, answers={200: Page[Suppression]},
     ),
     _endpoint(
         "POST", "/v1/suppressions", add_suppression,
@@ -203,7 +203,7 @@ ENDPOINTS = [
     _endpoint(
         "GET", "/v1/suppressions/export", export_suppressions,
         "All suppressions as CSV, oldest first; X-Next-Cursor names the next page.", scope=READ, query=ExportQuery,
-        answers={200: None}, media_type=CSV,
+        from_replica=True, answers={200: None}, media_type=CSV,
     ),
     _endpoint(
         "GET", "/v1/suppressions/{email}", get_address, "One address: what is suppressed now, and its history.",
@@ -211,6 +211,6 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", "/v1/bounces", list_reports, "List reported bounces, complaints and unsubscribes, newest first.",
-        scope=READ, query=ReportQuery, answers={200: Page[ReceivedReport]},
+        scope=READ, query=ReportQuery, from_replica=True, answers={200: Page[ReceivedReport]},
     ),
 ]  # fmt: skip

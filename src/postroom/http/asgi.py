@@ -14,6 +14,7 @@ import structlog
 from postroom.accounts import api as accounts_api
 from postroom.archive import api as archive_api
 from postroom.campaigns import api as campaigns_api
+from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
 from postroom.delivery import dead_letter_api
@@ -31,6 +32,7 @@ from postroom.http import health
 from postroom.http.auth import Authenticator
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
+from postroom.http.replica_reads import ReplicaReads
 from postroom.http.request import read_call, request_id_of
 from postroom.http.response import body_of, encode_headers, send_body, send_head
 from postroom.http.routing import Route, Routes
@@ -68,6 +70,8 @@ class HttpApplication:
         self.endpoints = (*endpoints, *(endpoint for site in sites for endpoint in site.endpoints))
         self._room, self._auth = room, auth
         self._tools = {type(tool): tool for tool in (auth, *(tool for site in sites for tool in site.tools))}
+        replica = next((tool for tool in self._tools.values() if isinstance(tool, Replica)), None)
+        self._replica = None if replica is None else ReplicaReads(room, replica)
         self._refuse_unknown = [site.refuse_unknown for site in sites if site.refuse_unknown is not None]
         self._routes = Routes(self.endpoints)
         self._proxies = TrustedProxies(room.settings.trusted_proxies)
@@ -112,7 +116,7 @@ class HttpApplication:
             call.actor, call.source, call.scopes = key.actor, key.name, key.scopes
         await read_call(call, endpoint, receive, most_body=self._max_body)
         with span(f"{endpoint.method} {endpoint.path}", traceparent=call.headers.get("traceparent")):
-            return await endpoint.handler(call)
+            return await (self._replica.answer(endpoint, call) if self._replica else endpoint.handler(call))
 
     def _refuse(self, route: Route, call: Call, error: Exception) -> Answer:
         """The answer to an error, in the form of its endpoint, or of the first site that knows an unknown path."""
@@ -127,8 +131,12 @@ def build_app(
     more: Sequence[Endpoint] = (),
     sites: Sequence[Site] = (),
     auth: Authenticator | None = None,
+    replica: Replica | None = None,
 ) -> HttpApplication:
-    """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard."""
+    """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard.
+
+    With a `replica`, endpoints with `from_replica` read it.
+    """
     auth = auth or Authenticator(room.pool)
     check = TemplateCheck(room.pool)
     accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
@@ -162,7 +170,7 @@ def build_app(
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
     endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    tools = (accepting, EventStore(room.pool), contents_of(room.pool))
+    tools = (accepting, EventStore(room.pool), contents_of(room.pool), *([replica] if replica else []))
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
 

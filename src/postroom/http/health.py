@@ -14,6 +14,7 @@ from postroom.accounts.service import measure_guesses, measure_stall
 from postroom.db.errors import DatabaseError
 from postroom.db.faults import is_connection_lost
 from postroom.db.migrate import check_served
+from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
 from postroom.http.problems import problem
@@ -21,7 +22,7 @@ from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands
 from postroom.mail.store import count_templates
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY
+from postroom.runtime.metrics import QUEUE_OLDEST_SECONDS, QUEUE_WAITING, REGISTRY, REPLICA_LAG
 from postroom.schedule.metrics import show_backlog
 from postroom.schedule.service import measure_schedule
 
@@ -37,7 +38,15 @@ class Alive(msgspec.Struct, frozen=True):
     status: str
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ReplicaHealth(msgspec.Struct, frozen=True):
+    """Whether the replica is read, and why not; without it the primary answers everything."""
+
+    is_read: bool
+    lag_seconds: float | None
+    problem: str | None
+
+
+class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     """The checks that passed."""
 
     status: str
@@ -45,6 +54,7 @@ class Ready(msgspec.Struct, frozen=True):
     migrations: str
     templates: int
     tokens_stalled_seconds: float  # seconds for which an open transaction has blocked account mail
+    replica: ReplicaHealth | None = None  # absent without POSTROOM_DATABASE_REPLICA_URL
 
 
 async def healthz(_call: Call) -> Answer:
@@ -53,6 +63,7 @@ async def healthz(_call: Call) -> Answer:
 
 async def metrics(call: Call) -> Answer:
     """Prometheus' text; the queue is measured now, and left out if the database does not answer."""
+    _measure_replica(call)
     try:
         await _measure_queue(call.room)
         show_stall(await measure_stall(call.room.pool))
@@ -65,6 +76,13 @@ async def metrics(call: Call) -> Answer:
         QUEUE_WAITING.clear()
         QUEUE_OLDEST_SECONDS.clear()
     return Answer(generate_latest(REGISTRY), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
+
+def _measure_replica(call: Call) -> None:
+    health = _replica_health(call)
+    REPLICA_LAG.clear()
+    if health is not None and health.lag_seconds is not None:
+        REPLICA_LAG.labels(call.room.name).set(health.lag_seconds)
 
 
 async def _measure_queue(room: Room) -> None:
@@ -85,7 +103,16 @@ async def readyz(call: Call) -> Answer:
             stall = await accounts.measure_stall(connection, now=None)
     except DatabaseError as error:
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
-    return Answer(Ready("ok", "ok", "ok", templates, stall.seconds if stall.is_stalled else 0.0))
+    stalled_s = stall.seconds if stall.is_stalled else 0.0
+    return Answer(Ready("ok", "ok", "ok", templates, stalled_s, _replica_health(call)))
+
+
+def _replica_health(call: Call) -> ReplicaHealth | None:
+    replica: Replica | None = call.tools.get(Replica)
+    if replica is None:
+        return None
+    lag_s, problem = replica.lag_s, replica.problem
+    return ReplicaHealth(problem is None, None if lag_s is None else round(lag_s, 3), problem)
 
 
 _endpoint = partial(Endpoint, method="GET", scope=None, tag="health")

@@ -125,6 +125,7 @@ class Endpoint:
     most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise no body is read
     refuse: Refuse | None = None
     stream: bool = False  # the body has no size limit: the handler reads it from `Call.chunks`
+    from_replica: bool = False  # lists, counts or exports records, and may be as late as POSTROOM_DATABASE_REPLICA_LAG
     is_page: bool = False  # for browsers: any Accept header is accepted, and an invalid query is ignored
     headers: Mapping[str, str] = field(default_factory=dict)  # of every response, unless it sets its own
 

@@ -12,6 +12,8 @@
 | postroom_queue_oldest_seconds        | waiting time of the oldest due delivery of a lane                     |
 | postroom_http_requests_total         | HTTP requests by route, method and status                             |
 | postroom_http_request_seconds        | duration of a request, by route                                       |
+| postroom_replica_reads_total         | listings and exports read from the replica, or from the primary instead |
+| postroom_replica_lag_seconds         | time that the replica is behind; absent if it is unknown              |
 | postroom_loop_failures_total         | unexpected errors of background loops, each retried after a pause     |
 """
 
@@ -56,6 +58,15 @@ QUEUE_OLDEST_SECONDS = Gauge(
 )
 HTTP_REQUESTS = Counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"], registry=REGISTRY)
 HTTP_SECONDS = Histogram("postroom_http_request_seconds", "Duration of a request", ["route"], registry=REGISTRY)
+REPLICA_READS = Counter(
+    "postroom_replica_reads",
+    "Listings, statistics and exports, by the server that was read: replica or primary",
+    ["server"],
+    registry=REGISTRY,
+)
+REPLICA_LAG = Gauge(
+    "postroom_replica_lag_seconds", "Time that the replica is behind the primary", ["database"], registry=REGISTRY
+)
 LOOP_FAILURES = Counter(
     "postroom_loop_failures",
     "Unexpected errors of background loops; each loop retries after a pause",

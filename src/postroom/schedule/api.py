@@ -99,7 +99,7 @@ _endpoint = partial(Endpoint, tag="users")
 ENDPOINTS = [
     _endpoint(
         "GET", "/v1/users", list_users, "List people, newest first.", scope=READ, query=PageQuery,
-        answers={200: page_of(UserShape)},
+        from_replica=True, answers={200: page_of(UserShape)},
     ),
     _endpoint(
         "POST", "/v1/users", create_user, "Create a person and plan their next birthday greeting.", scope=WRITE,

@@ -116,7 +116,7 @@ _endpoint = partial(Endpoint, tag="users")
 ENDPOINTS = [
     _endpoint(
         "GET", _PATH, list_scheduled_events, "List past and planned events, by status, kind, person, time or lateness.",
-        scope=READ, query=EventQuery, answers={200: page_of(ScheduledEventShape)},
+        scope=READ, query=EventQuery, from_replica=True, answers={200: page_of(ScheduledEventShape)},
     ),
     _endpoint(
         "GET", _PATH + "/{event_id:uuid}", get_scheduled_event, "Read a scheduled event.", scope=READ,

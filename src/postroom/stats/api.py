@@ -151,10 +151,10 @@ _endpoint = partial(Endpoint, scope=READ, tag="stats")
 ENDPOINTS = (
     _endpoint(
         "GET", "/v1/stats", list_stats, "List figures by hour, day, campaign, sender or domain.", query=StatsQuery,
-        answers={200: StatsPage},
+        from_replica=True, answers={200: StatsPage},
     ),
     _endpoint(
         "GET", "/v1/stats/summary", read_summary, "Read the total of the figures.", query=SummaryQuery,
-        answers={200: FiguresShape},
+        from_replica=True, answers={200: FiguresShape},
     ),
 )  # fmt: skip

@@ -69,20 +69,20 @@ _endpoint = partial(Endpoint, scope=READ, tag="campaigns")
 ENDPOINTS = (
     _endpoint(
         "GET", "/v1/clicks", list_clicks, "List clicks by person and link; give campaign_id, email or url.",
-        query=ClickQuery, answers={200: Page[ClickedLink]},
+        query=ClickQuery, from_replica=True, answers={200: Page[ClickedLink]},
     ),
     _endpoint(
         "GET", "/v1/clicks/export", export_clicks,
         "Export clicks by person and link as CSV; x-next-cursor names the next page.", query=ClickQuery,
-        answers={200: str}, media_type="text/csv",
+        from_replica=True, answers={200: str}, media_type="text/csv",
     ),
     _endpoint(
         "GET", _LINKS, list_links, "List the links of a campaign with their clicks, the most clicked first.",
-        query=PageQuery, answers={200: Page[LinkFigures]},
+        query=PageQuery, from_replica=True, answers={200: Page[LinkFigures]},
     ),
     _endpoint(
         "GET", f"{_LINKS}/export", export_links,
         "Export the links of a campaign with their clicks as CSV; x-next-cursor names the next page.", query=PageQuery,
-        answers={200: str}, media_type="text/csv",
+        from_replica=True, answers={200: str}, media_type="text/csv",
     ),
 )  # fmt: skip

@@ -176,7 +176,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "List the deliveries of an endpoint.", query=PageQuery,
-        answers={200: page_of(WebhookDeliveryShape)},
+        from_replica=True, answers={200: page_of(WebhookDeliveryShape)},
     ),
     _endpoint(
         "POST", f"{_ONE}/replay", replay_webhook, "Post a delivery again.", body=ReplayBody,
