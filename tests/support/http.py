@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import uvicorn
@@ -74,7 +74,7 @@ async def call(app: ASGIApp, method: str, target: str, *, body: bytes, headers: 
         "http_version": "1.1",
         "method": method,
         "scheme": "http",
-        "path": parts.path,
+        "path": unquote(parts.path),
         "raw_path": parts.path.encode(),
         "query_string": parts.query.encode(),
         "root_path": "",

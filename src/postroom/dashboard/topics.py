@@ -35,7 +35,7 @@ _TOPIC = (
 
 _RULE = columns(
     MailRule, "event_type", "template", "recipient_path", "locale_path", "lane", "topic", "created_at",
-    template={"link": lambda rule: f"/templates/{rule.template}"},
+    template={"link": lambda rule: f"/templates/{quote(rule.template, safe='')}"},
     lane={"form": "words"}, created_at={"form": "when", "is_minor": True},
 )  # fmt: skip
 
