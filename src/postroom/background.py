@@ -24,18 +24,17 @@ from postroom.intake import notice as intake
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
 from postroom.mail import worker as mail
-from postroom.mail.compose import message_domain_of
+from postroom.mail.compose import maintenance_options
 from postroom.mail.template_check import TemplateCheck
 from postroom.mail.watcher import TemplateWatcher
 from postroom.outbox import worker as outbox
 from postroom.outbox.run import open_outbox
 from postroom.post.address import Address, parse_address
-from postroom.post.message_id import make_message_id, room_keys
+from postroom.post.message_id import room_keys
 from postroom.runtime.loop import Loop
 from postroom.runtime.terminal import actor
 from postroom.schedule import worker as schedule
 from postroom.schedule.service import policy_of
-from postroom.settings import Settings
 from postroom.stats import worker as stats
 from postroom.tracking import maintenance as tracking
 
@@ -73,7 +72,7 @@ async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> 
     )
     options = schedule.SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)
     return [
-        *delivery.Maintenance(pool, _maintenance_options(settings)).loops(),
+        *delivery.Maintenance(pool, maintenance_options(settings)).loops(),
         *schedule.Scheduler(pool, options).loops(),
         Loop("mass actions", partial(mass.run_unfinished, pool), rest=mass.REST, more=bool),
         feeder.loop(),
@@ -114,19 +113,6 @@ def _imap_poller(room: Room, url: str, stop: asyncio.Event) -> ImapPoller:
         raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
     paths = ReturnPaths(settings.bounce_domain, room_keys(settings.secret_keys, settings.schema))
     return ImapPoller(room.pool, options, paths=paths, stop=stop)
-
-
-def _maintenance_options(settings: Settings) -> delivery.MaintenanceOptions:
-    return delivery.MaintenanceOptions(
-        held_lanes=settings.held_lanes,
-        lease=settings.lease,
-        partition_interval=settings.cleanup_interval,
-        message_id=partial(
-            make_message_id,
-            domain=message_domain_of(settings.message_domain),
-            key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
-        ),
-    )
 
 
 def read_address(variable: str, value: str) -> Address:

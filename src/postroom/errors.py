@@ -26,7 +26,7 @@
     │   ├── events: AppendConditionFailed, DuplicateAppend, EventUnreadable
     │   ├── inbox: ReleaseOff
     │   ├── intake: AlreadyResubmitted
-    │   ├── rooms: DeliveriesWaiting, RoomExists
+    │   ├── rooms: DeliveriesWaiting, MoveUnfinished, RoomExists
     │   ├── outbox: NotNext, TopicExists, TopicNeeded
     │   └── senders: SenderExists
     ├── GoneError                   it existed but is no longer valid

@@ -64,6 +64,10 @@ WHERE id = :id;
 -- The spare file of a piece was removed.
 UPDATE archived_partitions SET spare_path = NULL WHERE id = :id;
 
+-- name: keep :exec
+-- Keep the identity in the archive after a move; see functions/keep_archive.sql.
+SELECT keep_archive();
+
 -- name: list_columns :many
 -- The columns of a table and their archive types, in the table's order.
 SELECT attname::text AS name, archive_type(atttypid) AS type

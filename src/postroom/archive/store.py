@@ -162,6 +162,10 @@ async def reserve_path(connection: Connection, *, id: int) -> str:
     return str((await QUERIES["reserve_path"].one(connection, id=id))["spare_path"])
 
 
+async def keep(connection: Connection) -> int:
+    return await QUERIES["keep"].exec(connection)
+
+
 async def settle(connection: Connection) -> int:
     return await QUERIES["settle"].exec(connection)
 

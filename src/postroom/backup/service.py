@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from postroom.archive.parquet import file_sha256
-from postroom.archive.store import settle
+from postroom.archive.store import keep, settle
 from postroom.backup import programs, store
 from postroom.backup.errors import BackupFailed, RoomNotEmpty
 from postroom.backup.model import BackupManifest, TableCount, differences
@@ -67,9 +67,12 @@ async def verify_backup(source: Path) -> BackupManifest:
 
 
 async def restore_backup(
-    url: Url, source: Path, *, actor: str, room: str | None = None, signal: Signal = unheard
+    url: Url, source: Path, *, actor: str, room: str | None = None, is_move: bool = False, signal: Signal = unheard
 ) -> BackupManifest:
-    """Restore a room into the database at `url`, under its own name or another; it must not exist there."""
+    """Restore a room into the database at `url`, under its own name or another; it must not exist there.
+
+    In a move the original is closed: its rows are compared with the restored ones, and its archive stays its own.
+    """
     manifest = await read_manifest(source)
     name = manifest.room if room is None else _checked_name(room)
     await check_file(source, manifest)
@@ -84,10 +87,12 @@ async def restore_backup(
         except Exception:
             await _abandon(url, name, drop=is_made)
             raise
+    if is_move:
+        _compare(manifest, await _counts(url, name))
     signal("restored")
     await _renew_functions(url, name)  # a dump has no privileges; the function files grant them
     signal("migrated")
-    await _go_on(url, name, actor=actor, source=source)
+    await _go_on(url, name, actor=actor, source=source, is_move=is_move)
     return manifest
 
 
@@ -160,12 +165,14 @@ async def _renew_functions(url: Url, name: str) -> None:
     await migrate(url, name)
 
 
-async def _go_on(url: Url, name: str, *, actor: str, source: Path) -> None:
+async def _go_on(url: Url, name: str, *, actor: str, source: Path, is_move: bool) -> None:
     """Correct cursors that count transactions of another cluster, or of a later past, before they are used."""
     session = await connect(url, name)
     try:
         async with session.transaction():
             await store.end_restore(session)
+            if is_move:
+                await keep(session)
             await settle(session)  # decides whether the archive's files belong to this room
             await adopt_restored_events(session, force=True)
             waiting = await store.adopt_restored_tokens(session)

@@ -42,6 +42,7 @@ CAPABILITIES = (
     "outbox",
     "archive",
     "http",
+    "rooms",
 )
 """The packages with stored functions; a function in LANGUAGE sql comes after those that it calls."""
 

@@ -13,17 +13,19 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from postroom.delivery.maintenance import MaintenanceOptions
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import Address, domain_of, parse_address
 from postroom.post.header import Field, encode_addresses, encode_custom, encode_text
-from postroom.post.message_id import make_message_id
+from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.mime import ComposedMessage
 from postroom.post.reply import Content, Envelope
 from postroom.post.return_path import make_return_path
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.identity import identify
 from postroom.senders.model import SenderAccount
+from postroom.settings import Settings
 from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
@@ -186,6 +188,20 @@ def _has(outgoing: Outgoing, header: str) -> bool:
 def message_domain_of(setting: str) -> str:
     """POSTROOM_MESSAGE_DOMAIN in ASCII form; ValueError if it is not a domain."""
     return domain_of(parse_address(f"postroom@{setting}").email)
+
+
+def maintenance_options(settings: Settings) -> MaintenanceOptions:
+    """The options of recovery; it records the Message-IDs of ambiguous attempts, which only the composer knows."""
+    return MaintenanceOptions(
+        held_lanes=settings.held_lanes,
+        lease=settings.lease,
+        partition_interval=settings.cleanup_interval,
+        message_id=partial(
+            make_message_id,
+            domain=message_domain_of(settings.message_domain),
+            key=next(iter(room_keys(settings.secret_keys, settings.schema)), None),
+        ),
+    )
 
 
 def format_date(moment: datetime) -> bytes:

@@ -1,13 +1,18 @@
 """rooms: many rooms on several servers.
 
 NAME     rooms: find, create, migrate, move and drop them, by name or by pattern
-CALLS    db for schemas and migrations
+CALLS    db for schemas and migrations; backup for the copy of a move; delivery to recover the claims of dead workers
 CALLED BY `postroom rooms`, and the processes that serve or work for many rooms
 SERVERS  POSTROOM_SERVERS, or the one database of POSTROOM_DATABASE_URL, which is named `default`
 STATES   ready; pending: it lacks migrations of this version; incompatible: migrated by another version; restoring;
          moving; moved; duplicate: ready on several servers; denied: this role may not use the schema
 PROMISES discovery asks all servers at the same time by one statement each. A server that does not respond is reported
          and hides no other. A room that is ready on two servers is reported and served on neither
+MOVES    fence, drain, close, copy, commit, open, drop; see `rooms/moving.py`. Triggers that exist only during a move
+         refuse writes, so that accepting pays nothing for it. At every moment at most one server accepts writes. A
+         killed move is continued by the same command, or undone before its commit; until then the room refuses writes
+         as a read-only server does. The copy has the same rows, compared table by table, and keeps its archive.
+         Grants of other roles are not copied
 LIMITS   a table of servers has direct URLs: behind a transaction pooler a role has one search path, so one room
-FAILURES `ServerUnknown`
+FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`
 """

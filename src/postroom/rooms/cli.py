@@ -94,6 +94,36 @@ def drop(
     say(f"Dropped room {name!r} on server {dropped.server!r}.")
 
 
+@rooms.command()
+def move(
+    name: Name,
+    *,
+    to: Annotated[str | None, typer.Option("--to", help="Name of the new server in POSTROOM_SERVERS.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the closed room on the old server.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo a move that was interrupted.")] = False,
+) -> None:
+    """Move a room to another server.
+
+    While the rows are copied, everything that writes to the room fails with a temporary error. The same command
+    continues a move that was interrupted.
+    """
+    from postroom.rooms.moving import move_room, undo_move
+
+    if undo:
+        place = on_servers(lambda servers: undo_move(servers, name, actor=actor()))
+        say(f"The room {name!r} is ready on server {place!r}.")
+        return
+    if to is None:
+        raise typer.BadParameter("choose the new server with --to")
+    moved = on_servers(lambda servers: move_room(servers, name, to=to, actor=actor(), keep=keep))
+    if moved is None:
+        say(f"The room {name!r} is on server {to!r} already.")
+        return
+    say(f"Moved room {name!r} from server {moved.origin!r} to {to!r}.")
+    if moved.roles:
+        say(f"Grants are not moved. Grant the rights of these roles again: {', '.join(moved.roles)}.")
+
+
 def on_servers(command: "Callable[[Sequence[Server]], Awaitable[Result]]", *, creating: bool = False) -> Result:
     """Run one command with the servers of the settings."""
     settings = load_settings()

@@ -20,5 +20,9 @@ class RoomExists(ConflictError):
     """A room of this name exists."""
 
 
+class MoveUnfinished(ConflictError):
+    """The room is moving; finish that move or undo it."""
+
+
 class DeliveriesWaiting(ConflictError):
     """The room has waiting deliveries."""

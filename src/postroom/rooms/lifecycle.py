@@ -16,16 +16,15 @@ from postroom.backup.stores import back_up_before_migrating
 from postroom.db.connection import Url
 from postroom.db.migrate import MigrationPlan, migrate
 from postroom.db.pool import connect, open_pool, quote_identifier
-from postroom.db.settings import parse_schema
 from postroom.delivery.service import choose_facts
-from postroom.errors import BadInput, PostroomError
+from postroom.errors import PostroomError
 from postroom.events.audit import record_audit
 from postroom.events.service import adopt_restored_events
 from postroom.mail.publishing import load_catalog, publish
 from postroom.rooms import store
 from postroom.rooms.errors import DeliveriesWaiting, RoomExists, RoomNotFound, ServerUnreachable
 from postroom.rooms.model import Discovery, FoundRoom, RoomState
-from postroom.rooms.service import Server, find_rooms, server_named
+from postroom.rooms.service import Server, check_name, find_rooms, server_named
 from postroom.settings import Settings
 
 MIGRATED = frozenset({RoomState.READY, RoomState.PENDING, RoomState.DUPLICATE})
@@ -45,7 +44,7 @@ class RoomMigration:
 async def create_room(servers: Sequence[Server], name: str, *, on: str, actor: str) -> None:
     """Create and migrate a room on one server; no server may have a room of this name."""
     server = server_named(servers, on)
-    _check_name(name)
+    check_name(name)
     found = await find_everywhere(servers, name)
     if found.rooms:
         raise RoomExists(f"The room {name!r} exists on server {found.rooms[0].server!r}.")
@@ -85,7 +84,7 @@ async def drop_room(
     place = server_named(servers, found.server)
     session = await connect(place.url, name)
     try:
-        waiting = 0 if found.state is RoomState.RESTORING else await store.count_waiting(session)
+        waiting = 0 if found.state in (RoomState.RESTORING, RoomState.MOVED) else await store.count_waiting(session)
         if waiting and not force:
             raise DeliveriesWaiting(f"The room {name!r} has {waiting} waiting deliveries; drop it with --force.")
         await session.execute(f"DROP SCHEMA {quote_identifier(name)} CASCADE")
@@ -134,6 +133,7 @@ async def find_everywhere(servers: Sequence[Server], name: str) -> Discovery:
 
 async def find_room(servers: Sequence[Server], name: str, *, server: str | None = None) -> FoundRoom:
     """The room of this name, on this server if several have one."""
+    check_name(name)
     if server is not None:
         server_named(servers, server)
     found = await find_rooms(servers, name)
@@ -165,12 +165,3 @@ async def _audit_at_home(servers: Sequence[Server], actor: str, dropped: FoundRo
             await record_audit(session, actor, "room.drop", f"room:{dropped.name}", before=before)
         finally:
             await session.close()
-
-
-def _check_name(name: str) -> None:
-    try:
-        parse_schema(name)
-    except ValueError as error:
-        raise BadInput.of("name", str(error)) from error
-    if name == "public":
-        raise BadInput.of("name", "must not be public, which every database has")

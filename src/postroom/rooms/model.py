@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Self
 
 
 class RoomState(StrEnum):
@@ -24,6 +25,24 @@ USABLE = frozenset({RoomState.READY, RoomState.PENDING, RoomState.INCOMPATIBLE})
 """States of a room that is complete and not moving, so that only one server may have it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The mark of a moving room. A copy of the room has the same mark, on the server that it moves to."""
+
+    origin: str
+    target: str
+    is_done: bool = False  # True: the origin is closed and the copy is the room
+
+    def __str__(self) -> str:
+        return f"{'moved' if self.is_done else 'moving'} from {self.origin} to {self.target}"
+
+    @classmethod
+    def parse(cls, mark: str) -> Self:
+        """Read the form of `str`."""
+        state, _, origin, _, target = mark.split()
+        return cls(origin, target, is_done=state == "moved")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRoom:
     """One room on one server. Only an inspection finds version and size."""
@@ -33,6 +52,7 @@ class FoundRoom:
     state: RoomState
     version: str | None = None  # the last migration
     bytes: int | None = None
+    move: Move | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,18 @@
 -- Statements of rooms, in alphabetical order.
 
+-- name: begin_move :exec
+-- Mark the room as moving and stop claims; see functions/begin_move.sql.
+SELECT begin_move(:mark);
+
+-- name: close_room :exec
+-- Refuse all writes; see functions/close_room.sql.
+SELECT close_room();
+
+-- name: count_claims :one
+-- The claims of workers, whose attempts may be running.
+SELECT count(*) AS claims
+FROM claims;
+
 -- name: count_waiting :one
 -- The deliveries of the room that are not ended: those that wait, and those in a worker's hands.
 SELECT (SELECT count(*) FROM due_deliveries)
@@ -19,6 +32,19 @@ SELECT (SELECT max(name) FROM migrations WHERE name NOT LIKE '%/%') AS version,
         WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
     ) AS bytes;
 
+-- name: limit_lock_wait :exec
+-- Give up a lock that another transaction holds for longer, so that writers behind this one do not wait long either.
+SELECT set_config('lock_timeout', :milliseconds::bigint::text, true);
+
+-- name: list_roles :many
+-- The other roles that may use the room.
+SELECT DISTINCT r.rolname::text AS role
+FROM pg_namespace AS n
+CROSS JOIN LATERAL aclexplode(n.nspacl) AS granted
+JOIN pg_roles AS r ON r.oid = granted.grantee
+WHERE n.nspname = current_schema() AND granted.privilege_type = 'USAGE' AND r.oid <> n.nspowner
+ORDER BY role;
+
 -- name: list_rooms :many
 -- Every schema of the database that has a room, or a restore that began, with the marks of its state. Reads only the
 -- catalog, so that a thousand rooms cost one statement and no privilege.
@@ -32,3 +58,15 @@ GROUP BY n.oid, n.nspname
 HAVING bool_or(c.relname = 'restoring')
     OR count(*) FILTER (WHERE c.relname IN ('migrations', 'deliveries', 'due_deliveries')) = 3
 ORDER BY n.nspname;
+
+-- name: mark_move :exec
+-- Record how far the move is; see functions/mark_move.sql.
+SELECT mark_move(:mark);
+
+-- name: reopen_room :exec
+-- Permit writes and claims again, and remove the mark; see functions/reopen_room.sql.
+SELECT reopen_room();
+
+-- name: try_move_lock :one
+-- Try to take the lock of moves of this room; held until the session ends.
+SELECT pg_try_advisory_lock(hashtextextended('postroom:move:' || current_schema(), 0)) AS is_locked;

@@ -12,6 +12,8 @@ from postroom.db.errors import DatabaseError, MigrationPending
 from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session, connect
 from postroom.db.room import open_database
+from postroom.db.settings import parse_schema
+from postroom.errors import BadInput
 from postroom.rooms import store
 from postroom.rooms.errors import ServerUnknown
 from postroom.rooms.model import Discovery, FoundRoom, RoomState, ServerFailure, matches, without_duplicates
@@ -54,6 +56,16 @@ def server_named(servers: Sequence[Server], name: str) -> Server:
             return server
     known = ", ".join(server.name for server in servers)
     raise ServerUnknown(f"There is no server {name!r}; POSTROOM_SERVERS has {known}.")
+
+
+def check_name(name: str) -> None:
+    """Raise `BadInput` unless this can be the name of a room; a pattern cannot."""
+    try:
+        parse_schema(name)
+    except ValueError as error:
+        raise BadInput.of("name", str(error)) from error
+    if name == "public":
+        raise BadInput.of("name", "must not be public, which every database has")
 
 
 async def find_rooms(servers: Sequence[Server], pattern: str = "*", *, inspecting: bool = False) -> Discovery:
