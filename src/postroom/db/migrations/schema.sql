@@ -905,6 +905,20 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION begin_move(p_mark text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    IF to_regclass('moving') IS NOT NULL THEN
+        RETURN;
+    END IF;
+    CREATE TABLE moving ();
+    PERFORM mark_move(p_mark);
+    CREATE TRIGGER moving_drain BEFORE INSERT ON claims FOR EACH STATEMENT EXECUTE FUNCTION refuse_while_moving();
+END
+$$;
+
 CREATE FUNCTION bind_source(p_source text) RETURNS text
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -1384,6 +1398,27 @@ BEGIN
         v_closed := v_closed + 1;
     END LOOP;
     RETURN v_closed;
+END
+$$;
+
+CREATE FUNCTION close_room() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_table name;
+BEGIN
+    FOR v_table IN
+        SELECT c.relname
+        FROM pg_class AS c
+        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'moving'
+            AND NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = c.oid AND t.tgname = 'moving_fence')
+        ORDER BY c.oid
+    LOOP
+        EXECUTE format(
+            'CREATE TRIGGER moving_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE '
+            'ON %I FOR EACH STATEMENT EXECUTE FUNCTION refuse_while_moving()', v_table);
+    END LOOP;
 END
 $$;
 
@@ -3137,6 +3172,16 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION keep_archive() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    UPDATE archive_room
+    SET place = archive_place(), schema_oid = (SELECT oid FROM pg_namespace WHERE nspname = current_schema());
+END
+$$;
+
 CREATE FUNCTION last_event_position() RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
@@ -3459,6 +3504,15 @@ BEGIN
     END IF;
     EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
     EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', p_name, p_table);
+END
+$$;
+
+CREATE FUNCTION mark_move(p_mark text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    EXECUTE format('COMMENT ON TABLE moving IS %L', p_mark);
 END
 $$;
 
@@ -4469,6 +4523,19 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION refuse_while_moving() RETURNS trigger
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+BEGIN
+    IF current_setting('postroom.mover', true) IS DISTINCT FROM 'on' THEN
+        RAISE EXCEPTION 'The room % is moving to another server. This is temporary: nothing was stored, retry later.', current_schema()
+            USING ERRCODE = 'read_only_sql_transaction';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
 CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
     LANGUAGE sql STABLE
     AS $$
@@ -4493,6 +4560,26 @@ BEGIN
     UPDATE jobs
     SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
     WHERE job_type = 'mailroom';
+END
+$$;
+
+CREATE FUNCTION reopen_room() RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$
+DECLARE
+    v_trigger record;
+BEGIN
+    FOR v_trigger IN
+        SELECT t.tgname, c.relname
+        FROM pg_trigger AS t
+        JOIN pg_class AS c ON c.oid = t.tgrelid
+        WHERE c.relnamespace = current_schema()::regnamespace AND t.tgname IN ('moving_drain', 'moving_fence')
+        ORDER BY c.oid
+    LOOP
+        EXECUTE format('DROP TRIGGER %I ON %I', v_trigger.tgname, v_trigger.relname);
+    END LOOP;
+    DROP TABLE IF EXISTS moving;
 END
 $$;
 
