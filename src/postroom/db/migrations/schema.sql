@@ -144,364 +144,45 @@ CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_ids          bigint[]  := array_fill(NULL::bigint, ARRAY[cardinality(p_lane)]);
-    v_states       text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
-    v_acceptances  text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
-    v_row          record;
-    v_existing     record;
-    v_unresolved   integer := cardinality(p_lane);
-BEGIN
-    FOR v_round IN 1..5 LOOP
-        FOR v_row IN
-            WITH request AS MATERIALIZED (
-                SELECT r.*, nextval('deliveries_id_seq') AS id, r.lane::delivery_lane AS lane_name
-                FROM unnest(
-                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
-                    p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
-                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent, p_endpoint_id
-                ) WITH ORDINALITY AS r(
-                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
-                    give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
-                    headers, attachments, tags, custom_data, traceparent, endpoint_id, ordinal
-                )
-                WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
-            ),
-            recipient AS MATERIALIZED (
-                SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
-                    CASE WHEN r.kind <> 'reply_to' THEN (
-                        SELECT until
-                        FROM suppressed_until(r.email, request.lane_name, p_now)
-                    ) END AS stopped_until
-                FROM unnest(
-                    p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
-                ) AS r(ordinal, kind, position, email, name)
-                JOIN request USING (ordinal)
-            ),
-            addressed AS (
-                SELECT ordinal,
-                    bool_and(stopped_until IS NOT DISTINCT FROM 'infinity') FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
-                    max(stopped_until) FILTER (WHERE stopped_until < 'infinity') AS held_until,
-                    array_agg(kind ORDER BY kind, position) AS kinds,
-                    array_agg(email ORDER BY kind, position) AS emails,
-                    array_agg(name ORDER BY kind, position) AS names
-                FROM recipient
-                GROUP BY ordinal
-            ),
-            prepared AS MATERIALIZED (
-                SELECT request.*, version.version_id, coalesce(addressed.is_suppressed, false) AS is_suppressed,
-                    greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
-                    addressed.emails[1] AS first_email,
-                    CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
-                        channel::delivery_channel, lane_name, send_at, template_id, locale, variables, from_email, from_name,
-                        subject, text_body, html_body, headers, attachments, tags, custom_data, kinds, emails, names
-                    ) END AS fingerprint
-                FROM request
-                LEFT JOIN addressed USING (ordinal)
-                CROSS JOIN LATERAL current_template_version(request.template_id) AS version
-            ),
-            inserted AS (
-                INSERT INTO deliveries AS d (
-                    id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
-                    reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
-                )
-                SELECT id,
-                    CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
-                    lane_name, channel::delivery_channel,
-                    CASE WHEN NOT is_suppressed THEN due_at END,
-                    p_now, due_at, expires_at,
-                    CASE WHEN is_suppressed THEN p_now END,
-                    CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
-                    ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
-                    CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id
-                FROM prepared
-                -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
-                ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
-                ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-                RETURNING d.id, d.state
-            ),
-            waiting AS (
-                INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-                SELECT id, due_at, lane_name, channel::delivery_channel,
-                    template_id IS NOT NULL AND due_at > p_now + interval '10 seconds', expires_at
-                FROM prepared
-                WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
-            ),
-            unsent AS (
-                INSERT INTO unsent_deliveries (id, state)
-                SELECT id, state
-                FROM inserted
-                WHERE state = 'suppressed'
-            ),
-            steps AS (
-                INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
-                SELECT (SELECT id FROM step_transaction()), id, p_now, step, lane_name, channel::delivery_channel, source,
-                    CASE WHEN step = 'suppressed' THEN 'recipient_suppressed' END,
-                    CASE WHEN step = 'suppressed' AND channel = 'email' THEN lower(split_part(first_email, '@', -1)) END
-                FROM prepared
-                CROSS JOIN LATERAL unnest(CASE WHEN is_suppressed THEN '{accepted,suppressed}' ELSE '{accepted}' END
-                    ::delivery_step[]) AS step
-                WHERE id IN (SELECT id FROM inserted)
-            ),
-            addresses AS (
-                INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-                SELECT id, kind, position, email, name,
-                    CASE WHEN stopped_until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
-                FROM recipient
-                WHERE id IN (SELECT id FROM inserted)
-            ),
-            payloads AS (
-                INSERT INTO delivery_payloads (
-                    delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-                )
-                SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-                FROM prepared
-                WHERE id IN (SELECT id FROM inserted)
-                    AND NOT (is_suppressed AND lane_name = 'auth') -- it has ended: see empty_auth_payload
-            )
-            SELECT prepared.ordinal, prepared.source, prepared.idempotency_key, prepared.fingerprint, prepared.lane,
-                inserted.id, inserted.state
-            FROM prepared
-            LEFT JOIN inserted USING (id)
-        LOOP
-            IF v_row.id IS NULL THEN
-                -- Another delivery has this key. Its row is committed by now and a new statement sees it.
-                SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
-                INTO v_existing
-                FROM deliveries AS d
-                WHERE d.source = v_row.source AND d.idempotency_key = v_row.idempotency_key;
-                IF v_existing.is_expired THEN
-                    UPDATE deliveries AS d
-                    SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
-                    WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
-                END IF;
-                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- deleted or expired: the next round takes the key
-                v_ids[v_row.ordinal] := v_existing.id;
-                v_states[v_row.ordinal] := v_existing.state;
-                v_acceptances[v_row.ordinal] :=
-                    CASE WHEN v_existing.request_fingerprint = v_row.fingerprint THEN 'replayed' ELSE 'conflict' END;
-            ELSE
-                v_ids[v_row.ordinal] := v_row.id;
-                v_states[v_row.ordinal] := v_row.state;
-                v_acceptances[v_row.ordinal] := 'accepted';
-            END IF;
-            v_unresolved := v_unresolved - 1;
-        END LOOP;
-        EXIT WHEN v_unresolved = 0;
-    END LOOP;
-    IF v_unresolved > 0 THEN
-        RAISE EXCEPTION 'an idempotency key changes hands too fast' USING ERRCODE = 'serialization_failure';
-    END IF;
-
-    PERFORM wake_workers(p_lane);
-
-    RETURN QUERY SELECT o::integer, v_ids[o], v_states[o], v_acceptances[o] FROM generate_series(1, cardinality(p_lane)) AS o;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION accept_delivery(p_source text, p_kinds recipient_kind[], p_emails text[], p_names text[], p_channel delivery_channel DEFAULT 'email'::delivery_channel, p_lane delivery_lane DEFAULT 'transactional'::delivery_lane, p_idempotency_key text DEFAULT NULL::text, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ladder text DEFAULT 'generic'::text, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_template_id text DEFAULT NULL::text, p_template_version_id bigint DEFAULT NULL::bigint, p_locale text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_from_email text DEFAULT NULL::text, p_from_name text DEFAULT NULL::text, p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_traceparent text DEFAULT NULL::text, p_endpoint_id bigint DEFAULT NULL::bigint, p_now timestamp with time zone DEFAULT now(), OUT delivery_id bigint, OUT state text, OUT acceptance text) RETURNS record
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_transaction_id xid8;
-    v_is_asleep      boolean; -- a worker of the lane waits for a notification
-    v_is_listed      boolean;
-    v_stopped        timestamptz[]; -- until when each recipient gets no mail
-    v_held_until     timestamptz;
-    v_is_suppressed  boolean := false;
-    v_due_at         timestamptz;
-    v_fingerprint    bytea;
-    v_existing       record;
-BEGIN
-    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
-    SELECT t.id, EXISTS (SELECT FROM workers WHERE asleep @> ARRAY[p_lane]), s.is_listed
-    INTO v_transaction_id, v_is_asleep, v_is_listed
-    FROM step_transaction() AS t CROSS JOIN find_suppressions(p_emails) AS s;
-    IF v_is_listed THEN
-        v_is_suppressed := true;
-        FOR i IN 1..cardinality(p_emails) LOOP
-            CONTINUE WHEN p_kinds[i] = 'reply_to';
-            v_stopped[i] := (SELECT until FROM suppressed_until(p_emails[i], p_lane, p_now));
-            v_is_suppressed := v_is_suppressed AND v_stopped[i] IS NOT DISTINCT FROM 'infinity';
-            v_held_until := greatest(v_held_until, nullif(v_stopped[i], 'infinity'));
-        END LOOP;
-    END IF;
-    v_due_at := greatest(p_send_at, v_held_until, p_now);
-    IF p_idempotency_key IS NOT NULL THEN
-        v_fingerprint := request_fingerprint(p_channel, p_lane, p_send_at, p_template_id, p_locale, p_variables, p_from_email,
-            p_from_name, p_subject, p_text, p_html, p_headers, p_attachments, p_tags, p_custom_data, p_kinds, p_emails, p_names);
-    END IF;
-
-    FOR v_round IN 1..5 LOOP
-        INSERT INTO deliveries AS d (
-            state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at, reason, ladder, max_retries,
-            give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at, template_id,
-            template_version_id, locale, traceparent, tags, custom_data, endpoint_id
-        )
-        VALUES (
-            CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state, p_lane, p_channel,
-            CASE WHEN NOT v_is_suppressed THEN v_due_at END, p_now, v_due_at, p_expires_at,
-            CASE WHEN v_is_suppressed THEN p_now END,
-            CASE WHEN v_is_suppressed THEN 'recipient_suppressed' WHEN v_held_until > p_now THEN 'recipient_held' END,
-            p_ladder, p_max_retries, p_give_up_after, p_source, p_idempotency_key, v_fingerprint,
-            CASE WHEN p_idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END, p_template_id,
-            p_template_version_id, p_locale, p_traceparent, p_tags, p_custom_data, p_endpoint_id
-        )
-        ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-        RETURNING d.id INTO delivery_id;
-        EXIT WHEN FOUND;
-        -- Another delivery has this key. Its row is committed by now and a new statement sees it.
-        SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
-        INTO v_existing
-        FROM deliveries AS d
-        WHERE d.source = p_source AND d.idempotency_key = p_idempotency_key;
-        IF v_existing.is_expired THEN
-            UPDATE deliveries AS d
-            SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
-            WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
-        ELSIF v_existing.id IS NOT NULL THEN
-            delivery_id := v_existing.id;
-            state := v_existing.state;
-            acceptance := CASE WHEN v_existing.request_fingerprint = v_fingerprint THEN 'replayed' ELSE 'conflict' END;
-            RETURN;
-        END IF;
-    END LOOP;
-    IF delivery_id IS NULL THEN
-        RAISE EXCEPTION 'an idempotency key changes hands too fast' USING ERRCODE = 'serialization_failure';
-    END IF;
-
-    FOR i IN 1..cardinality(p_emails) LOOP
-        INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-        VALUES (delivery_id, p_kinds[i], i - array_position(p_kinds, p_kinds[i]), p_emails[i], p_names[i],
-            CASE WHEN v_stopped[i] = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome);
-    END LOOP;
-    IF NOT (v_is_suppressed AND p_lane = 'auth') THEN -- one that has ended keeps no content: see empty_auth_payload
-        INSERT INTO delivery_payloads (
-            delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-        )
-        VALUES (delivery_id, p_from_email, p_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
-    END IF;
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
-    VALUES (v_transaction_id, delivery_id, p_now, 'accepted', p_lane, p_channel, p_source);
-
-    state := CASE WHEN v_is_suppressed THEN 'suppressed' ELSE 'queued' END;
-    acceptance := 'accepted';
-    IF v_is_suppressed THEN
-        INSERT INTO unsent_deliveries (id, state) VALUES (delivery_id, 'suppressed');
-        INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
-        VALUES (v_transaction_id, delivery_id, p_now, 'suppressed', p_lane, p_channel, p_source,
-            'recipient_suppressed', CASE WHEN p_channel = 'email' THEN lower(split_part(p_emails[1], '@', -1)) END);
-        RETURN;
-    END IF;
-    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-    VALUES (delivery_id, v_due_at, p_lane, p_channel,
-        p_template_id IS NOT NULL AND v_due_at > p_now + interval '10 seconds', p_expires_at);
-    IF v_is_asleep THEN
-        PERFORM wake_workers(ARRAY[p_lane::text]);
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION activate_account() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE accounts
-    SET status = 'active'
-    WHERE id = NEW.account AND status = 'provisioned';
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION add_stats(p_at timestamp with time zone[], p_campaign_id bigint[], p_sender_account_id bigint[], p_domain text[], p_metric text[]) RETURNS void
     LANGUAGE sql
-    AS $$
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT date_trunc('hour', at, 'UTC'), campaign_id, sender_account_id, domain, metric, count(*)
-    FROM unnest(p_at, p_campaign_id, p_sender_account_id, p_domain, p_metric)
-        AS i(at, campaign_id, sender_account_id, domain, metric)
-    GROUP BY 1, 2, 3, 4, 5
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION address_pattern(p_address text) RETURNS text
     LANGUAGE sql IMMUTABLE
-    AS $$
-    SELECT '(?:(?<![\w.+-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4})|(?<=\\[0-7]{3}))'
-        || regexp_replace(p_address, '([^\w@])', '\\\1', 'g') || '(?![\w-]|\.\w)'
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF NOT p_force AND NOT has_restored_events() AND NOT has_later_events() THEN
-        UPDATE event_clock SET verified_start = pg_postmaster_start_time()
-        WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time() AND system_identifier = cluster_identifier();
-        RETURN false;
-    END IF;
-    PERFORM lock_events('{}', '{*}');
-    IF p_force AND to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        LOCK TABLE delivery_steps IN SHARE MODE;
-    END IF;
-    UPDATE event_clock
-    SET epoch = 1 + greatest(epoch, (SELECT (last_event_transaction()::text::bigint >> 48)::integer)),
-        system_identifier = cluster_identifier(),
-        verified_start = CASE WHEN cluster_identifier() IS NOT NULL THEN pg_postmaster_start_time() END
-    WHERE p_force OR has_restored_events() OR has_later_events();
-    RETURN FOUND;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION adopt_restored_tokens() RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_cursor  jobs;
-    v_waiting bigint;
-BEGIN
-    SELECT * INTO v_cursor FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
-    UPDATE tokens
-    SET transaction_id = pg_current_xact_id()
-    WHERE (transaction_id, id) > (v_cursor.last_transaction_id, v_cursor.last_seq);
-    GET DIAGNOSTICS v_waiting = ROW_COUNT;
-    UPDATE tokens SET transaction_id = '0' WHERE transaction_id <> pg_current_xact_id();
-    UPDATE jobs
-    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
-    WHERE job_type = 'mailroom';
-    RETURN v_waiting;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION adopt_transaction_id() RETURNS xid8
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF has_restored_events() THEN
-        PERFORM adopt_restored_events();
-    END IF;
-    RETURN event_transaction_id();
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION announce_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM wake_collectors();
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb DEFAULT NULL::jsonb, p_idempotency jsonb DEFAULT NULL::jsonb, p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_correlation_ids text[] DEFAULT NULL::text[], p_causation_ids text[] DEFAULT NULL::text[], p_in_order boolean DEFAULT false) RETURNS jsonb
     LANGUAGE plpgsql
@@ -510,64 +191,12 @@ CREATE FUNCTION append_events(p_types text[], p_tags text[], p_data jsonb[], p_c
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-DECLARE
-    v_shared    text[];
-    v_literals  text[];
-    v_tags      text[];
-    v_exclusive text[] := '{}';
-    v_answer    jsonb;
-BEGIN
-    PERFORM check_events(p_types, p_tags, p_data);
-    IF array_dims(p_correlation_ids) <> array_dims(p_types) OR array_dims(p_causation_ids) <> array_dims(p_types) THEN
-        RAISE EXCEPTION 'must have as many ids as events' USING ERRCODE = 'PR001',
-            COLUMN = CASE WHEN array_dims(p_causation_ids) <> array_dims(p_types) THEN 'causation_ids' ELSE 'correlation_ids' END;
-    END IF;
-    IF has_restored_events() THEN
-        PERFORM adopt_restored_events();
-    END IF;
-    v_literals := ARRAY(SELECT DISTINCT literal FROM unnest(p_tags) AS given(literal));
-    IF cardinality(v_literals) > 128 THEN
-        v_shared := '{}';
-        v_exclusive := '{*}'; -- lock_events would decide the same after reading each of these tags
-    ELSE
-        v_tags := ARRAY(
-            SELECT DISTINCT event_tag_key(carried.tag)
-            FROM unnest(v_literals) AS l(literal), unnest(l.literal::text[]) AS carried(tag));
-        v_shared := ARRAY['*'] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type));
-        IF p_in_order THEN
-            v_exclusive := v_tags;
-        ELSE
-            v_shared := v_shared || v_tags;
-        END IF;
-    END IF;
-    IF p_condition IS NOT NULL THEN
-        v_exclusive := v_exclusive || event_query_keys(p_condition -> 'query');
-    END IF;
-    IF p_idempotency IS NOT NULL THEN
-        v_exclusive := v_exclusive || event_query_keys(p_idempotency);
-    END IF;
-    PERFORM lock_events(v_shared, v_exclusive);
-    IF p_condition IS NOT NULL OR p_idempotency IS NOT NULL THEN
-        PERFORM refuse_stale_snapshot();
-    END IF;
-    v_answer := append_locked_events(
-        p_types, p_tags, p_data, p_condition, p_idempotency, p_occurred_at, p_correlation_ids, p_causation_ids);
-    IF (v_answer -> 'success')::boolean THEN
-        PERFORM wake_event_followers();
-    END IF;
-    RETURN v_answer;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_events_batch(p_types text[], p_tags text[], p_data jsonb[], p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM append_events(p_types, p_tags, p_data, p_occurred_at => p_occurred_at, p_in_order => true);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURNS SETOF jsonb
     LANGUAGE plpgsql
@@ -576,426 +205,80 @@ CREATE FUNCTION append_events_each(p_appends jsonb, p_is_patient boolean) RETURN
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-DECLARE
-    v_shared         text[];
-    v_exclusive      text[];
-    v_append         record;
-    v_queries        jsonb[];
-    v_query          jsonb;
-    v_patience       CONSTANT text := current_setting('lock_timeout');
-    v_snapshot       text;
-    v_transaction_id xid8;
-    v_horizon        xid8;
-BEGIN
-    IF has_restored_events() THEN
-        PERFORM adopt_restored_events();
-    END IF;
-    SELECT ARRAY['*'] || array_agg(DISTINCT key.name) INTO v_shared
-    FROM jsonb_to_recordset(p_appends) AS append(types text[], tags text[]), LATERAL (
-        SELECT 'type ' || type FROM unnest(append.types) AS t(type)
-        UNION ALL
-        SELECT event_tag_key(carried.tag) FROM unnest(append.tags) AS l(literal), unnest(literal::text[]) AS carried(tag)
-    ) AS key(name);
-    SELECT coalesce(array_agg(event_tag_key(asked.tag)) FILTER (WHERE asked.tag IS NOT NULL), '{}'),
-        coalesce(array_agg(asked.query) FILTER (WHERE asked.tag IS NULL), '{}')
-    INTO v_exclusive, v_queries
-    FROM (
-        SELECT q.query, only_tag(q.query) AS tag
-        FROM jsonb_array_elements(p_appends) AS append(value),
-            LATERAL (VALUES (value #> '{condition,query}'), (value -> 'idempotency')) AS q(query)
-        WHERE jsonb_typeof(q.query) <> 'null'
-    ) AS asked;
-    IF EXISTS (SELECT FROM unnest(v_exclusive) AS asked(key) WHERE key = event_tag_key('postroom.delivery=')) THEN
-        PERFORM refuse_step_condition();
-    END IF;
-    FOREACH v_query IN ARRAY v_queries LOOP
-        v_exclusive := v_exclusive || event_query_keys(v_query);
-    END LOOP;
-    PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
-    PERFORM lock_events(v_shared, v_exclusive);
-    PERFORM set_config('lock_timeout', v_patience, true);
-    IF v_exclusive <> '{}' THEN -- there is a condition or an idempotency query
-        PERFORM refuse_stale_snapshot();
-    END IF;
-    -- One snapshot check for all: without our locks no transaction can add an event that these conditions match.
-    v_snapshot := event_snapshot()::text;
-    v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon();
-    IF are_separate_appends(p_appends) THEN
-        RETURN QUERY SELECT append_separate_events(p_appends, v_transaction_id, v_horizon, v_snapshot);
-        PERFORM wake_event_followers();
-        RETURN;
-    END IF;
-    FOR v_append IN
-        SELECT append.*, ARRAY(SELECT value FROM jsonb_array_elements(append.data)) AS contents
-        FROM jsonb_to_recordset(p_appends) AS append(
-            types text[], tags text[], data jsonb, condition jsonb, idempotency jsonb, occurred_at timestamptz,
-            correlation_ids text[], causation_ids text[])
-    LOOP
-        RETURN NEXT append_locked_events(
-            v_append.types, v_append.tags, v_append.contents, v_append.condition, v_append.idempotency,
-            v_append.occurred_at, v_append.correlation_ids, v_append.causation_ids, v_transaction_id, v_horizon, v_snapshot);
-    END LOOP;
-    PERFORM wake_event_followers();
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_events_if(p_types text[], p_tags text[], p_data jsonb[], p_event_types text[] DEFAULT NULL::text[], p_condition_tags text[] DEFAULT NULL::text[], p_after_cursor_position bigint DEFAULT NULL::bigint, p_idempotency_types text[] DEFAULT NULL::text[], p_idempotency_tags text[] DEFAULT NULL::text[], p_occurred_at timestamp with time zone DEFAULT NULL::timestamp with time zone) RETURNS jsonb
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_condition   jsonb;
-    v_idempotency jsonb;
-BEGIN
-    IF cardinality(p_event_types) > 0 OR cardinality(p_condition_tags) > 0 OR p_after_cursor_position IS NOT NULL THEN
-        v_condition := jsonb_build_object(
-            'query', jsonb_build_array(jsonb_build_object(
-                'types', coalesce(p_event_types, '{}'), 'tags', coalesce(p_condition_tags, '{}'))),
-            'after', greatest(p_after_cursor_position, 0));
-    END IF;
-    IF cardinality(p_idempotency_types) > 0 OR cardinality(p_idempotency_tags) > 0 THEN
-        v_idempotency := jsonb_build_array(jsonb_build_object(
-            'types', coalesce(p_idempotency_types, '{}'), 'tags', coalesce(p_idempotency_tags, '{}')));
-    END IF;
-    RETURN append_events(p_types, p_tags, p_data, v_condition, v_idempotency, p_occurred_at, p_in_order => true);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_facts(p_tag_key text, p_types text[], p_ids bigint[], p_data jsonb[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
-    AS $$
-DECLARE
-    v_transaction_id xid8;
-    v_horizon        xid8;
-BEGIN
-    IF has_restored_events() THEN
-        PERFORM adopt_restored_events();
-    END IF;
-    PERFORM lock_events(
-        ARRAY['*', event_tag_key(p_tag_key || '=')] || ARRAY(SELECT DISTINCT 'type ' || type FROM unnest(p_types) AS t(type)), '{}');
-    v_transaction_id := event_transaction_id();
-    v_horizon := event_horizon(); -- before positions are assigned
-    WITH appended AS (
-        INSERT INTO events (type, tags, data, transaction_id, horizon)
-        SELECT type, ARRAY[p_tag_key || '=' || id], data, v_transaction_id, v_horizon
-        FROM unnest(p_types, p_ids, p_data) AS fact(type, id, data)
-        RETURNING position, type, tags
-    )
-    INSERT INTO event_tags (tag, transaction_id, position, type)
-    SELECT tags[1], v_transaction_id, position, type
-    FROM appended;
-    PERFORM wake_event_followers();
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_locked_events(p_types text[], p_tags text[], p_data jsonb[], p_condition jsonb, p_idempotency jsonb, p_occurred_at timestamp with time zone, p_correlation_ids text[], p_causation_ids text[], p_transaction_id xid8 DEFAULT NULL::xid8, p_horizon xid8 DEFAULT NULL::xid8, p_snapshot text DEFAULT NULL::text) RETURNS jsonb
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_transaction_id xid8;
-    v_horizon        xid8;
-    v_matched        jsonb;
-    v_cursor         text;
-    v_occurred_at    timestamptz;
-    v_written        record;
-BEGIN
-    IF p_idempotency IS NOT NULL THEN
-        v_matched := find_matching_event(p_idempotency, NULL);
-        IF v_matched IS NOT NULL THEN
-            RETURN jsonb_build_object('success', false, 'message', 'duplicate operation detected',
-                'events_count', 0, 'error_code', 'IDEMPOTENCY_VIOLATION', 'matched', v_matched);
-        END IF;
-    END IF;
-    IF p_condition IS NOT NULL THEN
-        v_matched := find_matching_event(p_condition -> 'query', p_condition ->> 'after');
-        IF v_matched IS NOT NULL THEN
-            RETURN jsonb_build_object('success', false, 'message', 'a matching event was appended since',
-                'events_count', 0, 'error_code', 'DCB_VIOLATION', 'matched', v_matched);
-        END IF;
-        v_cursor := coalesce(p_snapshot, event_snapshot()::text);
-    END IF;
-
-    v_transaction_id := coalesce(p_transaction_id, event_transaction_id());
-    v_horizon := coalesce(p_horizon, event_horizon()); -- before positions are assigned
-    v_occurred_at := coalesce(event_time(p_occurred_at), now());
-    IF cardinality(p_types) = 1 THEN -- most appends have one event
-        INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-        VALUES (p_types[1], p_tags[1]::text[], p_data[1], v_transaction_id, v_horizon,
-            v_occurred_at, p_correlation_ids[1], p_causation_ids[1])
-        RETURNING 1::bigint AS events_count, position AS last_position INTO v_written;
-        INSERT INTO event_tags (tag, transaction_id, position, type)
-        SELECT DISTINCT carried.tag, v_transaction_id, v_written.last_position, p_types[1]
-        FROM unnest(p_tags[1]::text[]) AS carried(tag);
-    ELSE
-        WITH appended AS (
-            INSERT INTO events (type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id)
-            SELECT given.type, given.tags::text[], given.data, v_transaction_id, v_horizon,
-                v_occurred_at, given.correlation_id, given.causation_id
-            FROM unnest(p_types, p_tags, p_data, p_correlation_ids, p_causation_ids) WITH ORDINALITY
-                AS given(type, tags, data, correlation_id, causation_id, place)
-            ORDER BY given.place
-            RETURNING position, type, tags
-        ),
-        tagged AS (
-            INSERT INTO event_tags (tag, transaction_id, position, type)
-            SELECT DISTINCT carried.tag, v_transaction_id, appended.position, appended.type
-            FROM appended, unnest(appended.tags) AS carried(tag)
-        )
-        SELECT count(*) AS events_count, max(position) AS last_position INTO v_written FROM appended;
-    END IF;
-
-    RETURN jsonb_build_object('success', true, 'message', 'events appended successfully',
-        'events_count', v_written.events_count, 'position', v_written.last_position,
-        'transaction_id', v_transaction_id::text::bigint,
-        'cursor', v_cursor || format('///%s.%s', v_transaction_id, v_written.last_position));
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION append_separate_events(p_appends jsonb, p_transaction_id xid8, p_horizon xid8, p_snapshot text) RETURNS SETOF jsonb
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RETURN QUERY
-    WITH append AS MATERIALIZED (
-        SELECT a.types[1] AS type, a.tags[1]::text[] AS tags, a.data -> 0 AS data, a.condition -> 'query' AS query,
-            only_tag(a.condition -> 'query') AS asked, a.occurred_at, a.correlation_ids[1] AS correlation_id,
-            a.causation_ids[1] AS causation_id, a.ordinal
-        FROM ROWS FROM (jsonb_to_recordset(p_appends) AS (
-                types text[], tags text[], data jsonb, condition jsonb, occurred_at timestamptz, correlation_ids text[],
-                causation_ids text[]))
-            WITH ORDINALITY AS a(types, tags, data, condition, occurred_at, correlation_ids, causation_ids, ordinal)
-    ),
-    free AS MATERIALIZED (
-        SELECT nextval('events_position_seq') AS position, ordered.*
-        FROM (
-            SELECT *
-            FROM append
-            WHERE asked IS NULL OR NOT EXISTS (SELECT FROM event_tags AS t WHERE t.tag = append.asked)
-            ORDER BY ordinal
-        ) AS ordered
-    ),
-    written AS (
-        INSERT INTO events (
-            position, type, tags, data, transaction_id, horizon, occurred_at, correlation_id, causation_id
-        )
-        SELECT position, type, tags, data, p_transaction_id, p_horizon, coalesce(event_time(occurred_at), now()), correlation_id,
-            causation_id
-        FROM free
-    ),
-    tagged AS (
-        INSERT INTO event_tags (tag, transaction_id, position, type)
-        SELECT DISTINCT carried.tag, p_transaction_id, free.position, free.type
-        FROM free, unnest(free.tags) AS carried(tag)
-    )
-    SELECT CASE
-        WHEN free.position IS NULL THEN jsonb_build_object(
-            'success', false, 'message', 'a matching event was appended since', 'events_count', 0,
-            'error_code', 'DCB_VIOLATION', 'matched', find_matching_event(append.query, NULL))
-        ELSE jsonb_build_object(
-            'success', true, 'message', 'events appended successfully', 'events_count', 1, 'position', free.position,
-            'transaction_id', p_transaction_id::text::bigint,
-            'cursor', CASE WHEN append.asked IS NOT NULL
-                THEN p_snapshot || format('///%s.%s', p_transaction_id, free.position) END)
-        END
-    FROM append
-    LEFT JOIN free ON free.ordinal = append.ordinal
-    ORDER BY append.ordinal;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION archive_folder() RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN (SELECT current_schema() || '-' || left(id::text, 8) FROM archive_room);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION archive_path(p_table text, p_month timestamp with time zone, p_part integer) RETURNS text
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN format('%s/%s/%s/part-%s-%s.parquet', archive_folder(), p_table, to_char(p_month AT TIME ZONE 'UTC', 'YYYY-MM'),
-        lpad(p_part::text, 3, '0'), left(gen_random_uuid()::text, 8));
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION archive_place() RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN concat_ws('/', cluster_identifier(), (SELECT oid FROM pg_database WHERE datname = current_database()), current_schema());
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION archive_select(p_table text, p_from_page bigint, p_to_page bigint) RETURNS text
     LANGUAGE plpgsql STABLE
-    AS $_$
-BEGIN
-    RETURN (
-        SELECT format('SELECT %s FROM ONLY %I WHERE ctid >= %L::tid AND ctid < %L::tid',
-            string_agg(format(
-                CASE archive_type(atttypid)
-                    WHEN 'timestamp' THEN $f$to_char(%1$I AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US"Z"') AS %1$I$f$
-                    WHEN 'text' THEN '%1$I::text'
-                    WHEN 'bool' THEN '%1$I::text'
-                    ELSE '%1$I'
-                END, attname), ', ' ORDER BY attnum),
-            p_table, format('(%s,0)', p_from_page), format('(%s,0)', p_to_page))
-        FROM pg_attribute
-        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attnum > 0 AND NOT attisdropped
-    );
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION archive_type(p_type oid) RETURNS text
     LANGUAGE sql IMMUTABLE
-    AS $$
-    SELECT CASE p_type
-        WHEN 'int2'::regtype THEN 'int16'
-        WHEN 'int4'::regtype THEN 'int32'
-        WHEN 'int8'::regtype THEN 'int64'
-        WHEN 'bool'::regtype THEN 'bool'
-        WHEN 'date'::regtype THEN 'date'
-        WHEN 'timestamptz'::regtype THEN 'timestamp'
-        ELSE 'text'
-    END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION are_separate_appends(p_appends jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    RETURN (
-        WITH append AS MATERIALIZED (
-            SELECT a.types, a.tags[1]::text[] AS tags, a.condition, a.idempotency, only_tag(a.condition -> 'query') AS asked, ordinal
-            FROM ROWS FROM (jsonb_to_recordset(p_appends) AS (types text[], tags text[], condition jsonb, idempotency jsonb))
-                WITH ORDINALITY AS a(types, tags, condition, idempotency, ordinal)
-        )
-        SELECT bool_and(
-                cardinality(types) = 1 AND idempotency IS NULL
-                AND (condition IS NULL OR (asked IS NOT NULL AND condition ->> 'after' IS NULL)))
-            AND NOT EXISTS (
-                SELECT
-                FROM (SELECT asked, ordinal FROM append WHERE asked IS NOT NULL) AS asking
-                JOIN (SELECT carried.tag, ordinal FROM append, unnest(tags) AS carried(tag)) AS bringing ON bringing.tag = asking.asked
-                WHERE bringing.ordinal <> asking.ordinal
-            )
-        FROM append
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '5s'
-    AS $$
-BEGIN
-    PERFORM check_archive_name(p_table, p_name, 'restored_');
-    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)',
-        p_table, p_name, p_from, p_from + interval '1 month');
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION begin_move(p_mark text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF to_regclass('moving') IS NOT NULL THEN
-        RETURN;
-    END IF;
-    CREATE TABLE moving ();
-    PERFORM mark_move(p_mark);
-    CREATE TRIGGER moving_drain BEFORE INSERT ON claims FOR EACH STATEMENT EXECUTE FUNCTION refuse_while_moving();
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION bind_source(p_source text) RETURNS text
     LANGUAGE plpgsql STABLE
-    AS $_$
-DECLARE
-    v_role    text := coalesce(nullif(current_setting('role'), 'none'), session_user);
-    v_source  text;
-    v_problem text;
-BEGIN
-    IF NOT has_table_privilege(v_role, 'deliveries', 'INSERT') THEN
-        v_source := CASE
-            WHEN coalesce(p_source IN ('sql', 'python', 'django', 'email_queue'), true) THEN v_role
-            ELSE p_source END;
-        IF v_source <> v_role AND NOT starts_with(v_source, v_role || ':') THEN
-            v_problem := format('the role %s sends as %1$s, or as %1$s: followed by a word of its own', quote_ident(v_role));
-        END IF;
-    ELSE
-        v_source := coalesce(p_source, 'sql');
-    END IF;
-    IF v_problem IS NULL AND length(v_source) BETWEEN 1 AND 100 AND v_source !~ '[\x01-\x1f\x7f]'
-        AND v_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')
-    THEN
-        RETURN v_source;
-    END IF;
-    RAISE EXCEPTION 'source: %', CASE
-        WHEN length(v_source) NOT BETWEEN 1 AND 100 OR v_source ~ '[\x01-\x1f\x7f]'
-            THEN 'must be 1 to 100 characters without control characters'
-        ELSE coalesce(v_problem, format('%s is reserved for Postroom; choose another, such as %1$s:app', v_source))
-    END USING ERRCODE = 'PR001', COLUMN = 'source';
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION campaign_figures(p_campaign_id bigint) RETURNS jsonb
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    RETURN (
-        SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
-        FROM (
-            SELECT c.metric, sum(c.amount)::bigint AS amount
-            FROM read_campaign_counts() AS c
-            WHERE c.campaign_id = p_campaign_id
-            GROUP BY c.metric
-        ) AS total
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION campaign_hold(p_campaign_id bigint) RETURNS interval
     LANGUAGE sql STABLE
-    AS $$
-    SELECT CASE WHEN EXISTS (SELECT FROM campaigns WHERE id = p_campaign_id AND status = 'paused')
-        THEN interval '1000 years' ELSE interval '0' END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION campaigns_guard() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
-        ('draft', 'active'), ('active', 'paused'), ('active', 'completed'), ('active', 'cancelled'),
-        ('paused', 'active'), ('paused', 'cancelled'))
-    THEN
-        RAISE EXCEPTION 'a campaign that is % cannot become %', OLD.status, NEW.status
-            USING ERRCODE = 'PR071', COLUMN = 'status';
-    END IF;
-    IF OLD.status <> 'draft' AND
-        (NEW.subject, NEW.html_body, NEW.text_body, NEW.from_email, NEW.from_name, NEW.reply_to_email, NEW.reply_to_name,
-            NEW.is_tracked, NEW.start_at, NEW.local_time, NEW.time_zone)
-        IS DISTINCT FROM
-        (OLD.subject, OLD.html_body, OLD.text_body, OLD.from_email, OLD.from_name, OLD.reply_to_email, OLD.reply_to_name,
-            OLD.is_tracked, OLD.start_at, OLD.local_time, OLD.time_zone)
-    THEN
-        RAISE EXCEPTION 'a campaign that was started cannot be changed' USING ERRCODE = 'PR070', COLUMN = 'status';
-    END IF;
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION can_match_steps(p_types text[], p_tags text[]) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -1003,573 +286,97 @@ CREATE FUNCTION can_match_steps(p_types text[], p_tags text[]) RETURNS boolean
 
 CREATE FUNCTION cancel_deliveries(p_ids bigint[], p_reason text, p_now timestamp with time zone DEFAULT now()) RETURNS SETOF bigint
     LANGUAGE sql
-    AS $$
-    WITH cancelled AS (
-        UPDATE deliveries
-        SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
-        WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
-        RETURNING *
-    ),
-    stepped AS (
-        INSERT INTO delivery_steps (
-            transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
-            domain
-        )
-        SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, p_reason,
-            attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
-        FROM cancelled
-    )
-    SELECT id
-    FROM cancelled
-    CROSS JOIN (SELECT wake_event_followers()) AS woken
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION cancel_greetings() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_ids bigint[];
-BEGIN
-    IF TG_TABLE_NAME = 'users' THEN
-        v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE user_id = OLD.id AND delivery_id IS NOT NULL);
-    ELSE
-        -- The lock keeps the scheduler from enqueuing meanwhile. No row: the user is being deleted, and its trigger ran.
-        PERFORM FROM users WHERE id = OLD.user_id FOR NO KEY UPDATE;
-        IF NOT FOUND THEN
-            RETURN OLD;
-        END IF;
-        v_ids := ARRAY(SELECT delivery_id FROM scheduled_events WHERE occasion_id = OLD.id AND delivery_id IS NOT NULL);
-    END IF;
-
-    PERFORM withdraw_deliveries(v_ids, TG_ARGV[0]);
-    IF TG_TABLE_NAME = 'user_occasions' THEN
-        UPDATE scheduled_events
-        SET occasion_id = NULL
-        WHERE occasion_id = OLD.id AND (delivery_id IS NOT NULL OR status IN ('COMPLETED', 'FAILED'));
-    END IF;
-    RETURN OLD;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION cancel_token_mail() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET enable_seqscan TO 'off'
-    AS $$
-BEGIN
-    PERFORM cancel_deliveries(
-        ARRAY(SELECT id FROM deliveries WHERE source = 'accounts' AND idempotency_key = 'token:' || OLD.id), 'token_ended');
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_archive_name(p_table text, p_name text, p_kind text DEFAULT ''::text) RETURNS void
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    IF NOT starts_with(p_name, p_table || '_' || p_kind) OR NOT EXISTS (
-        SELECT FROM pg_class
-        WHERE relname = p_table AND relkind = 'p' AND relnamespace = quote_ident(current_schema())::regnamespace
-    ) THEN
-        RAISE EXCEPTION '% is not a monthly piece of %', p_name, p_table USING ERRCODE = 'PR110';
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_attachments(p_attachments jsonb) RETURNS TABLE(field text, message text)
     LANGUAGE sql STABLE
-    AS $_$
-    WITH attachment AS MATERIALIZED (
-        SELECT value, format('attachments[%s]', place - 1) AS name, value ->> 'filename' AS filename,
-            value ->> 'content_type' AS content_type, value ->> 'content' AS content, value ->> 'content_id' AS content_id,
-            jsonb_typeof(value) IS DISTINCT FROM 'object' OR EXISTS (
-                SELECT FROM jsonb_each(CASE WHEN jsonb_typeof(value) = 'object' THEN value END) AS member
-                WHERE member.key NOT IN ('filename', 'content_type', 'content', 'content_id')
-                    OR (jsonb_typeof(member.value) <> 'string'
-                        AND NOT (member.key = 'content_id' AND jsonb_typeof(member.value) = 'null'))
-            ) AS is_strange
-        FROM jsonb_array_elements(CASE WHEN jsonb_typeof(p_attachments) = 'array' THEN p_attachments END)
-            WITH ORDINALITY AS given(value, place)
-    )
-    SELECT 'attachments', 'must be a list of objects with filename, content_type and content in base64'
-    WHERE jsonb_typeof(p_attachments) <> 'array'
-    UNION ALL
-    SELECT name, 'must be an object with filename, content_type, content in base64 and, if wanted, content_id'
-    FROM attachment
-    WHERE is_strange OR num_nulls(filename, content_type, content) > 0
-    UNION ALL
-    SELECT name || '.' || rule.member, rule.reason
-    FROM attachment, LATERAL (VALUES
-        ('filename', 'must be 1 to 255 characters without control characters', filename !~ '^[^\x01-\x1f\x7f]{1,255}$'),
-        ('content_type', 'is not a media type such as image/png or text/calendar; method=REQUEST', content_type
-            !~ ('(?i)^[a-z0-9!#$&^_.+-]{1,127}/[a-z0-9!#$&^_.+-]{1,127}'
-            '(; ?[a-z0-9!#$&^_.+-]{1,127}=([a-z0-9!#$&^_.+-]{1,127}|"[ !#-:<-\[\]-~]{0,200}")){0,10}$')),
-        ('content_id', 'must be printable ASCII without spaces', content_id !~ '^[!-;=?-~]{1,200}$'),
-        ('content', 'is not base64', content !~ '^[A-Za-z0-9+/]*={0,2}$' OR length(content) % 4 <> 0)
-    ) AS rule(member, reason, is_broken)
-    WHERE NOT is_strange AND rule.is_broken
-    UNION ALL
-    SELECT 'attachments', 'must be at most 26214400 bytes together'
-    FROM attachment
-    HAVING sum(length(content) / 4 * 3 - length(content) + length(rtrim(content, '='))) > 26214400
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION check_delivery() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF TG_OP = 'INSERT' AND (
-        (NEW.state < 'sending') = (NEW.next_attempt_at IS NOT NULL)
-        AND (NEW.state = 'sending') = (NEW.claim_id IS NOT NULL)
-        AND (NEW.state > 'sending') = (NEW.finished_at IS NOT NULL)
-        AND (NEW.state <= 'sent' OR NEW.reason IS NOT NULL)
-        AND (NEW.state <> 'rendered' OR NEW.template_version_id IS NOT NULL)
-        AND num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
-        AND NEW.attempt_count >= 0
-        AND coalesce(NEW.max_retries BETWEEN 0 AND 100, true)
-        AND coalesce(NEW.give_up_after BETWEEN interval '1 second' AND interval '30 days', true)
-        AND least(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at, NEW.finished_at,
-            NEW.idempotency_expires_at) >= timestamptz '1900-01-01 00:00:00Z'
-        AND greatest(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at,
-            NEW.finished_at, NEW.idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z')
-    THEN
-        RETURN NEW;
-    END IF;
-    RAISE EXCEPTION 'a delivery that is % has a column that contradicts its state, or a value out of range', NEW.state
-        USING ERRCODE = 'check_violation', DETAIL = format('Failing row: %s.', NEW), TABLE = 'deliveries';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_email_queue(p_recipient_email text, p_recipient_name text, p_html_body text, p_text_body text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE
-    AS $$
-DECLARE
-    v_column  text;
-    v_message text;
-BEGIN
-    PERFORM parse_address('recipient_email', coalesce(p_recipient_email, ''));
-    SELECT name, message INTO v_column, v_message
-    FROM (VALUES
-        ('recipient_email', 'is an address and nothing else; its owner''s name goes to recipient_name',
-            p_recipient_email ~ '[<>]'),
-        ('recipient_name', 'must be one line of at most 200 characters without <, > and "',
-            p_recipient_name ~ '[\x01-\x1f\x7f<>"]' OR length(p_recipient_name) > 200),
-        ('html_body', 'html_body or text_body is required', num_nonnulls(p_html_body, p_text_body) = 0),
-        ('html_body', 'must be at most 5242880 bytes', octet_length(p_html_body) > 5242880),
-        ('text_body', 'must be at most 5242880 bytes', octet_length(p_text_body) > 5242880)
-    ) AS rule(name, message, is_broken)
-    WHERE is_broken
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '%: %', v_column, v_message USING ERRCODE = 'PR001', COLUMN = v_column;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_events(p_types text[], p_tags text[], p_data jsonb[]) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_wrong record;
-BEGIN
-    IF cardinality(p_types) IS NULL OR cardinality(p_types) = 0 THEN
-        RAISE EXCEPTION 'must contain at least one event' USING ERRCODE = 'PR001', COLUMN = 'events';
-    END IF;
-    IF array_dims(p_types) <> '[1:' || cardinality(p_types) || ']' OR array_dims(p_tags) IS DISTINCT FROM array_dims(p_types)
-        OR array_dims(p_data) IS DISTINCT FROM array_dims(p_types)
-    THEN
-        RAISE EXCEPTION 'must have as many types as tags and data, each a one-dimensional array' USING ERRCODE = 'PR001', COLUMN = 'events';
-    END IF;
-    SELECT place - 1 AS place, CASE
-            WHEN type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 THEN 'the type must have 1 to 64 characters'
-            WHEN data IS NULL THEN 'the data must be JSON'
-            WHEN NOT is_event_data(data) THEN 'the data must be at most 100 levels deep, its numbers at most 1.8e308'
-            WHEN array_ndims(tags::text[]) > 1 THEN 'the tags must be a plain array'
-            ELSE 'a tag must be key=value and at most 1024 bytes'
-        END AS problem
-    INTO v_wrong
-    FROM unnest(p_types, p_tags, p_data) WITH ORDINALITY AS given(type, tags, data, place)
-    WHERE type IS NULL OR char_length(type) NOT BETWEEN 1 AND 64 OR tags IS NULL OR data IS NULL
-        OR (octet_length(data::text) > 200 AND NOT is_event_data(data))
-        OR array_ndims(tags::text[]) > 1
-        OR EXISTS (
-            SELECT FROM unnest(tags::text[]) AS carried(tag)
-            WHERE tag IS NULL OR position('=' IN tag) < 2 OR octet_length(tag) > 1024
-        )
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '%', v_wrong.problem USING ERRCODE = 'PR001', COLUMN = format('events[%s]', v_wrong.place);
-    END IF;
-EXCEPTION
-    WHEN invalid_text_representation OR array_subscript_error THEN
-        RAISE EXCEPTION 'an element of the tags must be an array literal, such as {wallet=1}'
-            USING ERRCODE = 'PR001', COLUMN = 'events';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_headers(p_headers jsonb) RETURNS TABLE(field text, message text)
     LANGUAGE sql STABLE
-    AS $_$
-    SELECT 'headers.' || name, reason
-    FROM (
-        SELECT name, CASE
-            WHEN name !~ '^[!-9;-~]{1,76}$' THEN 'is not a header name'
-            WHEN lowered IN (
-                'authentication-results', 'bcc', 'cc', 'date', 'delivered-to', 'dkim-signature', 'domainkey-signature',
-                'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
-                'subject', 'to') OR lowered ~ '^(arc|content|resent|postroom)-'
-                THEN 'is set by Postroom and cannot be given'
-            WHEN value ~ '[\r\n]' THEN 'contains a line break or a NUL'
-            WHEN row_number() OVER (PARTITION BY lowered ORDER BY name COLLATE "C") > 1 THEN 'is given twice'
-            WHEN NOT is_structured THEN NULL
-            WHEN value !~ '^[!-~]([ -~]*[!-~])?$' THEN 'must be printable ASCII without spaces at its ends'
-            WHEN lowered = 'message-id' AND (value !~ '^<[!-;=?A-~]+@[!-;=?A-~]+>$' OR length(value) > 250)
-                THEN 'must look like <unique@domain>'
-            WHEN length(value) > 920 AND (SELECT max(length(word)) FROM regexp_split_to_table(value, ' +') AS word) > 920
-                THEN 'has a word too long for a line'
-        END AS reason
-        FROM (
-            SELECT key AS name, value, lower(key) AS lowered, starts_with(lower(key), 'list-') OR lower(key) IN (
-                'auto-submitted', 'cfbl-address', 'cfbl-feedback-id', 'feedback-id', 'importance', 'in-reply-to',
-                'message-id', 'precedence', 'priority', 'references', 'x-priority') AS is_structured
-            FROM jsonb_each_text(p_headers)
-        ) AS header
-    ) AS judged
-    WHERE reason IS NOT NULL
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION check_patience(p_max_retries integer, p_give_up_after interval) RETURNS void
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    IF p_max_retries NOT BETWEEN 0 AND 100 THEN
-        RAISE EXCEPTION 'max_retries: must be between 0 and 100' USING ERRCODE = 'PR001', COLUMN = 'max_retries';
-    END IF;
-    IF p_give_up_after NOT BETWEEN interval '1 second' AND interval '30 days' THEN
-        RAISE EXCEPTION 'give_up_after: must be between 1 second and 30 days'
-            USING ERRCODE = 'PR001', COLUMN = 'give_up_after';
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION check_send(p_to text[], p_cc text[], p_bcc text[], p_reply_to text[], p_subject text, p_text text, p_html text, p_template text, p_lane text, p_idempotency_key text, p_send_at timestamp with time zone, p_expires_at timestamp with time zone) RETURNS void
     LANGUAGE plpgsql STABLE
-    AS $_$
-DECLARE
-    c_first   CONSTANT timestamptz := '1970-01-01 00:00:00Z';
-    c_last    CONSTANT timestamptz := '9998-12-31 23:59:59Z'; -- Python supports years up to 9999, in every time zone
-    -- the characters that Python's str.strip removes; \S depends on the locale of the database
-    c_not_blank CONSTANT text :=
-        '[^\u0009-\u000d\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]';
-    v_field   text;
-    v_message text;
-BEGIN
-    SELECT field, message INTO v_field, v_message
-    FROM (VALUES
-        ('to', 'at least one recipient is required', coalesce(cardinality(p_to), 0) = 0),
-        ('to', 'at most 100 recipients are allowed, counting cc and bcc',
-            coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100),
-        ('reply_to', 'at most 100 are allowed', cardinality(p_reply_to) > 100),
-        ('lane', 'must be auth, transactional or bulk', coalesce(p_lane NOT IN ('auth', 'transactional', 'bulk'), true)),
-        ('idempotency_key', 'must be 1 to 255 characters without control characters',
-            length(p_idempotency_key) NOT BETWEEN 1 AND 255 OR p_idempotency_key ~ '[\x01-\x1f\x7f]'),
-        ('template', 'is not a template id', p_template !~ '^[a-z0-9][a-z0-9._-]{0,99}$'),
-        ('template', format('there is no template %L', p_template),
-            p_template IS NOT NULL AND (SELECT version_id IS NULL FROM current_template_version(p_template))),
-        ('subject', 'cannot be given together with a template', p_template IS NOT NULL AND p_subject IS NOT NULL),
-        ('text', 'cannot be given together with a template', p_template IS NOT NULL AND p_text IS NOT NULL),
-        ('html', 'cannot be given together with a template', p_template IS NOT NULL AND p_html IS NOT NULL),
-        ('subject', 'is required without a template', p_template IS NULL AND coalesce(p_subject, '') !~ c_not_blank),
-        ('subject', 'must be one line of at most 998 characters', p_subject ~ '[\r\n]' OR length(p_subject) > 998),
-        ('text', 'text or html is required without a template', p_template IS NULL AND num_nonnulls(p_text, p_html) = 0),
-        ('text', 'must be at most 5242880 bytes', octet_length(p_text) > 5242880),
-        ('html', 'must be at most 5242880 bytes', octet_length(p_html) > 5242880),
-        ('send_at', 'must be between the years 1970 and 9998', p_send_at NOT BETWEEN c_first AND c_last),
-        ('expires_at', 'must be between the years 1970 and 9998', p_expires_at NOT BETWEEN c_first AND c_last)
-    ) AS rule(field, message, is_broken)
-    WHERE is_broken
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
-    END IF;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION check_send_data(p_locale text, p_variables jsonb, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_idempotency_ttl interval) RETURNS void
     LANGUAGE plpgsql STABLE
-    AS $_$
-DECLARE
-    v_field   text;
-    v_message text;
-BEGIN
-    IF p_locale !~ '^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}$' THEN
-        v_field := 'locale';
-        v_message := 'is not a locale such as fr or fr-FR';
-    ELSIF jsonb_typeof(p_variables) <> 'object' THEN
-        v_field := 'variables';
-        v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_tags) <> 'object' OR p_tags @? 'strict $.* ? (@.type() != "string")' THEN
-        v_field := 'tags';
-        v_message := 'must be an object of strings';
-    ELSIF jsonb_array_length(jsonb_path_query_array(p_tags, 'strict $.*')) > 50 THEN
-        v_field := 'tags';
-        v_message := 'at most 50 are allowed';
-    ELSIF jsonb_typeof(p_custom_data) <> 'object' THEN
-        v_field := 'custom_data';
-        v_message := 'must be an object';
-    ELSIF jsonb_typeof(p_headers) <> 'object' OR p_headers @? 'strict $.* ? (@.type() != "string")' THEN
-        v_field := 'headers';
-        v_message := 'must be an object of strings';
-    ELSIF coalesce(p_idempotency_ttl <= interval '0' OR p_idempotency_ttl > interval '10 years', true) THEN
-        v_field := 'idempotency_ttl';
-        v_message := 'must be longer than nothing and at most 10 years';
-    -- Python cannot decode deeper nesting or longer numbers; templates stop at 32 levels.
-    ELSIF p_variables @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
-        OR p_variables @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
-    THEN
-        v_field := 'variables';
-        v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
-    ELSIF p_custom_data @? 'strict $.**{32} ? (@.type() == "object" || @.type() == "array")'
-        OR p_custom_data @? 'strict $.** ? (@.type() == "number" && (@ > 9223372036854775807 || @ < -9223372036854775807))'
-    THEN
-        v_field := 'custom_data';
-        v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
-    ELSIF p_headers IS NOT NULL OR p_attachments IS NOT NULL THEN
-        SELECT field, message INTO v_field, v_message
-        FROM (
-            SELECT field, message FROM check_headers(p_headers)
-            UNION ALL
-            SELECT field, message FROM check_attachments(p_attachments)
-        ) AS broken
-        LIMIT 1;
-    END IF;
-    IF v_field IS NOT NULL THEN
-        RAISE EXCEPTION '%: %', v_field, v_message USING ERRCODE = 'PR001', COLUMN = v_field;
-    END IF;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION clear_soft_bounces(p_address text[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
-    AS $$
-DECLARE
-    v_cleared text[];
-BEGIN
-    IF NOT EXISTS (SELECT FROM suppressions WHERE reason = 'soft_bounce') THEN
-        RETURN 0;
-    END IF;
-    WITH found AS MATERIALIZED ( -- one lock order for all callers prevents deadlocks
-        SELECT s.address, s.scope
-        FROM suppressions AS s
-        WHERE s.reason = 'soft_bounce' AND s.address = ANY(ARRAY(SELECT lower(a) FROM unnest(p_address) AS a))
-        ORDER BY s.address COLLATE "C"
-        FOR UPDATE
-    ),
-    gone AS (
-        DELETE FROM suppressions AS s
-        USING found
-        WHERE s.address = found.address AND s.scope = found.scope AND s.reason = 'soft_bounce'
-        RETURNING s.address
-    )
-    SELECT array_agg(address) INTO v_cleared FROM gone;
-    UPDATE soft_bounces SET cleared_at = p_now WHERE address = ANY(v_cleared);
-    RETURN coalesce(cardinality(v_cleared), 0);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION close_functions() RETURNS integer
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_function regprocedure;
-    v_closed   integer := 0;
-BEGIN
-    FOR v_function IN
-        SELECT oid::regprocedure
-        FROM pg_proc
-        WHERE pronamespace = current_schema()::regnamespace
-            AND (prosecdef OR prorettype = 'trigger'::regtype)
-            AND has_function_privilege('public', oid, 'EXECUTE')
-    LOOP
-        EXECUTE format('REVOKE ALL ON ROUTINE %s FROM PUBLIC', v_function);
-        v_closed := v_closed + 1;
-    END LOOP;
-    RETURN v_closed;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION close_room() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_table name;
-BEGIN
-    FOR v_table IN
-        SELECT c.relname
-        FROM pg_class AS c
-        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p') AND c.relname <> 'moving'
-            AND NOT EXISTS (SELECT FROM pg_trigger AS t WHERE t.tgrelid = c.oid AND t.tgname = 'moving_fence')
-        ORDER BY c.oid
-    LOOP
-        EXECUTE format(
-            'CREATE TRIGGER moving_fence BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE '
-            'ON %I FOR EACH STATEMENT EXECUTE FUNCTION refuse_while_moving()', v_table);
-    END LOOP;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION cluster_identifier() RETURNS bigint
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    IF has_function_privilege('pg_catalog.pg_control_system()'::regprocedure, 'EXECUTE') THEN
-        RETURN (SELECT system_identifier FROM pg_control_system());
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION collect_late_rows(p_id bigint, p_limit integer) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_piece archived_partitions;
-    v_moved bigint;
-BEGIN
-    SELECT * INTO STRICT v_piece FROM archived_partitions WHERE id = p_id AND state = 'collecting';
-    EXECUTE format(
-        'WITH moved AS (
-            DELETE FROM %1$I
-            WHERE ctid = ANY (ARRAY(SELECT ctid FROM %1$I WHERE %2$I >= $1 AND %2$I < $2 LIMIT $3))
-            RETURNING *
-        )
-        INSERT INTO %3$I SELECT * FROM moved',
-        default_partition(v_piece.table_name), partition_column(v_piece.table_name), v_piece.source_name)
-    USING v_piece.from_time, v_piece.to_time, p_limit;
-    GET DIAGNOSTICS v_moved = ROW_COUNT;
-    RETURN v_moved;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION consume_code(p_email text, p_action token_action, p_code text) RETURNS TABLE(verdict text, account bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN QUERY SELECT c.verdict, c.account FROM consume_code_at(p_email, p_action, p_code) AS c;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION consume_code_at(p_email text, p_action token_action, p_code text, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS TABLE(verdict text, account bigint)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    c_guesses     CONSTANT integer := 5;
-    c_day_guesses CONSTANT integer := 25; -- of 100,000 codes
-    v_now         bigint := floor(extract(epoch FROM p_now));
-    v_hash        bytea := sha256(convert_to(lower(p_email), 'UTF8'));
-    v_token       tokens;
-    v_is_over     boolean;
-BEGIN
-    -- Lock the account before its tokens, in the same order as a change of address or a deletion, to avoid deadlocks.
-    PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR NO KEY UPDATE;
-    SELECT t.* INTO v_token
-    FROM tokens AS t
-    JOIN accounts AS a ON a.id = t.account
-    WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
-    ORDER BY t.id DESC
-    LIMIT 1
-    FOR UPDATE OF t;
-
-    INSERT INTO address_limits AS l (address_hash, action, requests_from, day_from, touched_at, token)
-    VALUES (v_hash, p_action, p_now, p_now, p_now, v_token.id)
-    ON CONFLICT (address_hash, action) DO UPDATE
-    SET wrong_guesses = CASE WHEN excluded.token > coalesce(l.token, 0) THEN 0 ELSE l.wrong_guesses END,
-        token = greatest(l.token, excluded.token),
-        day_guesses = CASE WHEN l.day_from <= p_now - interval '1 day' THEN 0 ELSE l.day_guesses END,
-        day_from = CASE WHEN l.day_from <= p_now - interval '1 day' THEN p_now ELSE l.day_from END,
-        touched_at = p_now
-    RETURNING l.wrong_guesses >= c_guesses OR l.day_guesses >= c_day_guesses INTO v_is_over;
-
-    IF v_is_over THEN
-        RETURN QUERY SELECT 'void', NULL::bigint;
-    ELSIF v_token.id IS NULL OR sha256(convert_to(v_token.code, 'UTF8')) <> sha256(convert_to(p_code, 'UTF8')) THEN
-        UPDATE address_limits
-        SET wrong_guesses = wrong_guesses + 1, day_guesses = day_guesses + 1
-        WHERE address_hash = v_hash AND action = p_action;
-        UPDATE tokens AS t
-        SET wrong_guesses = least(t.wrong_guesses + 1, c_guesses),
-            expires_at = CASE WHEN t.wrong_guesses + 1 >= c_guesses THEN least(t.expires_at, v_now) ELSE t.expires_at END
-        WHERE t.id = v_token.id;
-        RETURN QUERY SELECT 'wrong', NULL::bigint;
-    ELSIF v_token.consumed_at IS NOT NULL THEN
-        RETURN QUERY SELECT 'used', NULL::bigint;
-    ELSIF v_token.expires_at <= v_now THEN
-        RETURN QUERY SELECT 'expired', NULL::bigint;
-    ELSE
-        UPDATE tokens AS t SET consumed_at = v_now WHERE t.id = v_token.id;
-        RETURN QUERY SELECT 'consumed', v_token.account;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION count_request(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    c_requests CONSTANT integer  := 5;
-    c_window   CONSTANT interval := '15 minutes';
-    v_requests integer;
-BEGIN
-    INSERT INTO address_limits AS l (address_hash, action, requests, requests_from, day_from, touched_at, token)
-    VALUES (
-        sha256(convert_to(lower(p_email), 'UTF8')), p_action, 1, p_now, p_now, p_now,
-        (
-            SELECT max(t.id)
-            FROM tokens AS t
-            JOIN accounts AS a ON a.id = t.account
-            WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
-        )
-    )
-    ON CONFLICT (address_hash, action) DO UPDATE
-    SET requests = CASE WHEN l.requests_from <= p_now - c_window THEN 1 ELSE least(l.requests + 1, c_requests + 1) END,
-        requests_from = CASE WHEN l.requests_from <= p_now - c_window THEN p_now ELSE l.requests_from END,
-        -- A new token resets the wrong guesses; an address without an account must behave the same.
-        wrong_guesses = CASE
-            WHEN l.requests_from <= p_now - c_window OR l.requests < c_requests THEN 0 ELSE l.wrong_guesses
-        END,
-        token = greatest(l.token, excluded.token),
-        touched_at = p_now
-    RETURNING l.requests INTO v_requests;
-    RETURN v_requests <= c_requests;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION count_returned(p_account_ids bigint[], p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
-    AS $$
-    WITH counted AS (
-        UPDATE sender_accounts AS a
-        SET daily_bounces = a.daily_bounces + returned.bounces
-        FROM (SELECT id, count(*) AS bounces FROM unnest(p_account_ids) AS i(id) GROUP BY id) AS returned
-        WHERE a.id = returned.id
-        RETURNING a.id, returned.bounces
-    )
-    INSERT INTO sender_health AS h (account_id, bucket, bounces)
-    SELECT id, date_bin('5 minutes', p_now, 'epoch'), bounces
-    FROM counted
-    ORDER BY id
-    ON CONFLICT (account_id, bucket) DO UPDATE
-    SET bounces = h.bounces + excluded.bounces
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION count_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
     LANGUAGE plpgsql STABLE
@@ -1577,862 +384,176 @@ CREATE FUNCTION count_steps(p_after_transaction_id xid8, p_after_position bigint
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-BEGIN
-    RETURN QUERY
-    SELECT g.hour, coalesce(g.campaign_id, 0), coalesce(g.sender_account_id, 0), coalesce(g.domain, ''), c.metric,
-        c.sign * g.steps
-    FROM (
-        SELECT date_trunc('hour', s.at, 'UTC') AS hour, s.campaign_id, s.sender_account_id, s.domain, s.step, s.outcome,
-            count(*) AS steps
-        FROM delivery_steps AS s
-        WHERE (s.transaction_id, s.position) > (p_after_transaction_id, p_after_position)
-            AND (s.transaction_id, s.position) <= (p_last_transaction_id, p_last_position)
-            AND s.channel = 'email'
-        GROUP BY 1, 2, 3, 4, 5, 6
-    ) AS g
-    CROSS JOIN LATERAL step_metrics(g.step, g.outcome) AS c;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_rows bigint;
-BEGIN
-    EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_rows;
-    RETURN v_rows;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION create_activation_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_seed bytea;
-    v_now  bigint := floor(extract(epoch FROM now()));
-BEGIN
-    IF NOT EXISTS (SELECT FROM created WHERE status = 'provisioned') THEN
-        RETURN NULL; -- an INSERT of no rows would still notify
-    END IF;
-    v_seed := uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid());
-    INSERT INTO tokens (account, action, secret, code, created_at, expires_at)
-    SELECT id, 'activation', sha256(v_seed || '\x01' || int8send(id)),
-        -- five digits from 48 bits, as in the column's default
-        lpad((('x' || encode(substr(sha256(v_seed || '\x02' || int8send(id)), 1, 6), 'hex'))::bit(48)::bigint
-            % 100000)::text, 5, '0'),
-        v_now, v_now + 900
-    FROM created
-    WHERE status = 'provisioned'
-    ORDER BY id;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION current_template_version(p_template text) RETURNS TABLE(version_id bigint)
     LANGUAGE sql STABLE ROWS 1
-    AS $$
-    SELECT (SELECT t.version_id FROM templates AS t WHERE t.id = p_template)
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION deal_slots(p_account_ids bigint[], p_granted integer[], p_waits interval[], p_delays interval[]) RETURNS TABLE(place bigint, account_id bigint, start_in interval, send_delay interval)
     LANGUAGE sql IMMUTABLE ROWS 100
-    AS $$
-    SELECT row_number() OVER (ORDER BY round, position), account_id, wait + round * send_delay, send_delay
-    FROM unnest(p_account_ids, p_granted, p_waits, p_delays) WITH ORDINALITY
-        AS a(account_id, granted, wait, send_delay, position),
-        generate_series(0, granted - 1) AS round
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION default_partition(p_table text) RETURNS text
     LANGUAGE sql STABLE
-    AS $$
-    SELECT c.relname
-    FROM pg_partitioned_table AS p
-    JOIN pg_class AS c ON c.oid = p.partdefid
-    WHERE p.partrelid = to_regclass(quote_ident(p_table))
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION delete_old_facts(p_before timestamp with time zone, p_limit integer) RETURNS integer
     LANGUAGE plpgsql
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
-    AS $$
-DECLARE
-    v_deleted integer;
-BEGIN
-    WITH oldest AS MATERIALIZED (
-        SELECT found.*
-        FROM unnest(ARRAY['RecipientUnsubscribed', 'RecipientBounced', 'RecipientComplained', 'RecipientSuppressed',
-                'SuppressionLifted']) AS own(type), LATERAL (
-            SELECT e.position, e.transaction_id, e.type, e.tags, e.occurred_at
-            FROM events AS e
-            WHERE e.type = own.type AND cardinality(e.tags) = 1 AND starts_with(e.tags[1], 'postroom.')
-            ORDER BY e.transaction_id, e.position
-            LIMIT p_limit
-        ) AS found
-    ),
-    old AS MATERIALIZED (
-        SELECT o.position, o.transaction_id, o.tags
-        FROM oldest AS o
-        WHERE o.occurred_at < p_before AND NOT EXISTS (
-            SELECT
-            FROM outbox_topic_progress AS p
-            JOIN outbox_topics AS t ON t.name = p.topic
-            WHERE (p.last_transaction_id, p.last_position) < (o.transaction_id, o.position)
-                AND outbox_topic_matches(t, o.type, o.tags)
-        )
-        LIMIT p_limit
-    ),
-    untagged AS (
-        DELETE FROM event_tags AS t
-        USING old
-        WHERE t.tag = old.tags[1] AND t.transaction_id = old.transaction_id AND t.position = old.position
-    ),
-    gone AS (
-        DELETE FROM events WHERE position IN (SELECT position FROM old) RETURNING position
-    )
-    SELECT count(*) INTO v_deleted FROM gone;
-    RETURN v_deleted;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'a delivery that is % cannot become %', OLD.state, NEW.state
-        USING ERRCODE = 'PR004', COLUMN = 'state';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint, locale character varying)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_transaction_id xid8;
-    v_id             bigint;
-    v_line           xid8;
-BEGIN
-    SELECT last_transaction_id, last_seq INTO STRICT v_transaction_id, v_id
-    FROM jobs
-    WHERE job_type = 'mailroom'
-    FOR UPDATE;
-
-    IF has_restored_tokens() THEN
-        PERFORM renumber_tokens();
-        RETURN; -- waiting tokens now belong to this transaction; the next call reads them
-    END IF;
-    v_line := pg_snapshot_xmin(pg_current_snapshot());
-
-    RETURN QUERY
-    WITH due AS MATERIALIZED (
-        SELECT t.transaction_id, t.id, t.action, t.account, a.email, a.login, t.secret, t.code, t.expires_at,
-            t.created_at, a.locale
-        FROM tokens AS t,
-            LATERAL (
-                SELECT email, login, locale
-                FROM accounts
-                WHERE accounts.id = t.account
-                    AND status = CASE t.action WHEN 'activation' THEN 'provisioned' ELSE 'active' END::account_status
-                LIMIT 1
-            ) AS a
-        WHERE (t.transaction_id, t.id) > (v_transaction_id, v_id)
-            AND t.transaction_id < v_line
-            AND t.expires_at > extract(epoch FROM p_now)
-            AND t.consumed_at IS NULL
-        ORDER BY t.transaction_id, t.id
-        LIMIT p_limit
-    ),
-    reached AS (
-        -- A full batch ends at its last token. A batch that is not full has read everything below the horizon.
-        (SELECT 1 AS choice, transaction_id, id FROM due ORDER BY transaction_id, id OFFSET p_limit - 1 LIMIT 1)
-        UNION ALL
-        (SELECT 2, transaction_id, id FROM tokens WHERE transaction_id < v_line ORDER BY 2 DESC, 3 DESC LIMIT 1)
-        ORDER BY choice
-        LIMIT 1
-    ),
-    advanced AS (
-        UPDATE jobs
-        SET last_transaction_id = reached.transaction_id, last_seq = reached.id
-        FROM reached
-        WHERE job_type = 'mailroom' AND (reached.transaction_id, reached.id) > (v_transaction_id, v_id)
-    ),
-    busy AS (
-        UPDATE busy_jobs
-        SET until = clock_timestamp() + interval '2 seconds'
-        FROM reached
-        WHERE job_type = 'mailroom' AND choice = 1
-    )
-    SELECT id, action, account, email, login, secret, code, expires_at, created_at, locale
-    FROM due
-    ORDER BY transaction_id, id;
-
-    IF EXISTS (
-        SELECT FROM jobs
-        WHERE job_type = 'mailroom' AND (last_transaction_id, last_seq) > (v_transaction_id, v_id)
-    ) THEN
-        NOTIFY token_insert;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION describe_room(p_relations jsonb, p_columns jsonb, p_functions jsonb) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_comment text;
-BEGIN
-    FOR v_comment IN
-        SELECT format('COMMENT ON %s %I IS %L', CASE c.relkind WHEN 'v' THEN 'VIEW' ELSE 'TABLE' END, c.relname,
-            p_relations ->> c.relname)
-        FROM pg_class AS c
-        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
-            AND p_relations ? c.relname
-        UNION ALL
-        SELECT format('COMMENT ON COLUMN %I.%I IS %L', c.relname, a.attname,
-            coalesce(p_columns ->> (c.relname || '.' || a.attname), p_columns ->> a.attname))
-        FROM pg_class AS c
-        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-        WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p', 'v') AND NOT c.relispartition
-            AND p_columns ?| ARRAY[c.relname || '.' || a.attname, a.attname]
-        UNION ALL
-        SELECT format('COMMENT ON FUNCTION %s IS %L', p.oid::regprocedure, p_functions ->> p.proname)
-        FROM pg_proc AS p
-        WHERE p.pronamespace = current_schema()::regnamespace AND p.prokind = 'f' AND p_functions ? p.proname
-    LOOP
-        EXECUTE v_comment;
-    END LOOP;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '500ms'
-    AS $$
-DECLARE
-    v_piece archived_partitions;
-BEGIN
-    UPDATE archived_partitions
-    SET state = 'detached', is_attached = false
-    WHERE id = p_id AND state = 'verified' AND is_attached
-    RETURNING * INTO v_piece;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'piece % is not a verified partition', p_id USING ERRCODE = 'PR110';
-    END IF;
-    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
-    EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', v_piece.table_name, v_piece.source_name);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION disown_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    DELETE FROM archive_room;
-    INSERT INTO archive_room (schema_oid, place)
-    SELECT oid, archive_place() FROM pg_namespace WHERE nspname = current_schema();
-    PERFORM restart_pieces();
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION drop_archived_source(p_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
-    AS $$
-DECLARE
-    v_piece archived_partitions;
-BEGIN
-    UPDATE archived_partitions
-    SET state = 'archived', archived_at = p_now
-    WHERE id = p_id AND state IN ('verified', 'detached') AND NOT is_attached
-    RETURNING * INTO v_piece;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'piece % is still part of its table', p_id USING ERRCODE = 'PR110';
-    END IF;
-    PERFORM check_archive_name(v_piece.table_name, v_piece.source_name);
-    IF EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(quote_ident(v_piece.source_name)) AND relispartition) THEN
-        RAISE EXCEPTION '% is still part of its table', v_piece.source_name USING ERRCODE = 'PR110';
-    END IF;
-    EXECUTE format('DROP TABLE %I', v_piece.source_name);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
-    AS $_$
-DECLARE
-    v_table  text;
-    v_pieces integer;
-    v_rows   bigint;
-    v_found  bigint;
-BEGIN
-    SELECT min(table_name), count(*), sum(rows) INTO v_table, v_pieces, v_rows
-    FROM archived_partitions
-    WHERE restored_name = p_name;
-    IF v_pieces = 0 THEN
-        SELECT substring(p_name FROM '^(.+)_restored_\d{4}_\d{2}$') INTO v_table
-        FROM pg_class
-        WHERE oid = to_regclass(quote_ident(p_name)) AND NOT relispartition;
-    END IF;
-    IF v_table IS NULL THEN
-        RETURN 0;
-    END IF;
-    PERFORM check_archive_name(v_table, p_name, 'restored_');
-    IF v_pieces > 0 AND to_regclass(quote_ident(p_name)) IS NOT NULL THEN
-        IF (SELECT relispartition FROM pg_class WHERE oid = to_regclass(quote_ident(p_name))) THEN
-            EXECUTE format('LOCK TABLE ONLY %I IN ACCESS EXCLUSIVE MODE', v_table);
-        END IF;
-        EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', p_name);
-        EXECUTE format('SELECT count(*) FROM %I', p_name) INTO v_found;
-        IF v_found <> v_rows THEN
-            RAISE EXCEPTION '% has % rows, but its archive files have %. Save the added rows elsewhere and delete them here, then '
-                'release the month again; or drop the table first if the added rows can be lost.',
-                p_name, v_found, v_rows USING ERRCODE = 'PR112';
-        END IF;
-    END IF;
-    UPDATE archived_partitions SET restored_at = NULL, restored_name = NULL WHERE restored_name = p_name;
-    EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
-    RETURN v_pieces;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION empty_auth_payload() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    DELETE FROM delivery_payloads WHERE delivery_id = NEW.id;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamp with time zone, p_now timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
     SET enable_sort TO 'off'
-    AS $_$
-DECLARE
-    v_due  record;
-    v_read integer := 0;
-BEGIN
-    FOR v_due IN
-        SELECT w.due_at, EXISTS (
-                SELECT FROM delivery_recipients AS r
-                WHERE r.delivery_id = w.id AND r.kind <> 'reply_to' AND lower(substring(r.email FROM '[^@]*$')) = p_domain
-            ) AS is_to_domain
-        FROM due_deliveries AS w
-        WHERE w.lane = 'bulk' AND w.channel = 'email' AND w.due_at > p_now AND w.due_at < p_until
-        ORDER BY w.due_at DESC, w.id DESC
-        LIMIT 1000
-    LOOP
-        v_read := v_read + 1;
-        IF v_due.is_to_domain THEN
-            RETURN v_due.due_at + 1 / p_per_second * interval '1 second';
-        ELSIF v_read = 1000 THEN
-            RETURN v_due.due_at;
-        END IF;
-    END LOOP;
-    RETURN NULL;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION enqueue_deliveries(p_ids bigint[], p_due_at timestamp with time zone[], p_held_until timestamp with time zone[], p_email text[], p_name text[], p_variables jsonb[], p_lane delivery_lane, p_source text, p_campaign_id bigint, p_now timestamp with time zone DEFAULT now()) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
-    AS $$
-BEGIN
-    INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)
-    SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
-        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
-    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
-    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
-    SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
-    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', p_lane, 'email', p_source, p_campaign_id
-    FROM unnest(p_ids) AS i(id);
-    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-    SELECT id, 'to', 0, email, name
-    FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);
-    INSERT INTO delivery_payloads (delivery_id, variables)
-    SELECT id, variables
-    FROM unnest(p_ids, p_variables) AS i(id, variables);
-    PERFORM wake_workers(ARRAY[p_lane::text]);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION ensure_partitions(p_table text, p_months integer DEFAULT 2, p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '1s'
-    AS $$
-DECLARE
-    v_month timestamptz;
-    v_name  text;
-    v_made  integer := 0;
-BEGIN
-    IF partition_column(p_table) IS NULL THEN
-        RETURN 0;
-    END IF;
-    IF p_now NOT BETWEEN now() - interval '10 years' AND now() + interval '10 years' OR p_months > 24 THEN
-        RAISE EXCEPTION 'partitions are created for times within ten years of now and at most 24 months ahead';
-    END IF;
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ':partitions', 0));
-    FOR v_month IN
-        SELECT date_trunc('month', p_now) + make_interval(months => n) FROM generate_series(0, p_months) AS n
-    LOOP
-        v_name := p_table || to_char(v_month, '_YYYY_MM');
-        CONTINUE WHEN to_regclass(quote_ident(v_name)) IS NOT NULL;
-        BEGIN
-            EXECUTE format(
-                'CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%L) TO (%L)',
-                v_name, p_table, v_month, v_month + interval '1 month'
-            );
-            v_made := v_made + 1;
-        EXCEPTION WHEN check_violation OR invalid_object_definition THEN
-            NULL; -- the default partition has rows of that month, or a partition of another name covers it
-        END;
-    END LOOP;
-    RETURN v_made;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_accounts(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_hash    bytea := sha256(convert_to(p_address, 'UTF8'));
-    v_deleted bigint;
-BEGIN
-    DELETE FROM reserved_logins WHERE login_hash = v_hash;
-    DELETE FROM address_limits WHERE address_hash = v_hash;
-    GET DIAGNOSTICS v_deleted = ROW_COUNT;
-    RETURN v_deleted;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_attempts(p_table text, p_address text, p_pseudonym text) RETURNS bigint[]
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_ids bigint[];
-BEGIN
-    EXECUTE format(
-        $f$
-            WITH erased AS (
-                UPDATE %I
-                SET recipient = CASE WHEN recipient = $1 THEN $2 ELSE recipient END,
-                    other_recipients = array_replace(other_recipients, $1, $2),
-                    reply_text = NULL,
-                    message_id = erase_text(message_id, $1, $2),
-                    idempotency_key = CASE WHEN strpos(lower(idempotency_key), $1) = 0 THEN idempotency_key END,
-                    tags = CASE WHEN other_recipients IS NOT NULL THEN erase_tags(tags, $1, $2) END,
-                    custom_data = CASE WHEN other_recipients IS NOT NULL THEN erase_text(custom_data::text, $1, $2)::jsonb END
-                -- always true, and lets the planner use attempts_ledger_idx: see the view send_logs
-                WHERE finished_at > '-infinity' AND (recipient = $1 OR other_recipients @> ARRAY[$1])
-                RETURNING delivery_id
-            )
-            SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') FROM erased
-        $f$, p_table)
-    INTO v_ids
-    USING p_address, p_pseudonym;
-    RETURN v_ids;
-EXCEPTION WHEN undefined_table THEN
-    RETURN '{}'; -- the archiver dropped this month since it was listed; its file is rewritten instead
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_audit(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_touched bigint;
-BEGIN
-    IF p_address !~ '.@.' OR p_pseudonym !~ '^erased:[0-9a-f]{64}$' THEN
-        RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
-    END IF;
-    PERFORM set_config('postroom.erasing', 'on', true); -- with a SET clause only a superuser could create the function
-    UPDATE audit_log
-    SET actor = erase_text(actor, p_address, p_pseudonym),
-        subject = erase_text(subject, p_address, p_pseudonym),
-        before = erase_text(before::text, p_address, p_pseudonym)::jsonb,
-        after = erase_text(after::text, p_address, p_pseudonym)::jsonb
-    WHERE strpos(lower(concat_ws(' ', actor, subject, before, after)), p_address) > 0
-        AND concat_ws(' ', actor, subject, before, after) ~* address_pattern(p_address);
-    GET DIAGNOSTICS v_touched = ROW_COUNT;
-    PERFORM set_config('postroom.erasing', '', true);
-    RETURN v_touched;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_campaigns(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_campaigns bigint[];
-    v_erased    bigint;
-BEGIN
-    SELECT coalesce(array_agg(r.campaign_id ORDER BY r.campaign_id), '{}') INTO v_campaigns
-    FROM campaigns AS c
-        JOIN campaign_recipients AS r ON r.campaign_id = c.id AND lower(r.email) COLLATE "C" = p_address;
-    PERFORM FROM campaigns WHERE id = ANY(v_campaigns) ORDER BY id FOR UPDATE;
-
-    UPDATE campaigns AS c
-    SET suppressed_count = c.suppressed_count + 1
-    WHERE c.status <> 'cancelled' AND c.id IN ( -- a cancelled campaign has already counted its waiting recipients
-        SELECT r.campaign_id
-        FROM campaign_recipients AS r
-        WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address AND r.state = 'waiting'
-    );
-    -- An address that was erased, uploaded and erased again: the first pseudonym would violate the unique key.
-    DELETE FROM campaign_recipients AS r
-    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_pseudonym;
-    UPDATE campaign_recipients AS r
-    SET email = p_pseudonym, name = NULL, custom_data = '{}',
-        state = CASE WHEN r.state = 'waiting' THEN 'suppressed' ELSE r.state END
-    WHERE r.campaign_id = ANY(v_campaigns) AND lower(r.email) COLLATE "C" = p_address;
-    GET DIAGNOSTICS v_erased = ROW_COUNT;
-    RETURN v_erased;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamp with time zone DEFAULT now()) RETURNS bigint[]
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_ids  bigint[];
-    v_sole bigint[];
-BEGIN
-    SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
-    FROM delivery_recipients
-    WHERE lower(email) = p_address AND kind <> 'reply_to';
-    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
-
-    SELECT coalesce(array_agg(id), '{}') INTO v_sole
-    FROM unnest(v_ids) AS id
-    WHERE NOT EXISTS (
-        SELECT FROM delivery_recipients AS r
-        WHERE r.delivery_id = id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
-    );
-    WITH cancelled AS (
-        UPDATE deliveries AS d
-        SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
-        WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
-            AND NOT EXISTS (
-                SELECT FROM delivery_recipients AS r
-                WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) <> p_address
-                    AND r.outcome IN ('pending', 'ambiguous')
-            )
-        RETURNING *
-    )
-    INSERT INTO delivery_steps (
-        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
-    )
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
-        campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
-    FROM cancelled;
-    PERFORM wake_event_followers();
-    UPDATE deliveries AS d
-    SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,
-        custom_data = CASE
-            WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb
-        END,
-        detail = erase_text(d.detail, p_address, p_pseudonym),
-        -- A key that contains the address is deleted with its fingerprint: the same request is then a new one.
-        idempotency_key = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_key END,
-        request_fingerprint = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.request_fingerprint END,
-        idempotency_expires_at = CASE WHEN strpos(lower(d.idempotency_key), p_address) = 0 THEN d.idempotency_expires_at END
-    WHERE d.id = ANY(v_ids);
-
-    DELETE FROM delivery_payloads AS p
-    USING deliveries AS d
-    WHERE p.delivery_id = ANY(v_ids) AND d.id = p.delivery_id AND d.finished_at IS NOT NULL;
-    UPDATE delivery_payloads AS p
-    SET subject = erase_text(p.subject, p_address, p_pseudonym),
-        text_body = erase_text(p.text_body, p_address, p_pseudonym),
-        html_body = erase_text(p.html_body, p_address, p_pseudonym),
-        variables = erase_text(p.variables::text, p_address, p_pseudonym)::jsonb,
-        headers = erase_text(p.headers::text, p_address, p_pseudonym)::jsonb
-    WHERE p.delivery_id = ANY(v_ids);
-
-    UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym) WHERE l.delivery_id = ANY(v_ids);
-    UPDATE attempts AS a SET reply_text = NULL WHERE a.delivery_id = ANY(v_ids) AND a.reply_text IS NOT NULL;
-    UPDATE delivery_recipients AS r
-    SET email = p_pseudonym, name = NULL, detail = NULL,
-        outcome = CASE WHEN r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
-    WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;
-    RETURN v_ids;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_delivery_batch(p_address text, p_pseudonym text, p_after_id bigint, p_limit integer, OUT last_id bigint, OUT touched bigint) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_ids bigint[];
-BEGIN
-    SELECT max(d.id), coalesce(array_agg(d.id) FILTER (WHERE
-        strpos(lower(concat_ws(' ', d.source, d.idempotency_key, d.tags, d.custom_data, d.detail, l.detail)), p_address) > 0
-        OR lower(p.from_email) = p_address
-        OR d.channel = 'webhook'
-            AND strpos(lower(concat_ws(' ', p.subject, p.text_body, p.html_body, p.variables, p.headers)), p_address) > 0
-    ), '{}')
-    INTO last_id, v_ids
-    FROM (SELECT * FROM deliveries WHERE id > p_after_id ORDER BY id LIMIT p_limit) AS d
-    LEFT JOIN delivery_payloads AS p ON p.delivery_id = d.id
-    LEFT JOIN dead_letters AS l ON l.delivery_id = d.id;
-    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
-
-    UPDATE deliveries AS d
-    SET source = erase_key(d.source, p_address, p_pseudonym),
-        tags = erase_tags(d.tags, p_address, p_pseudonym),
-        custom_data = erase_text(d.custom_data::text, p_address, p_pseudonym)::jsonb,
-        detail = erase_text(d.detail, p_address, p_pseudonym),
-        idempotency_key = CASE WHEN named.by_key THEN NULL ELSE d.idempotency_key END,
-        request_fingerprint = CASE WHEN named.by_key THEN NULL ELSE d.request_fingerprint END,
-        idempotency_expires_at = CASE WHEN named.by_key THEN NULL ELSE d.idempotency_expires_at END
-    FROM (
-        SELECT id, erase_key(idempotency_key, p_address, p_pseudonym) IS DISTINCT FROM idempotency_key AS by_key
-        FROM deliveries
-        WHERE id = ANY(v_ids)
-    ) AS named
-    WHERE d.id = named.id;
-    UPDATE delivery_payloads AS p SET from_email = NULL, from_name = NULL
-    WHERE p.delivery_id = ANY(v_ids) AND lower(p.from_email) = p_address;
-    UPDATE delivery_payloads AS p
-    SET subject = erase_text(p.subject, p_address, p_pseudonym),
-        text_body = erase_text(p.text_body, p_address, p_pseudonym),
-        html_body = erase_text(p.html_body, p_address, p_pseudonym),
-        variables = erase_text(p.variables::text, p_address, p_pseudonym)::jsonb,
-        headers = erase_text(p.headers::text, p_address, p_pseudonym)::jsonb
-    FROM deliveries AS d
-    WHERE p.delivery_id = ANY(v_ids) AND d.id = p.delivery_id AND d.channel = 'webhook';
-    UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym)
-    WHERE l.delivery_id = ANY(v_ids) AND strpos(lower(l.detail), p_address) > 0;
-    touched := cardinality(v_ids);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_feedback(p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_kept bigint;
-BEGIN
-    -- The meaning does not change, so neither the history nor the events get a row.
-    PERFORM set_config('postroom.quiet', 'on', true);
-    DELETE FROM suppressions AS old
-    USING suppressions AS new
-    WHERE old.address = p_pseudonym AND new.address = p_address AND new.scope = old.scope;
-    UPDATE suppressions
-    SET address = p_pseudonym, detail = NULL, origin = erase_text(origin, p_address, p_pseudonym)
-    WHERE address = p_address;
-    GET DIAGNOSTICS v_kept = ROW_COUNT;
-    RETURN v_kept;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_inbox(p_address text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_deleted bigint;
-BEGIN
-    DELETE FROM inbox_messages WHERE recipients @> ARRAY[p_address];
-    GET DIAGNOSTICS v_deleted = ROW_COUNT;
-    RETURN v_deleted;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_key(p_text text, p_address text, p_pseudonym text) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_address text := regexp_replace(p_address, '([^\w@])', '\\\1', 'g');
-    v_text    text;
-BEGIN
-    IF p_text IS NULL OR strpos(lower(p_text), p_address) = 0 THEN
-        RETURN p_text;
-    END IF;
-    v_text := erase_text(p_text, p_address, p_pseudonym);
-    IF NOT EXISTS (
-        SELECT
-        FROM regexp_matches(lower(v_text), '[\w.+-]*' || v_address || '[\w.-]*', 'g') AS longer(parts),
-            LATERAL (SELECT trim(BOTH '.-' FROM parts[1]) AS email) AS other
-        WHERE EXISTS (SELECT FROM delivery_recipients AS r WHERE lower(r.email) = other.email)
-            OR EXISTS (SELECT FROM accounts AS a WHERE lower(a.email) = other.email)
-            OR EXISTS (SELECT FROM users AS u WHERE lower(u.email) = other.email)
-    ) THEN
-        v_text := regexp_replace(
-            v_text, '(?<![[:alnum:]+])' || v_address || '(?![[:alnum:]]|\.[[:alpha:]])', p_pseudonym, 'gi');
-    END IF;
-    IF v_text <> p_text AND (p_text <> lower(p_text) OR erased_address(p_address) IS DISTINCT FROM p_pseudonym) THEN
-        -- Another spelling of the same address was another key: a hash under the room's key keeps the two apart.
-        v_text := v_text || '~' || substr(erased_address(md5(p_text)), 8, 12);
-    END IF;
-    RETURN v_text;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_pages(p_table text, p_columns text[], p_keys text[], p_address text, p_pseudonym text, p_from_page bigint, p_to_page bigint) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_deletes boolean;
-    v_changes text;
-    v_found   text;
-    v_touched bigint;
-BEGIN
-    SELECT bool_or(type = 'bytea'),
-        string_agg(format('%I = %s', name, changed), ', '),
-        -- strpos runs first, because a regular expression is slower. Bytes are compared in their escaped text form, and
-        -- the address too: in that form non-ASCII letters are octal numbers.
-        string_agg(format(
-            CASE type
-                WHEN 'bytea' THEN
-                    '(strpos(lower(encode(%1$I, ''escape'')), encode(convert_to($1, ''UTF8''), ''escape'')) > 0'
-                    ' AND lower(encode(%1$I, ''escape'')) ~ address_pattern(encode(convert_to($1, ''UTF8''), ''escape'')))'
-                ELSE '(strpos(lower(%1$I::text), $1) > 0 AND %1$I IS DISTINCT FROM %2$s)'
-            END, name, changed), ' OR ')
-    INTO v_deletes, v_changes, v_found
-    FROM (
-        SELECT attname AS name, format_type(atttypid, NULL) AS type, format(
-            CASE format_type(atttypid, NULL)
-                WHEN 'bytea' THEN '%2$I'
-                WHEN 'jsonb' THEN CASE
-                    WHEN attname = ANY(p_keys) THEN 'erase_tags(%2$I, $1, $2)'
-                    ELSE '%1$I(%2$I::text, $1, $2)::jsonb'
-                END
-                WHEN 'text[]' THEN
-                    'ARRAY(SELECT %1$I(i, $1, $2) FROM unnest(%2$I) WITH ORDINALITY AS u(i, n) ORDER BY n)'
-                ELSE '%1$I(%2$I, $1, $2)'
-            END, CASE WHEN attname = ANY(p_keys) THEN 'erase_key' ELSE 'erase_text' END, attname) AS changed
-        FROM pg_attribute
-        WHERE attrelid = to_regclass(quote_ident(p_table)) AND attname = ANY(p_columns || p_keys) AND NOT attisdropped
-    ) AS searched;
-    IF v_found IS NULL THEN
-        RETURN 0;
-    END IF;
-    EXECUTE CASE WHEN v_deletes THEN format('DELETE FROM ONLY %I', p_table) ELSE format('UPDATE ONLY %I SET ', p_table) || v_changes END
-        || ' WHERE ctid >= $3::text::tid AND ctid < $4::text::tid AND (' || v_found || ')'
-    USING p_address, p_pseudonym, format('(%s,0)', p_from_page), format('(%s,0)', p_to_page);
-    GET DIAGNOSTICS v_touched = ROW_COUNT;
-    RETURN v_touched;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_rows(p_table text, p_column text, p_how text, p_address text, p_pseudonym text) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_touched bigint;
-BEGIN
-    IF to_regclass(quote_ident(p_table)) IS NULL THEN
-        RETURN 0;
-    END IF;
-    -- Both conditions: the first uses an index on lower-case addresses, the second an index on lower().
-    EXECUTE format(
-        CASE p_how
-            WHEN 'delete' THEN 'DELETE FROM %1$I WHERE %2$I = $1 OR lower(%2$I) = $1'
-            WHEN 'replace' THEN 'UPDATE %1$I SET %2$I = $2 WHERE %2$I = $1 OR lower(%2$I) = $1'
-        END, p_table, p_column)
-    USING p_address, p_pseudonym;
-    GET DIAGNOSTICS v_touched = ROW_COUNT;
-    RETURN v_touched;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_tags(p_tags jsonb, p_address text, p_pseudonym text) RETURNS jsonb
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF p_tags IS NULL OR strpos(lower(p_tags::text), p_address) = 0 OR jsonb_typeof(p_tags) <> 'object' THEN
-        RETURN p_tags;
-    END IF;
-    RETURN (
-        SELECT jsonb_object_agg(erase_key(name, p_address, p_pseudonym), CASE jsonb_typeof(value)
-            WHEN 'string' THEN to_jsonb(erase_key(value #>> '{}', p_address, p_pseudonym))
-            ELSE erase_text(value::text, p_address, p_pseudonym)::jsonb
-        END)
-        FROM jsonb_each(p_tags) AS tag(name, value)
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erase_text(p_text text, p_address text, p_pseudonym text) RETURNS text
     LANGUAGE plpgsql IMMUTABLE
-    AS $$
-BEGIN
-    IF p_text IS NULL OR strpos(lower(p_text), p_address) = 0 THEN
-        RETURN p_text; -- the usual case; strpos is cheaper than a regular expression
-    END IF;
-    RETURN regexp_replace(p_text, address_pattern(p_address), p_pseudonym, 'gi');
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION erased_address(p_address text) RETURNS text
     LANGUAGE plpgsql STABLE SECURITY DEFINER PARALLEL SAFE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN (
-        SELECT 'erased:' || encode(sha256(outer_pad || sha256(inner_pad || convert_to(lower(p_address), 'UTF8'))), 'hex')
-        FROM erasure_key
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_cursor_now() RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_own xid8;
-BEGIN
-    IF pg_current_xact_id_if_assigned() IS NULL THEN
-        RETURN event_snapshot()::text || '///';
-    END IF;
-    SELECT ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
-    RETURN event_snapshot()::text || '///' || coalesce(v_own::text || '.' || last_position_in(v_own), '');
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_horizon() RETURNS xid8
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    RETURN (SELECT ((epoch::bigint << 48) + pg_snapshot_xmin(pg_current_snapshot())::text::bigint)::text::xid8
-        FROM event_clock);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_patience(p_is_patient boolean) RETURNS text
     LANGUAGE sql STABLE
@@ -2440,359 +561,64 @@ CREATE FUNCTION event_patience(p_is_patient boolean) RETURNS text
 
 CREATE FUNCTION event_query_items(p_query jsonb) RETURNS TABLE(types text[], tags text[])
     LANGUAGE plpgsql IMMUTABLE
-    AS $_$
-BEGIN
-    IF jsonb_typeof(p_query) IS DISTINCT FROM 'array' OR p_query = '[]' OR jsonb_path_exists(
-        p_query, 'strict $[*] ? (@.type() != "object" || exists(@.keyvalue() ? (@.key != "types" && @.key != "tags"
-            || @.value.type() != "array" || exists(@.value[*] ? (@.type() != "string"))
-            || @.key == "tags" && exists(@.value[*] ? (!(@ like_regex "^[^=]+=" flag "s"))))))', silent => true)
-    THEN
-        RAISE EXCEPTION 'must be a list of items, each with types, and tags of the form key=value'
-            USING ERRCODE = 'PR001', COLUMN = 'query';
-    END IF;
-    RETURN QUERY
-    SELECT coalesce(item.types, '{}'), coalesce(item.tags, '{}')
-    FROM jsonb_to_recordset(p_query) AS item(types text[], tags text[]);
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION event_query_keys(p_query jsonb) RETURNS text[]
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_item record;
-    v_keys text[] := '{}';
-BEGIN
-    FOR v_item IN
-        SELECT types, tags FROM event_query_items(p_query)
-    LOOP
-        IF (v_item.types <> '{}' OR v_item.tags <> '{}') AND can_match_steps(v_item.types, v_item.tags) THEN
-            PERFORM refuse_step_condition();
-        END IF;
-        v_keys := v_keys || CASE
-            WHEN cardinality(v_item.tags) = 1 THEN ARRAY[event_tag_key(v_item.tags[1])]
-            WHEN cardinality(v_item.tags) > 0 THEN ARRAY[event_tag_key(rarest_tag(v_item.tags))]
-            WHEN cardinality(v_item.types) > 0 THEN (SELECT array_agg('type ' || type) FROM unnest(v_item.types) AS t(type))
-            ELSE '{*}'
-        END;
-    END LOOP;
-    RETURN v_keys;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_snapshot() RETURNS pg_snapshot
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_snapshot pg_snapshot := pg_current_snapshot();
-    v_own      xid8 := pg_current_xact_id_if_assigned();
-    v_offset   bigint := (SELECT epoch::bigint << 48 FROM event_clock);
-    v_open     text;
-BEGIN
-    IF v_offset = 0 AND (v_own IS NULL OR v_own >= pg_snapshot_xmax(v_snapshot)) THEN
-        RETURN v_snapshot;
-    END IF;
-    SELECT string_agg(id::text, ',' ORDER BY id) INTO v_open
-    FROM (
-        SELECT open.id::text::bigint + v_offset
-        FROM pg_snapshot_xip(v_snapshot) AS open(id)
-        UNION
-        SELECT v_own::text::bigint + v_offset
-        WHERE v_own < pg_snapshot_xmax(v_snapshot)
-    ) AS opened(id);
-    RETURN format('%s:%s:%s', pg_snapshot_xmin(v_snapshot)::text::bigint + v_offset,
-        pg_snapshot_xmax(v_snapshot)::text::bigint + v_offset, v_open)::pg_snapshot;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_tag_key(p_tag text) RETURNS text
     LANGUAGE sql IMMUTABLE
-    AS $$
-    SELECT 'tag ' || CASE WHEN p_tag LIKE 'postroom.%' THEN split_part(p_tag, '=', 1) ELSE p_tag END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_time(p_occurred_at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE plpgsql IMMUTABLE STRICT
-    AS $$
-BEGIN
-    IF p_occurred_at >= '0001-01-01 00:00:00+00' AND p_occurred_at < '10000-01-01 00:00:00+00' THEN
-        RETURN p_occurred_at;
-    END IF;
-    RAISE EXCEPTION 'must be a time in the years 1 to 9999' USING ERRCODE = 'PR001', COLUMN = 'occurred_at';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION event_transaction_id() RETURNS xid8
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
-        PERFORM FROM event_clock FOR SHARE;
-    END IF;
-    RETURN ((SELECT epoch::bigint << 48 FROM event_clock) + pg_current_xact_id()::text::bigint)::text::xid8;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION expire_moved_tokens() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_now     bigint := floor(extract(epoch FROM now()));
-    v_is_open boolean;
-BEGIN
-    WITH expired AS (
-        UPDATE tokens
-        SET expires_at = v_now
-        WHERE account = NEW.id AND consumed_at IS NULL AND expires_at > v_now
-        RETURNING action
-    )
-    SELECT bool_or(action = 'activation') INTO v_is_open FROM expired;
-    IF v_is_open AND NEW.status = 'provisioned' THEN
-        INSERT INTO tokens (account, action) VALUES (NEW.id, 'activation');
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION expire_other_recoveries() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_now bigint := floor(extract(epoch FROM now()));
-BEGIN
-    UPDATE tokens
-    SET expires_at = v_now
-    WHERE id IN (
-        SELECT id
-        FROM tokens
-        WHERE account = NEW.account AND action = NEW.action AND consumed_at IS NULL AND expires_at > v_now
-        FOR UPDATE SKIP LOCKED
-    );
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION explain_suppression(p_delivery_id bigint) RETURNS text
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN 'suppressed: ' || coalesce(
-        (
-            SELECT CASE s.reason
-                    WHEN 'unsubscribe' THEN 'the person has unsubscribed from bulk mail'
-                    WHEN 'complaint' THEN 'the person has reported mail as spam'
-                    WHEN 'hard_bounce' THEN 'mail to this address bounces permanently'
-                    WHEN 'soft_bounce' THEN 'mail to this address bounces at the moment'
-                    ELSE 'an operator has suppressed this address'
-                END
-            FROM delivery_recipients AS r
-            JOIN suppressions AS s ON s.address = ANY (ARRAY[lower(r.email), erased_address(r.email)])
-            WHERE r.delivery_id = p_delivery_id
-            ORDER BY s.scope DESC -- a suppression of all mail before one of bulk mail
-            LIMIT 1
-        ),
-        'the address was suppressed when the mail was to be sent'
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(fed integer, suppressed integer, waiting integer)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_zone       record;
-    v_slice      record;
-    v_since      timestamptz;
-    v_last_id    bigint;
-    v_room       integer;
-    v_fed        integer := 0;
-    v_suppressed integer := 0;
-    v_waiting    integer;
-BEGIN
-    PERFORM FROM campaigns WHERE id = p_campaign_id AND status = 'active' FOR NO KEY UPDATE SKIP LOCKED;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-
-    SELECT count(*), max(due_at)
-    INTO v_waiting, v_since
-    FROM (
-        SELECT due_at
-        FROM due_deliveries
-        WHERE campaign_id = p_campaign_id AND due_at <= p_now
-        ORDER BY due_at
-        LIMIT p_target
-    ) AS due;
-    IF v_since IS NULL THEN
-        SELECT min(due_at)
-        INTO v_since
-        FROM due_deliveries
-        WHERE lane = 'bulk' AND channel = 'email';
-    END IF;
-    v_since := least(v_since, p_now);
-    v_room := p_target - v_waiting;
-
-    FOR v_zone IN
-        SELECT time_zone, fed_through, last_id
-        FROM campaign_zones
-        WHERE campaign_id = p_campaign_id AND due_at <= p_now AND fed_through < last_id
-        ORDER BY due_at, time_zone
-    LOOP
-        EXIT WHEN v_room <= 0;
-        SELECT max(id)
-        INTO v_last_id
-        FROM (
-            SELECT id
-            FROM campaign_recipients
-            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
-                AND state = 'waiting'
-            ORDER BY id
-            LIMIT v_room
-        ) AS next;
-
-        WITH marked AS (
-            UPDATE campaign_recipients AS r
-            SET (state, delivery_id) = (
-                SELECT CASE WHEN is_listed THEN 'suppressed' ELSE 'fed' END::campaign_recipient_state,
-                    CASE WHEN NOT is_listed THEN nextval('deliveries_id_seq') END
-                FROM (
-                    SELECT until IS NOT DISTINCT FROM 'infinity' AS is_listed
-                    FROM suppressed_until(r.email, 'bulk', p_now)
-                    OFFSET 0 -- evaluated once, not once per column
-                ) AS asked
-            )
-            WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone AND id > v_zone.fed_through
-                AND id <= v_last_id AND state = 'waiting'
-            RETURNING r.id, r.delivery_id, r.email, r.name, r.custom_data
-        ),
-        slice AS MATERIALIZED (
-            SELECT *, v_since + (p_now - v_since) * (row_number() OVER (ORDER BY id) / v_room::float8) AS due_at,
-                -- the end of a hold after a soft bounce
-                (SELECT until FROM suppressed_until(email, 'bulk', p_now)) AS held_until
-            FROM marked
-        )
-        SELECT count(*) AS size, count(*) FILTER (WHERE delivery_id IS NULL) AS suppressed,
-            array_agg(delivery_id) FILTER (WHERE delivery_id IS NOT NULL) AS ids,
-            array_agg(due_at) FILTER (WHERE delivery_id IS NOT NULL) AS due_at,
-            array_agg(held_until) FILTER (WHERE delivery_id IS NOT NULL) AS held_until,
-            array_agg(email) FILTER (WHERE delivery_id IS NOT NULL) AS emails,
-            array_agg(name) FILTER (WHERE delivery_id IS NOT NULL) AS names,
-            array_agg(custom_data) FILTER (WHERE delivery_id IS NOT NULL) AS variables
-        INTO v_slice
-        FROM slice;
-        IF v_slice.ids IS NOT NULL THEN
-            PERFORM enqueue_deliveries(
-                v_slice.ids, v_slice.due_at, v_slice.held_until, v_slice.emails, v_slice.names, v_slice.variables, 'bulk',
-                'campaign:' || p_campaign_id, p_campaign_id, p_now);
-        END IF;
-
-        -- Fewer recipients than requested: the zone is finished.
-        UPDATE campaign_zones
-        SET fed_through = CASE WHEN v_slice.size < v_room THEN v_zone.last_id ELSE v_last_id END
-        WHERE campaign_id = p_campaign_id AND time_zone = v_zone.time_zone;
-        v_fed := v_fed + v_slice.size - v_slice.suppressed;
-        v_suppressed := v_suppressed + v_slice.suppressed;
-        v_room := v_room - v_slice.size;
-    END LOOP;
-
-    IF v_fed + v_suppressed > 0 THEN
-        UPDATE campaigns
-        SET fed_count = fed_count + v_fed, suppressed_count = suppressed_count + v_suppressed
-        WHERE id = p_campaign_id;
-    END IF;
-    RETURN QUERY SELECT v_fed, v_suppressed, v_waiting;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_everything CONSTANT pg_snapshot := '9223372036854775806:9223372036854775806:';
-    v_seen  event_cursor := parse_event_cursor(p_after);
-    v_from  xid8 := pg_snapshot_xmin(v_seen.base);
-    v_tag   text;
-    v_item  record;
-    v_found jsonb;
-BEGIN
-    v_tag := only_tag(p_query);
-    IF p_after IS NULL AND v_tag IS NOT NULL THEN
-        SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
-        INTO v_found
-        FROM (SELECT t.position FROM event_tags AS t WHERE t.tag = v_tag
-            ORDER BY t.transaction_id, t.position LIMIT 1) AS first
-            JOIN events AS e ON e.position = first.position;
-        RETURN v_found;
-    END IF;
-    IF v_seen.through_position > 0 THEN
-        SELECT horizon INTO v_from FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1;
-    END IF;
-    FOR v_item IN
-        SELECT types, tags FROM event_query_items(p_query)
-    LOOP
-        SELECT jsonb_build_object('position', e.position, 'type', e.type, 'tags', e.tags)
-        INTO v_found
-        FROM match_events(v_item.types, v_item.tags, v_seen, coalesce(v_from, '0'), 0, v_everything, NULL, 1) AS m
-            JOIN events AS e ON e.position = m.position;
-        EXIT WHEN v_found IS NOT NULL;
-    END LOOP;
-    RETURN v_found;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION find_place_at(p_at timestamp with time zone, OUT transaction_id xid8, OUT "position" bigint) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_low   bigint := 0;
-    v_high  bigint := last_event_transaction()::text::bigint + 1; -- the first event from here on is known to be late enough
-    v_first record;
-    v_step  record;
-BEGIN
-    WHILE v_low < v_high LOOP
-        SELECT e.transaction_id, e.position, e.occurred_at AS at INTO v_first
-        FROM events AS e
-        WHERE e.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
-        ORDER BY e.transaction_id, e.position
-        LIMIT 1;
-        IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-            SELECT s.transaction_id, s.position, s.at INTO v_step
-            FROM delivery_steps AS s
-            WHERE s.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
-            ORDER BY s.transaction_id, s.position
-            LIMIT 1;
-            IF v_first.position IS NULL OR (v_step.transaction_id, v_step.position) < (v_first.transaction_id, v_first.position) THEN
-                v_first := v_step;
-            END IF;
-        END IF;
-        IF v_first.at < p_at THEN
-            v_low := v_first.transaction_id::text::bigint + 1;
-        ELSE
-            v_high := v_low + (v_high - v_low) / 2;
-            transaction_id := v_first.transaction_id;
-            position := v_first.position;
-        END IF;
-    END LOOP;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION find_suppressions(p_addresses text[]) RETURNS TABLE(is_listed boolean)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT EXISTS (SELECT FROM suppressions WHERE address = ANY (lower(p_addresses::text)::text[]))
-        OR EXISTS (SELECT FROM suppressions WHERE address LIKE 'erased:%')
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint) RETURNS record
     LANGUAGE plpgsql STABLE
@@ -2802,34 +628,11 @@ CREATE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint 
     SET "IntervalStyle" TO 'postgres'
     SET bytea_output TO 'hex'
     SET extra_float_digits TO '1'
-    AS $$
-BEGIN
-    EXECUTE format('SELECT count(*), coalesce(bit_xor(hashtextextended(t::text, 0)), 0) FROM ONLY %I AS t', p_name)
-    INTO rows, fingerprint;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION first_delivery_since(p_at timestamp with time zone) RETURNS bigint
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_low bigint := (SELECT min(id) FROM deliveries);
-    v_high bigint := (SELECT max(id) + 1 FROM deliveries);
-    v_middle bigint;
-    v_found record;
-BEGIN
-    WHILE v_low < v_high LOOP
-        v_middle := v_low + (v_high - v_low) / 2;
-        SELECT id, created_at INTO v_found FROM deliveries WHERE id >= v_middle ORDER BY id LIMIT 1;
-        IF v_found.created_at < p_at THEN
-            v_low := v_found.id + 1;
-        ELSE
-            v_high := v_middle;
-        END IF;
-    END LOOP;
-    RETURN coalesce(v_low, 0);
-END
-$$;
+    AS $$…$$;
 
 CREATE TABLE delivery_recipients (
     delivery_id bigint NOT NULL,
@@ -2852,80 +655,12 @@ CREATE FUNCTION fold_stats(p_limit integer) RETURNS integer
     LANGUAGE plpgsql
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
-    AS $$
-DECLARE
-    v_deltas integer;
-    v_cursor stats_cursor;
-    v_last   record;
-BEGIN
-    -- One process at a time: two would deadlock on each other's hours.
-    IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
-        RETURN 0;
-    END IF;
-    IF EXISTS (SELECT FROM event_clock WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time()) THEN
-        PERFORM adopt_restored_events(); -- after a restart of the server, so that no application has to verify it
-    END IF;
-    WITH taken AS (
-        DELETE FROM stat_deltas
-        WHERE ctid = ANY(ARRAY(SELECT ctid FROM stat_deltas LIMIT p_limit))
-        RETURNING hour, campaign_id, sender_account_id, domain, metric, amount
-    ),
-    folded AS (
-        INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
-        SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, sum(amount)
-        FROM taken
-        GROUP BY 1, 2, 3, 4, 5
-        ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
-            DO UPDATE SET amount = s.amount + excluded.amount
-    ),
-    by_campaign AS (
-        INSERT INTO stats_campaign_hours AS s (campaign_id, hour, metric, amount)
-        SELECT campaign_id, hour, metric, sum(amount)
-        FROM taken
-        WHERE campaign_id <> 0
-        GROUP BY 1, 2, 3
-        ON CONFLICT (campaign_id, hour, metric) DO UPDATE SET amount = s.amount + excluded.amount
-    )
-    SELECT count(*) INTO v_deltas FROM taken;
-    SELECT * INTO v_cursor FROM stats_cursor;
-    SELECT next.transaction_id, next.position, count(*) OVER () AS steps INTO v_last
-    FROM (
-        SELECT s.transaction_id, s.position
-        FROM delivery_steps AS s
-        WHERE (s.transaction_id, s.position) > (v_cursor.transaction_id, v_cursor.position)
-            AND s.transaction_id < event_horizon()
-        ORDER BY s.transaction_id, s.position
-        LIMIT p_limit
-    ) AS next
-    ORDER BY next.transaction_id DESC, next.position DESC
-    LIMIT 1;
-    IF FOUND THEN
-        PERFORM roll_up_steps(v_cursor.transaction_id, v_cursor.position, v_last.transaction_id, v_last.position);
-        UPDATE stats_cursor SET transaction_id = v_last.transaction_id, position = v_last.position;
-        PERFORM wake_event_followers(); -- accepting a mail notifies none, and mail that is due later is claimed by no worker
-    END IF;
-    RETURN greatest(v_deltas, coalesce(v_last.steps, 0));
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION follow_delivery() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF TG_OP = 'DELETE' OR NEW.next_attempt_at IS NULL THEN
-        DELETE FROM due_deliveries WHERE id = OLD.id;
-    ELSE
-        INSERT INTO due_deliveries AS w (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
-        VALUES (NEW.id, NEW.next_attempt_at, NEW.lane, NEW.channel, NEW.state = 'queued' AND NEW.template_id IS NOT NULL,
-            NEW.campaign_id, NEW.expires_at)
-        ON CONFLICT (id) DO UPDATE
-        SET due_at = excluded.due_at, lane = excluded.lane, channel = excluded.channel,
-            is_unrendered = excluded.is_unrendered, campaign_id = excluded.campaign_id, expires_at = excluded.expires_at;
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_scan_limit bigint) RETURNS TABLE(status text, leader_instance text, last_transaction_id xid8, last_position bigint, end_transaction_id xid8, end_position bigint, scanned bigint, has_unsettled boolean, horizon xid8, newest xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
@@ -2934,66 +669,7 @@ CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_s
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_progress outbox_topic_progress;
-    v_topic    outbox_topics;
-    v_has_steps boolean;
-    v_horizon  xid8 := event_horizon();
-    v_newest   xid8 := (SELECT ((epoch::bigint << 48) + pg_snapshot_xmax(pg_current_snapshot())::text::bigint)::text::xid8
-        FROM event_clock);
-BEGIN
-    SELECT * INTO v_progress FROM outbox_topic_progress WHERE topic = p_topic AND publisher = p_publisher;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    SELECT * INTO v_topic FROM outbox_topics WHERE name = p_topic;
-    v_has_steps := topic_can_match_steps(v_topic);
-    RETURN QUERY
-    WITH scanned AS MATERIALIZED (
-        SELECT n.transaction_id, n.position, n.is_matched, n.step
-        FROM scan_topic(v_topic, v_progress.last_transaction_id, v_progress.last_position, v_horizon, p_scan_limit) AS n
-        WHERE v_progress.status = 'ACTIVE'
-    ),
-    matched AS MATERIALIZED (
-        SELECT s.transaction_id, s.position, s.step
-        FROM scanned AS s
-        WHERE s.is_matched
-        ORDER BY s.transaction_id, s.position
-        LIMIT p_limit
-    ),
-    reached AS (
-        (SELECT m.transaction_id, m.position FROM matched AS m WHERE (SELECT count(*) FROM matched) = p_limit
-            ORDER BY m.transaction_id DESC, m.position DESC LIMIT 1)
-        UNION ALL
-        (SELECT s.transaction_id, s.position FROM scanned AS s WHERE (SELECT count(*) FROM matched) < p_limit
-            ORDER BY s.transaction_id DESC, s.position DESC LIMIT 1)
-    )
-    SELECT v_progress.status, v_progress.leader_instance, v_progress.last_transaction_id, v_progress.last_position,
-        coalesce(reached.transaction_id, v_progress.last_transaction_id),
-        coalesce(reached.position, v_progress.last_position),
-        (SELECT count(*) FROM scanned),
-        EXISTS (
-            SELECT FROM events AS e
-            WHERE e.transaction_id >= v_horizon
-                AND (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
-        ) OR (v_has_steps AND EXISTS (
-            SELECT FROM delivery_steps AS s
-            WHERE s.transaction_id >= v_horizon
-                AND (s.transaction_id, s.position) > (v_progress.last_transaction_id, v_progress.last_position)
-        )),
-        v_horizon, v_newest,
-        matched.position, matched.transaction_id, coalesce(e.occurred_at, (matched.step).at),
-        coalesce(e.type, step_fact_type((matched.step).step)), coalesce(e.tags, step_fact_tags((matched.step).delivery_id)),
-        coalesce(e.data, step_fact_data(matched.step))::text, e.correlation_id, e.causation_id
-    FROM (VALUES (true)) AS always(is_one)
-        LEFT JOIN reached ON always.is_one
-        LEFT JOIN matched ON always.is_one
-        LEFT JOIN events AS e ON e.position = matched.position AND (matched.step).position IS NULL
-    ORDER BY matched.transaction_id, matched.position;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION forget_tokens(p_after bigint, p_limit integer, p_retention interval, p_now timestamp with time zone DEFAULT now(), OUT looked_at integer, OUT last_id bigint, OUT forgotten bigint) RETURNS record
     LANGUAGE plpgsql
@@ -3001,144 +677,34 @@ CREATE FUNCTION forget_tokens(p_after bigint, p_limit integer, p_retention inter
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET plan_cache_mode TO 'force_custom_plan'
-    AS $$
-DECLARE
-    v_cursor jobs;
-BEGIN
-    SELECT count(*), max(id) INTO looked_at, last_id
-    FROM (SELECT id FROM tokens WHERE id > p_after ORDER BY id LIMIT p_limit) AS step;
-    SELECT * INTO STRICT v_cursor FROM jobs WHERE job_type = 'mailroom';
-    DELETE FROM tokens
-    WHERE id IN (
-        SELECT id
-        FROM tokens
-        WHERE id > p_after AND id <= last_id
-            AND expires_at < extract(epoch FROM p_now - p_retention)
-            AND (transaction_id, id) <= (v_cursor.last_transaction_id, v_cursor.last_seq)
-        FOR UPDATE SKIP LOCKED
-    );
-    GET DIAGNOSTICS forgotten = ROW_COUNT;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION free_held_senders(p_now timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM sender_accounts WHERE held_by IS NOT NULL) THEN
-        RETURN;
-    END IF;
-    UPDATE sender_accounts
-    SET held_by = NULL,
-        next_start_at = greatest(next_start_at, p_now + send_delay_ms * interval '1 millisecond')
-    WHERE id IN (
-        SELECT id
-        FROM sender_accounts AS a
-        WHERE held_by IS NOT NULL
-            AND NOT EXISTS (SELECT FROM claims AS c WHERE c.id = a.held_by AND c.expires_at > p_now)
-        FOR UPDATE SKIP LOCKED
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION has_later_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    RETURN coalesce((
-        SELECT last_event_transaction()::text::bigint - (SELECT epoch::bigint << 48 FROM event_clock) >= greatest(
-            pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-            pg_current_xact_id_if_assigned()::text::bigint + 1)
-    ), false);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION has_restored_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_is_elsewhere boolean := (SELECT system_identifier <> cluster_identifier() FROM event_clock);
-BEGIN
-    IF v_is_elsewhere IS NULL THEN
-        RETURN has_later_events();
-    END IF;
-    RETURN v_is_elsewhere;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION has_restored_tokens() RETURNS boolean
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
     SET enable_seqscan TO 'off'
-    AS $$
-DECLARE
-    v_next xid8 := pg_snapshot_xmax(pg_current_snapshot());
-BEGIN
-    RETURN EXISTS (SELECT FROM jobs WHERE last_transaction_id >= v_next)
-        OR EXISTS (SELECT FROM tokens WHERE transaction_id >= v_next);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION insert_email_queue() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_column text;
-BEGIN
-    SELECT name INTO v_column
-    FROM (VALUES
-        ('id', NEW.id IS NOT NULL),
-        ('tracking_token', NEW.tracking_token IS NOT NULL),
-        ('status', coalesce(NEW.status, 'pending') <> 'pending'),
-        ('assigned_to', NEW.assigned_to IS NOT NULL),
-        ('assigned_at', NEW.assigned_at IS NOT NULL),
-        ('retry_count', coalesce(NEW.retry_count, 0) <> 0),
-        ('last_error', NEW.last_error IS NOT NULL),
-        ('created_at', NEW.created_at IS NOT NULL),
-        ('updated_at', NEW.updated_at IS NOT NULL),
-        ('sent_at', NEW.sent_at IS NOT NULL)
-    ) AS kept(name, is_given)
-    WHERE is_given
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '%: is set by Postroom and cannot be given', v_column USING ERRCODE = 'PR101', COLUMN = v_column;
-    END IF;
-    PERFORM check_email_queue(NEW.recipient_email, NEW.recipient_name, NEW.html_body, NEW.text_body);
-    NEW.id := send(
-        p_to => ARRAY[CASE WHEN NEW.recipient_name IS NULL THEN NEW.recipient_email
-            ELSE format('"%s" <%s>', NEW.recipient_name, NEW.recipient_email) END],
-        p_subject => NEW.subject,
-        p_text => NEW.text_body,
-        p_html => NEW.html_body,
-        p_lane => CASE WHEN NEW.campaign_id IS NULL THEN 'transactional' ELSE 'bulk' END,
-        p_source => 'email_queue',
-        p_send_at => NEW.next_retry_at,
-        p_max_retries => NEW.max_retries,
-        p_tags => CASE WHEN NEW.campaign_id IS NOT NULL THEN jsonb_build_object('campaign_id', NEW.campaign_id) END,
-        p_custom_data => NEW.custom_data
-    );
-    -- The values of RETURNING, set without reading the view: a role that sends need not have read access.
-    SELECT CASE d.state WHEN 'suppressed' THEN 'failed' ELSE 'pending' END,
-        CASE d.state WHEN 'suppressed' THEN 'recipient_suppressed' END,
-        CASE d.state WHEN 'suppressed' THEN NULL ELSE greatest(coalesce(NEW.next_retry_at, now()), now()) END,
-        0, now(), now()
-    INTO NEW.status, NEW.last_error, NEW.next_retry_at, NEW.retry_count, NEW.created_at, NEW.updated_at
-    FROM deliveries AS d
-    WHERE d.id = NEW.id;
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION is_event_data(p_data jsonb) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
-    AS $_$
-BEGIN
-    RETURN NOT jsonb_path_exists(p_data, 'strict $.**{100} ? (@.type() == "array" || @.type() == "object")')
-        AND NOT (p_data::text ~ '[0-9]{255}'
-            AND jsonb_path_exists(p_data, 'strict $.** ? (@ > 1.797693134862315709e308 || @ < -1.797693134862315709e308)'));
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -3146,104 +712,33 @@ CREATE FUNCTION is_event_seen(p_transaction_id xid8, p_position bigint, p_seen e
 
 CREATE FUNCTION is_month_read(p_table text, p_from timestamp with time zone, p_to timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_last record;
-BEGIN
-    IF p_table <> 'delivery_steps' THEN
-        RETURN true;
-    END IF;
-    SELECT s.transaction_id, s.position INTO v_last
-    FROM delivery_steps AS s
-    WHERE s.at >= p_from AND s.at < p_to
-    ORDER BY s.transaction_id DESC, s.position DESC
-    LIMIT 1;
-    RETURN NOT EXISTS (
-        SELECT FROM stats_cursor AS c
-        WHERE (c.transaction_id, c.position) < (v_last.transaction_id, v_last.position)
-    ) AND NOT EXISTS (
-        SELECT
-        FROM outbox_topic_progress AS p
-        JOIN outbox_topics AS t ON t.name = p.topic
-        WHERE (p.last_transaction_id, p.last_position) < (v_last.transaction_id, v_last.position)
-            AND topic_can_match_steps(t)
-            AND (SELECT steps FROM visible_steps(t.types)) IS NOT NULL
-    );
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION keep_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE archive_room
-    SET place = archive_place(), schema_oid = (SELECT oid FROM pg_namespace WHERE nspname = current_schema());
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION last_event_position() RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_position bigint := (SELECT max(position) FROM events);
-BEGIN
-    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        RETURN greatest(v_position, (
-            SELECT position FROM delivery_steps ORDER BY transaction_id DESC, position DESC LIMIT 1));
-    END IF;
-    RETURN v_position;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION last_event_transaction() RETURNS xid8
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_last xid8 := (SELECT max(transaction_id) FROM events);
-BEGIN
-    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        RETURN greatest(v_last, (SELECT max(transaction_id) FROM delivery_steps));
-    END IF;
-    RETURN v_last;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION last_position_in(p_transaction_id xid8) RETURNS bigint
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_position bigint := (SELECT max(position) FROM events WHERE transaction_id = p_transaction_id);
-BEGIN
-    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        RETURN greatest(v_position, (SELECT max(position) FROM delivery_steps WHERE transaction_id = p_transaction_id));
-    END IF;
-    RETURN v_position;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION last_settled_place(OUT transaction_id xid8, OUT "position" bigint) RETURNS record
     LANGUAGE sql STABLE
-    AS $$
-    SELECT place.transaction_id, place.position
-    FROM (
-        (SELECT e.transaction_id, e.position FROM events AS e WHERE e.transaction_id < event_horizon()
-            ORDER BY e.transaction_id DESC, e.position DESC LIMIT 1)
-        UNION ALL
-        (SELECT s.transaction_id, s.position FROM delivery_steps AS s WHERE s.transaction_id < event_horizon()
-            ORDER BY s.transaction_id DESC, s.position DESC LIMIT 1)
-    ) AS place
-    ORDER BY place.transaction_id DESC, place.position DESC
-    LIMIT 1
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION later_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT counted.*
-    FROM stats_cursor AS c, count_steps(c.transaction_id, c.position, '18446744073709551615', 9223372036854775807) AS counted
-$$;
+    AS $$…$$;
 
 CREATE TABLE suppressions (
     id bigint NOT NULL,
@@ -3266,28 +761,12 @@ CREATE TABLE suppressions (
 
 CREATE FUNCTION lift_suppressions(p_address text, p_reason suppression_reason DEFAULT NULL::suppression_reason, p_scope suppression_scope DEFAULT NULL::suppression_scope) RETURNS SETOF suppressions
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RETURN QUERY
-    DELETE FROM suppressions AS s
-    WHERE s.address IN (lower(p_address), erased_address(p_address)) AND s.reason = coalesce(p_reason, s.reason)
-        AND s.scope = coalesce(p_scope, s.scope)
-    RETURNING s.*;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION list_unsent() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    DELETE FROM unsent_deliveries WHERE state = OLD.state AND id = OLD.id;
-    IF TG_OP <> 'DELETE' AND NEW.state IN ('failed', 'dead_letter', 'cancelled', 'suppressed') THEN
-        INSERT INTO unsent_deliveries (id, state) VALUES (NEW.id, NEW.state);
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean DEFAULT false, p_webhook_limit integer DEFAULT NULL::integer, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
@@ -3297,152 +776,19 @@ CREATE FUNCTION lock_due_deliveries(p_lane delivery_lane, p_limit integer, p_now
     SET enable_sort TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_webhooks integer;
-    v_routed   boolean := p_use_senders AND EXISTS (
-        SELECT FROM sender_accounts AS a WHERE p_lane = ANY (a.lanes) AND a.paused_by IS DISTINCT FROM 'person');
-BEGIN
-    RETURN QUERY
-    SELECT due.id, row_number() OVER (), NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text, NULL::integer
-    FROM (
-        SELECT w.id
-        FROM due_deliveries AS w
-        JOIN deliveries AS d ON d.id = w.id
-        WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now
-        ORDER BY w.due_at, w.id
-        LIMIT least((p_limit + 1) / 2, p_webhook_limit)
-        FOR UPDATE SKIP LOCKED
-    ) AS due;
-    GET DIAGNOSTICS v_webhooks = ROW_COUNT;
-    IF v_routed OR EXISTS (SELECT FROM destination_domains) THEN
-        RETURN QUERY
-        SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,
-            m.domain_connections
-        FROM lock_routed_mail(p_lane, p_limit - v_webhooks, p_now, v_routed, p_bytes, p_busy) AS m;
-        RETURN;
-    END IF;
-    RETURN QUERY
-    SELECT due.id, due.place + v_webhooks, NULL::bigint, NULL::bigint, NULL::interval, NULL::interval, NULL::text,
-        NULL::integer
-    FROM unnest(lock_due_mail(p_lane, p_limit - v_webhooks, p_now, p_bytes)) WITH ORDINALITY AS due(id, place);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION lock_due_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_bytes bigint DEFAULT NULL::bigint) RETURNS bigint[]
     LANGUAGE sql
-    AS $$
-    SELECT ARRAY(
-        SELECT weighed.id
-        FROM (
-            SELECT sized.id, sum(sized.size) OVER (ROWS UNBOUNDED PRECEDING) - sized.size AS before
-            FROM (
-                SELECT due.id, coalesce((
-                    SELECT coalesce(octet_length(p.text_body), 0) + coalesce(octet_length(p.html_body), 0)
-                        + coalesce(pg_column_size(p.attachments), 0)
-                    FROM delivery_payloads AS p
-                    WHERE p.delivery_id = due.id), 0)::bigint AS size
-                FROM (
-                    SELECT w.id
-                    FROM due_deliveries AS w
-                    JOIN deliveries AS d ON d.id = w.id
-                    WHERE w.lane = p_lane AND w.channel = 'email' AND w.due_at <= p_now
-                        AND (w.campaign_id IS NULL OR NOT EXISTS (
-                            SELECT FROM campaigns AS c
-                            WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
-                    ORDER BY w.due_at, w.id
-                    LIMIT p_limit
-                    FOR UPDATE OF w, d SKIP LOCKED
-                ) AS due
-            ) AS sized
-        ) AS weighed
-        WHERE weighed.before < coalesce(p_bytes, weighed.before + 1)
-    )
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_most CONSTANT integer := 128;
-    v_room CONSTANT bigint := hashtextextended(current_schema(), 0);
-BEGIN
-    IF cardinality(p_shared) + cardinality(p_exclusive) > v_most
-        AND (SELECT count(DISTINCT name) > v_most FROM unnest(p_shared || p_exclusive) AS keys(name))
-    THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('*', v_room));
-        RETURN;
-    END IF;
-    PERFORM CASE
-        WHEN is_exclusive THEN pg_advisory_xact_lock(key)
-        ELSE pg_advisory_xact_lock_shared(key)
-    END
-    FROM (
-        SELECT hashtextextended(name, v_room) AS key, bool_or(is_exclusive) AS is_exclusive
-        FROM (
-            SELECT name, false FROM unnest(p_shared) AS s(name)
-            UNION ALL
-            SELECT name, true FROM unnest(p_exclusive) AS x(name)
-        ) AS keys(name, is_exclusive)
-        GROUP BY 1
-        ORDER BY 1
-    ) AS ordered;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION lock_routed_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_sender   record;
-    v_room     integer := p_limit;
-    v_ids      bigint[];
-    v_found    integer;
-    v_mail     record;
-    v_claim_id bigint := nextval('claims_id_seq');
-BEGIN
-    SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
-        array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
-    INTO v_sender
-    FROM reserve_senders(p_lane, p_limit, p_now, p_busy) AS r
-    WHERE p_use_senders;
-    IF p_use_senders THEN
-        v_room := v_sender.total;
-    END IF;
-    IF v_room < 1 THEN
-        IF p_lane <> 'bulk' AND lock_due_mail(p_lane, 1, p_now) <> '{}' THEN
-            PERFORM want_senders(p_lane, p_now);
-        END IF;
-        RETURN;
-    END IF;
-    FOR v_round IN 1..20 LOOP
-        v_ids := lock_due_mail(p_lane, v_room, p_now, p_bytes);
-        v_found := cardinality(v_ids);
-        SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
-            array_agg(s.connections) AS connections, count(*)::integer AS count
-        INTO v_mail
-        FROM shape_mail(p_lane, v_ids, p_now) AS s;
-        EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were postponed: others may be free to go
-    END LOOP;
-    IF p_use_senders THEN
-        PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
-        FROM (
-            SELECT d.account_id, count(*)::integer AS used
-            FROM deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d
-            WHERE d.place <= v_mail.count
-            GROUP BY d.account_id
-        ) AS s;
-    END IF;
-    RETURN QUERY
-    SELECT m.id, m.place, v_claim_id, d.account_id, greatest(d.start_in, m.start_in), d.send_delay, m.domain, m.connections
-    FROM unnest(v_mail.ids, v_mail.domains, v_mail.starts, v_mail.connections) WITH ORDINALITY
-        AS m(id, domain, start_in, connections, place)
-    LEFT JOIN deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d ON d.place = m.place
-    ORDER BY m.place;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id bigint, template_id text, template_version_id bigint, locale text)
     LANGUAGE plpgsql ROWS 100
@@ -3452,163 +798,31 @@ CREATE FUNCTION lock_unrendered_deliveries(p_limit integer) RETURNS TABLE(id big
     SET enable_sort TO 'off'
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
-    AS $$
-#variable_conflict use_column
-BEGIN
-    RETURN QUERY
-    SELECT d.id, d.template_id, d.template_version_id, d.locale
-    FROM due_deliveries AS w
-    JOIN deliveries AS d ON d.id = w.id
-    WHERE w.is_unrendered
-    ORDER BY w.lane, w.id
-    LIMIT p_limit
-    FOR UPDATE SKIP LOCKED;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION make_erasure_key() RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_key   bytea := '';
-    v_inner bytea := '';
-    v_outer bytea := '';
-BEGIN
-    IF EXISTS (SELECT FROM erasure_key) THEN
-        RETURN;
-    END IF;
-    FOR v_half IN 1..2 LOOP
-        v_key := v_key || sha256(
-            uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()));
-    END LOOP;
-    v_inner := v_key;
-    v_outer := v_key;
-    FOR v_place IN 0..63 LOOP
-        v_inner := set_byte(v_inner, v_place, get_byte(v_key, v_place) # 54); -- 0x36
-        v_outer := set_byte(v_outer, v_place, get_byte(v_key, v_place) # 92); -- 0x5c
-    END LOOP;
-    INSERT INTO erasure_key (inner_pad, outer_pad) VALUES (v_inner, v_outer) ON CONFLICT DO NOTHING;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET client_min_messages TO 'warning'
-    AS $$
-BEGIN
-    PERFORM check_archive_name(p_table, p_name, 'restored_');
-    IF EXISTS (SELECT FROM archived_partitions WHERE restored_name = p_name) THEN
-        RAISE EXCEPTION 'the table % holds a restored month already', p_name USING ERRCODE = 'PR111';
-    END IF;
-    EXECUTE format('DROP TABLE IF EXISTS %I', p_name);
-    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES)', p_name, p_table);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION mark_move(p_mark text) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    EXECUTE format('COMMENT ON TABLE moving IS %L', p_mark);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION match_events(p_types text[], p_tags text[], p_seen event_cursor, p_from_transaction_id xid8, p_from_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint)
     LANGUAGE plpgsql STABLE
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_from_transaction_id, 5120) END;
-BEGIN
-    IF v_tag IS NOT NULL THEN
-        RETURN QUERY
-        SELECT e.transaction_id, e.position
-        FROM event_tags AS e
-        WHERE e.tag = v_tag
-            AND (e.transaction_id, e.position) > (p_from_transaction_id, p_from_position)
-            AND (p_types = '{}' OR e.type = ANY (p_types))
-            AND (cardinality(p_tags) = 1 OR p_tags <@ (SELECT f.tags FROM events AS f WHERE f.position = e.position))
-            AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-            AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_limit;
-    ELSIF cardinality(p_types) > 0 THEN
-        RETURN QUERY
-        SELECT found.transaction_id, found.position
-        FROM (SELECT DISTINCT unnest(p_types)) AS wanted(type), LATERAL (
-            SELECT e.transaction_id, e.position
-            FROM events AS e
-            WHERE e.type = wanted.type
-                AND (e.transaction_id, e.position) > (p_from_transaction_id, p_from_position)
-                AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-                AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-            ORDER BY e.transaction_id, e.position
-            LIMIT p_limit
-        ) AS found
-        ORDER BY found.transaction_id, found.position
-        LIMIT p_limit;
-    ELSE
-        RETURN QUERY
-        SELECT e.transaction_id, e.position
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (p_from_transaction_id, p_from_position)
-            AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-            AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_limit;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION match_events_backwards(p_types text[], p_tags text[], p_seen event_cursor, p_before_transaction_id xid8, p_before_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint)
     LANGUAGE plpgsql STABLE
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_tag text := CASE WHEN cardinality(p_tags) > 0 THEN rarest_tag(p_tags, p_longest => 5120) END;
-BEGIN
-    IF v_tag IS NOT NULL THEN
-        RETURN QUERY
-        SELECT e.transaction_id, e.position
-        FROM event_tags AS e
-        WHERE e.tag = v_tag
-            AND (e.transaction_id, e.position) < (p_before_transaction_id, p_before_position)
-            AND (p_types = '{}' OR e.type = ANY (p_types))
-            AND (cardinality(p_tags) = 1 OR p_tags <@ (SELECT f.tags FROM events AS f WHERE f.position = e.position))
-            AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-            AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-        ORDER BY e.transaction_id DESC, e.position DESC
-        LIMIT p_limit;
-    ELSIF cardinality(p_types) > 0 THEN
-        RETURN QUERY
-        SELECT found.transaction_id, found.position
-        FROM (SELECT DISTINCT unnest(p_types)) AS wanted(type), LATERAL (
-            SELECT e.transaction_id, e.position
-            FROM events AS e
-            WHERE e.type = wanted.type
-                AND (e.transaction_id, e.position) < (p_before_transaction_id, p_before_position)
-                AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-                AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-            ORDER BY e.transaction_id DESC, e.position DESC
-            LIMIT p_limit
-        ) AS found
-        ORDER BY found.transaction_id DESC, found.position DESC
-        LIMIT p_limit;
-    ELSE
-        RETURN QUERY
-        SELECT e.transaction_id, e.position
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) < (p_before_transaction_id, p_before_position)
-            AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
-            AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-        ORDER BY e.transaction_id DESC, e.position DESC
-        LIMIT p_limit;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE TABLE events (
     "position" bigint NOT NULL,
@@ -3653,177 +867,21 @@ PARTITION BY RANGE (at);
 
 CREATE FUNCTION match_steps(p_types text[], p_tags text[], p_seen event_cursor, p_from_transaction_id xid8, p_from_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS SETOF delivery_steps
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_visible record;
-BEGIN
-    IF NOT can_match_steps(p_types, p_tags) THEN
-        RETURN;
-    END IF;
-    SELECT * INTO v_visible FROM visible_steps(p_types);
-    IF v_visible.steps IS NULL THEN
-        RETURN;
-    ELSIF p_tags <> '{}' THEN
-        RETURN QUERY
-        SELECT s.*
-        FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
-            SELECT * FROM delivery_steps WHERE delivery_id = split_part(p_tags[1], '=', 2)::bigint OFFSET 0
-        ) AS s
-        WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
-            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-        ORDER BY s.transaction_id, s.position
-        LIMIT p_limit;
-    ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
-        RETURN QUERY
-        SELECT found.*
-        FROM unnest(v_visible.steps) AS wanted(step), LATERAL (
-            SELECT s.*
-            FROM delivery_steps AS s
-            WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
-                AND (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
-                AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-                AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-                AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-            ORDER BY s.transaction_id, s.position
-            LIMIT p_limit
-        ) AS found
-        ORDER BY found.transaction_id, found.position
-        LIMIT p_limit;
-    ELSE
-        RETURN QUERY
-        SELECT s.*
-        FROM delivery_steps AS s
-        WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
-            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-        ORDER BY s.transaction_id, s.position
-        LIMIT p_limit;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION match_steps_backwards(p_types text[], p_tags text[], p_seen event_cursor, p_before_transaction_id xid8, p_before_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS SETOF delivery_steps
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_visible record;
-BEGIN
-    IF NOT can_match_steps(p_types, p_tags) THEN
-        RETURN;
-    END IF;
-    SELECT * INTO v_visible FROM visible_steps(p_types);
-    IF v_visible.steps IS NULL THEN
-        RETURN;
-    ELSIF p_tags <> '{}' THEN
-        RETURN QUERY
-        SELECT s.*
-        FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
-            SELECT * FROM delivery_steps WHERE delivery_id = split_part(p_tags[1], '=', 2)::bigint OFFSET 0
-        ) AS s
-        WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
-            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-        ORDER BY s.transaction_id DESC, s.position DESC
-        LIMIT p_limit;
-    ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
-        RETURN QUERY
-        SELECT found.*
-        FROM unnest(v_visible.steps) AS wanted(step), LATERAL (
-            SELECT s.*
-            FROM delivery_steps AS s
-            WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
-                AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
-                AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-                AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-                AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-            ORDER BY s.transaction_id DESC, s.position DESC
-            LIMIT p_limit
-        ) AS found
-        ORDER BY found.transaction_id DESC, found.position DESC
-        LIMIT p_limit;
-    ELSE
-        RETURN QUERY
-        SELECT s.*
-        FROM delivery_steps AS s
-        WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
-            AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
-        ORDER BY s.transaction_id DESC, s.position DESC
-        LIMIT p_limit;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION merge_suppressions(p_address text[], p_scope text[], p_reason text[], p_until timestamp with time zone[], p_origin text[], p_campaign_id bigint[], p_sender_account_id bigint[], p_code text[], p_detail text[], p_reports integer[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
-    AS $$
-DECLARE
-    v_written integer;
-BEGIN
-    INSERT INTO suppressions AS s (
-        address, scope, reason, created_at, until, origin, campaign_id, sender_account_id, first_seen_at, last_seen_at,
-        bounce_count, code, detail
-    )
-    SELECT address, scope, reason, p_now, until, origin, campaign_id, sender_account_id, p_now, p_now,
-        reports, code, detail
-    FROM (
-        -- one row per key, the most severe: ON CONFLICT may not touch a row twice
-        SELECT DISTINCT ON (lower(i.address), i.scope)
-            lower(i.address) AS address, i.scope::suppression_scope AS scope, i.reason::suppression_reason AS reason,
-            i.until, i.origin, i.campaign_id, i.sender_account_id, i.code, i.detail,
-            sum(i.reports) OVER (PARTITION BY lower(i.address), i.scope) AS reports
-        FROM unnest(
-            p_address, p_scope, p_reason, p_until, p_origin, p_campaign_id, p_sender_account_id, p_code, p_detail, p_reports
-        ) AS i(address, scope, reason, until, origin, campaign_id, sender_account_id, code, detail, reports)
-        ORDER BY lower(i.address), i.scope, i.reason::suppression_reason DESC, i.until DESC NULLS FIRST
-    ) AS gravest
-    ORDER BY address COLLATE "C", scope -- one lock order for all callers prevents deadlocks
-    ON CONFLICT (address, scope) DO UPDATE
-    SET reason = CASE
-            WHEN 'unsubscribe' IN (s.reason, excluded.reason) AND s.scope = 'bulk' THEN 'unsubscribe'
-            ELSE greatest(s.reason, excluded.reason)
-        END,
-        until = CASE
-            WHEN s.reason = 'soft_bounce' AND excluded.reason = 'soft_bounce' THEN excluded.until
-            WHEN s.until IS NULL OR excluded.until IS NULL THEN NULL
-            ELSE greatest(s.until, excluded.until)
-        END,
-        last_seen_at = greatest(s.last_seen_at, excluded.last_seen_at),
-        bounce_count = s.bounce_count + excluded.bounce_count,
-        -- origin and detail of the most severe report, and of the latest among equals
-        origin = CASE WHEN excluded.reason >= s.reason THEN excluded.origin ELSE s.origin END,
-        code = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.code, s.code) ELSE s.code END,
-        detail = CASE WHEN excluded.reason >= s.reason THEN coalesce(excluded.detail, s.detail) ELSE s.detail END,
-        campaign_id = CASE
-            WHEN excluded.reason >= s.reason THEN coalesce(excluded.campaign_id, s.campaign_id) ELSE s.campaign_id
-        END,
-        sender_account_id = CASE
-            WHEN excluded.reason >= s.reason THEN coalesce(excluded.sender_account_id, s.sender_account_id)
-            ELSE s.sender_account_id
-        END;
-    GET DIAGNOSTICS v_written = ROW_COUNT;
-    RETURN v_written;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION names_steps(p_query jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    AS $$
-BEGIN
-    IF p_query::text !~ '"Delivery|"postroom\.delivery=|\{("(types|tags)": \[\](, )?)*\}' THEN
-        RETURN false;
-    END IF;
-    RETURN (SELECT bool_or(can_match_steps(types, tags)) FROM event_query_items(p_query))
-        AND to_regclass('delivery_steps') IS NOT NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION only_tag(p_query jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE
@@ -3834,37 +892,7 @@ CREATE FUNCTION open_late_segment(p_table text, p_before timestamp with time zon
     SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '1s'
-    AS $_$
-DECLARE
-    v_column text := partition_column(p_table);
-    v_from   timestamptz;
-    v_part   smallint;
-    v_id     bigint;
-    v_name   text;
-BEGIN
-    IF v_column IS NULL OR default_partition(p_table) IS NULL THEN
-        RETURN NULL;
-    END IF;
-    EXECUTE format('SELECT date_trunc(''month'', min(%1$I)) FROM %2$I WHERE %1$I < $1', v_column, default_partition(p_table))
-    INTO v_from
-    USING p_before;
-    IF v_from IS NULL OR v_from + interval '1 month' > p_before
-        OR NOT is_month_read(p_table, v_from, v_from + interval '1 month')
-    THEN
-        RETURN NULL;
-    END IF;
-    SELECT 1 + coalesce(max(part), 0) INTO v_part
-    FROM archived_partitions
-    WHERE table_name = p_table AND from_time = v_from;
-    v_name := format('%s_late_%s_%s', p_table, to_char(v_from, 'YYYY_MM'), v_part);
-    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', v_name, p_table);
-    INSERT INTO archived_partitions (state, is_attached, part, from_time, to_time, room_id, table_name, source_name, path)
-    VALUES ('collecting', false, v_part, v_from, v_from + interval '1 month', (SELECT id FROM archive_room), p_table, v_name,
-        archive_path(p_table, v_from, v_part))
-    RETURNING id INTO v_id;
-    RETURN v_id;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION outbox_lock_key(VARIADIC p_parts text[]) RETURNS bigint
     LANGUAGE sql STABLE
@@ -3886,173 +914,32 @@ CREATE FUNCTION outbox_topic_matches(p_topic outbox_topics, p_type text, p_tags 
 
 CREATE FUNCTION parse_address(p_field text, p_value text) RETURNS text[]
     LANGUAGE plpgsql IMMUTABLE
-    AS $_$
-DECLARE
-    c_address CONSTANT text := '^[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&''*+/=?^_`{|}~-]+)*@'
-        '(([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?|localhost)$';
-    v_named   text[];
-    v_email   text;
-    v_name    text;
-    v_problem text;
-BEGIN
-    IF p_value IS NULL THEN
-        RETURN NULL;
-    END IF;
-    -- The usual form, without the bounds that make the full pattern cost as much as five INSERTs.
-    IF length(p_value) < 60 AND p_value ~ '^[a-z0-9_+-]+(\.[a-z0-9_+-]+)*@([a-z0-9]+(-+[a-z0-9]+)*\.)+[a-z]+$' THEN
-        RETURN ARRAY[p_value, NULL];
-    END IF;
-    v_email := btrim(p_value);
-    IF v_email ~ '[<>]' THEN
-        v_named := regexp_match(v_email, '^(?:"((?:[^"\\]|\\.)*)" *|([^"<>]*))<([^<>]*)>$');
-        v_email := btrim(v_named[3]);
-        v_name := nullif(btrim(coalesce(regexp_replace(v_named[1], '\\(.)', '\1', 'g'), v_named[2])), '');
-    END IF;
-    v_problem := CASE
-        WHEN length(p_value) > 1000 THEN 'is too long'
-        WHEN p_value ~ '[\x01-\x1f\x7f-\x9f\u2028\u2029]' THEN 'contains a line break or another control character'
-        WHEN v_email IS NULL THEN 'is not written as Name <address>'
-        WHEN v_named[2] ~ '[,;]' THEN 'holds more than one address, or a name with a comma that is not in quotes'
-        WHEN substring(v_email FROM '[^@]*$') ~ '[^\x01-\x7f]'
-            THEN 'has a non-ASCII domain: pass its ASCII form, such as xn--bcher-kva.example'
-        WHEN v_email ~ '[^\x01-\x7f]'
-            THEN 'has non-ASCII characters before the @-sign: send it over HTTP, SMTP or a stream'
-        WHEN v_email !~ c_address
-            OR position('@' IN v_email) > 65 OR length(v_email) > 254
-            THEN 'is not an e-mail address'
-    END;
-    IF v_problem IS NOT NULL THEN
-        RAISE EXCEPTION '%: %', p_field, v_problem USING ERRCODE = 'PR001', COLUMN = p_field;
-    END IF;
-    RETURN ARRAY[split_part(v_email, '@', 1) || '@' || lower(split_part(v_email, '@', 2) COLLATE "C"), v_name];
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION parse_event_cursor(p_after text) RETURNS event_cursor
     LANGUAGE plpgsql IMMUTABLE
-    AS $_$
-DECLARE
-    v_parts text[] := string_to_array(p_after, '/');
-BEGIN
-    IF p_after IS NULL OR p_after ~ '^\d{1,18}$' THEN
-        RETURN ROW('1:1:', '1:1:', '0', 0, '0', 0, coalesce(p_after, '0'))::event_cursor;
-    END IF;
-    IF p_after !~ '^\d+:\d+:[\d,]*/(\d+:\d+:[\d,]*/\d+\.\d+|/)/(\d+\.\d+)?$' THEN
-        RAISE EXCEPTION 'is not a cursor of events' USING ERRCODE = 'PR001', COLUMN = 'after';
-    END IF;
-    RETURN ROW(
-        v_parts[1],
-        coalesce(nullif(v_parts[2], ''), '1:1:'),
-        coalesce(nullif(split_part(v_parts[3], '.', 1), ''), '0'),
-        coalesce(nullif(split_part(v_parts[3], '.', 2), ''), '0'),
-        coalesce(nullif(split_part(v_parts[4], '.', 1), ''), '0'),
-        coalesce(nullif(split_part(v_parts[4], '.', 2), ''), '0'),
-        0
-    )::event_cursor;
-EXCEPTION
-    WHEN invalid_text_representation OR numeric_value_out_of_range THEN
-        RAISE EXCEPTION 'is not a cursor of events' USING ERRCODE = 'PR001', COLUMN = 'after';
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION partition_column(p_table text) RETURNS text
     LANGUAGE sql STABLE
-    AS $$
-    SELECT a.attname
-    FROM pg_partitioned_table AS p
-    JOIN pg_attribute AS a ON a.attrelid = p.partrelid AND a.attnum = p.partattrs[0]
-    WHERE p.partrelid = to_regclass(quote_ident(p_table)) AND p.partstrat = 'r' AND p.partnatts = 1
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION publish_templates(p_template text[], p_content_hash text[], p_files text[], p_published_by text) RETURNS TABLE(template text, version_id bigint)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-#variable_conflict use_column
-BEGIN
-    -- In one order for all processes: two that publish the same templates wait for each other without a deadlock.
-    INSERT INTO template_versions (template, content_hash, files, published_by)
-    SELECT given.template, given.content_hash, given.files, p_published_by
-    FROM unnest(p_template, p_content_hash, p_files::jsonb[]) AS given(template, content_hash, files)
-    ORDER BY given.template COLLATE "C"
-    ON CONFLICT (template, content_hash) DO NOTHING;
-
-    -- A statement of its own: it sees the versions that another process has committed meanwhile.
-    RETURN QUERY
-    WITH chosen AS MATERIALIZED (
-        SELECT v.id, v.template
-        FROM unnest(p_template, p_content_hash) AS given(template, content_hash)
-        JOIN template_versions AS v USING (template, content_hash)
-    )
-    INSERT INTO templates AS t (id, version_id)
-    SELECT chosen.template, chosen.id
-    FROM chosen
-    ORDER BY chosen.template COLLATE "C"
-    ON CONFLICT (id) DO UPDATE
-    SET version_id = EXCLUDED.version_id, changed_at = now()
-    WHERE t.version_id <> EXCLUDED.version_id
-    RETURNING t.id, t.version_id;
-
-    UPDATE template_versions AS v
-    SET replaced_at = CASE WHEN t.version_id <> v.id THEN now() END
-    FROM templates AS t
-    WHERE t.id = v.template AND v.template = ANY(p_template) AND (t.version_id <> v.id) <> (v.replaced_at IS NOT NULL);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
     LANGUAGE plpgsql STABLE
-    AS $$
-DECLARE
-    v_length integer := 20;
-    v_rarest record;
-BEGIN
-    IF cardinality(p_tags) = 1 THEN
-        RETURN p_tags[1];
-    END IF;
-    LOOP
-        SELECT given.tag, glance.found
-        INTO v_rarest
-        FROM unnest(p_tags) AS given(tag), LATERAL (
-            SELECT count(*) AS found
-            FROM (SELECT FROM event_tags AS e WHERE e.tag = given.tag AND e.transaction_id >= p_from LIMIT v_length) AS some_events
-        ) AS glance
-        ORDER BY glance.found, given.tag
-        LIMIT 1;
-        EXIT WHEN v_rarest.found < v_length OR v_length >= p_longest;
-        v_length := v_length * 16;
-    END LOOP;
-    RETURN v_rarest.tag;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION read_campaign_counts() RETURNS TABLE(campaign_id bigint, hour timestamp with time zone, metric text, amount bigint)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT campaign_id, hour, metric, amount
-    FROM stats_campaign_hours
-    UNION ALL
-    SELECT campaign_id, hour, metric, amount
-    FROM stat_deltas
-    WHERE campaign_id <> 0
-    UNION ALL
-    SELECT campaign_id, hour, metric, amount
-    FROM later_counts()
-    WHERE campaign_id <> 0
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION read_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
-    FROM stats_hourly
-    UNION ALL
-    SELECT hour, coalesce(campaign_id, 0), coalesce(sender_account_id, 0), domain, metric, amount
-    FROM stat_deltas
-    UNION ALL
-    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
-    FROM later_counts()
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_is_settled boolean DEFAULT false) RETURNS TABLE(until text, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
@@ -4061,98 +948,7 @@ CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_li
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $_$
-#variable_conflict use_column
-DECLARE
-    v_seen          event_cursor := parse_event_cursor(p_after);
-    v_is_continued  boolean := v_seen.page_position > 0;
-    v_until         pg_snapshot;
-    v_until_text    text;
-    v_own           xid8;
-    v_tag           text;
-    v_from          xid8 := CASE WHEN v_is_continued THEN v_seen.page_transaction_id ELSE pg_snapshot_xmin(v_seen.base) END;
-    v_from_position bigint := v_seen.page_position;
-BEGIN
-    IF p_limit < 0 THEN
-        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
-    END IF;
-    IF NOT p_is_settled THEN
-        SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
-    END IF;
-    v_until := CASE
-        WHEN v_is_continued THEN v_seen.page
-        WHEN p_is_settled THEN format('%1$s:%1$s:', event_horizon())::pg_snapshot
-        ELSE event_snapshot()
-    END;
-    v_until_text := v_until::text;
-    IF v_seen.through_position > 0 THEN
-        v_from := coalesce(
-            (SELECT horizon FROM events WHERE position <= v_seen.through_position ORDER BY position DESC LIMIT 1), '0');
-    END IF;
-    v_tag := only_tag(p_query);
-    IF position('=' IN v_tag) > 1 AND NOT can_match_steps('{}', ARRAY[v_tag]) THEN -- a tag without = is rejected below
-        RETURN QUERY
-        SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-            e.causation_id
-        FROM event_tags AS t
-            JOIN events AS e ON e.position = t.position
-        WHERE t.tag = v_tag
-            AND (t.transaction_id, t.position) > (v_from, v_from_position)
-            AND (p_after IS NULL OR NOT is_event_seen(t.transaction_id, t.position, v_seen))
-            AND (pg_visible_in_snapshot(t.transaction_id, v_until) OR t.transaction_id = v_own)
-        ORDER BY t.transaction_id, t.position
-        LIMIT p_limit + 1;
-        IF NOT FOUND THEN
-            until := v_until_text; own := v_own;
-            RETURN NEXT;
-        END IF;
-        RETURN;
-    END IF;
-    IF NOT names_steps(p_query) THEN
-        RETURN QUERY
-        SELECT v_until_text, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-            e.causation_id
-        FROM (VALUES (true)) AS always(is_one)
-            LEFT JOIN (
-                SELECT DISTINCT m.transaction_id, m.position
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
-                ORDER BY m.transaction_id, m.position
-                LIMIT p_limit + 1
-            ) AS matched ON always.is_one
-            LEFT JOIN events AS e ON e.position = matched.position
-        ORDER BY matched.transaction_id, matched.position;
-        RETURN;
-    END IF;
-    RETURN QUERY
-    SELECT v_until_text, v_own, found.*
-    FROM (VALUES (true)) AS always(is_one)
-        LEFT JOIN (
-            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
-            FROM (
-                SELECT DISTINCT m.transaction_id, m.position
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_events(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS m
-                ORDER BY m.transaction_id, m.position
-                LIMIT p_limit + 1
-            ) AS matched
-                JOIN events AS e ON e.position = matched.position
-            UNION ALL
-            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
-                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
-            FROM (
-                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_steps(item.types, item.tags, v_seen, v_from, v_from_position, v_until, v_own, p_limit + 1) AS s
-                ORDER BY s.transaction_id, s.position
-                LIMIT p_limit + 1
-            ) AS matched
-            ORDER BY transaction_id, position
-            LIMIT p_limit + 1
-        ) AS found ON always.is_one
-    ORDER BY found.transaction_id, found.position;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_before_transaction_id xid8 DEFAULT NULL::xid8, p_before_position bigint DEFAULT NULL::bigint) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
@@ -4161,652 +957,109 @@ CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_seen   event_cursor := parse_event_cursor(p_after);
-    v_until  pg_snapshot := event_snapshot();
-    v_own    xid8;
-    v_before xid8 := coalesce(p_before_transaction_id, '9223372036854775807');
-BEGIN
-    IF p_limit < 0 THEN
-        RAISE EXCEPTION 'must not be negative' USING ERRCODE = 'PR001', COLUMN = 'limit';
-    END IF;
-    SELECT ((epoch::bigint << 48) + pg_current_xact_id_if_assigned()::text::bigint)::text::xid8 INTO v_own FROM event_clock;
-    IF NOT names_steps(p_query) THEN
-        RETURN QUERY
-        SELECT v_until, v_own, e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id,
-            e.causation_id
-        FROM (VALUES (true)) AS always(is_one)
-            LEFT JOIN (
-                SELECT DISTINCT m.transaction_id, m.position
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_events_backwards(
-                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
-                ORDER BY m.transaction_id DESC, m.position DESC
-                LIMIT p_limit
-            ) AS matched ON always.is_one
-            LEFT JOIN events AS e ON e.position = matched.position
-        ORDER BY matched.transaction_id DESC, matched.position DESC;
-        RETURN;
-    END IF;
-    RETURN QUERY
-    SELECT v_until, v_own, found.*
-    FROM (VALUES (true)) AS always(is_one)
-        LEFT JOIN (
-            SELECT e.position, e.transaction_id, e.occurred_at, e.type, e.tags, e.data::text, e.correlation_id, e.causation_id
-            FROM (
-                SELECT DISTINCT m.transaction_id, m.position
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_events_backwards(
-                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
-                ORDER BY m.transaction_id DESC, m.position DESC
-                LIMIT p_limit
-            ) AS matched
-                JOIN events AS e ON e.position = matched.position
-            UNION ALL
-            SELECT (matched.step).position, (matched.step).transaction_id, (matched.step).at, step_fact_type((matched.step).step),
-                step_fact_tags((matched.step).delivery_id), step_fact_data(matched.step)::text, NULL, NULL
-            FROM (
-                SELECT DISTINCT ON (s.transaction_id, s.position) s AS step
-                FROM event_query_items(p_query) AS item,
-                    LATERAL match_steps_backwards(
-                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS s
-                ORDER BY s.transaction_id DESC, s.position DESC
-                LIMIT p_limit
-            ) AS matched
-            ORDER BY transaction_id DESC, position DESC
-            LIMIT p_limit
-        ) AS found ON always.is_one
-    ORDER BY found.transaction_id DESC, found.position DESC;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION rebuild_stats() RETURNS bigint
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_cursor stats_cursor;
-    v_months timestamptz[];
-    v_steps  bigint;
-BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0));
-    WHILE fold_stats(1000000) > 0 LOOP
-        NULL; -- the cursor reaches the oldest open transaction, and all that follows is in no hour yet
-    END LOOP;
-    SELECT * INTO v_cursor FROM stats_cursor;
-    v_months := ARRAY(
-        SELECT DISTINCT date_trunc('month', s.at, 'UTC')
-        FROM delivery_steps AS s
-        WHERE NOT EXISTS (
-            SELECT FROM archived_partitions AS a
-            WHERE a.table_name = 'delivery_steps' AND NOT a.is_attached AND a.from_time = date_trunc('month', s.at, 'UTC')
-        ));
-    DELETE FROM stats_hourly
-    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months)
-        AND metric IN ('accepted', 'sent', 'deferred', 'refused', 'ambiguous', 'suppressed', 'cancelled', 'dead_lettered');
-    INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount)
-    FROM count_steps('0', 0, v_cursor.transaction_id, v_cursor.position)
-    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months)
-    GROUP BY 1, 2, 3, 4, 5
-    ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
-        DO UPDATE SET amount = s.amount + excluded.amount;
-    DELETE FROM stats_campaign_hours
-    WHERE date_trunc('month', hour, 'UTC') = ANY (v_months);
-    INSERT INTO stats_campaign_hours (campaign_id, hour, metric, amount)
-    SELECT campaign_id, hour, metric, sum(amount)
-    FROM stats_hourly
-    WHERE campaign_id <> 0 AND date_trunc('month', hour, 'UTC') = ANY (v_months)
-    GROUP BY 1, 2, 3;
-    SELECT count(*) INTO v_steps
-    FROM delivery_steps AS s
-    WHERE (s.transaction_id, s.position) <= (v_cursor.transaction_id, v_cursor.position);
-    RETURN v_steps;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION record_audit(p_actor text, p_action text, p_subject text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb) RETURNS void
     LANGUAGE sql
-    AS $$
-    INSERT INTO audit_log (actor, action, subject, before, after)
-    VALUES (p_actor, p_action, p_subject, p_before, p_after)
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION record_feedback(p_kind text[], p_class text[], p_delivery_id bigint[], p_address text[], p_code integer[], p_enhanced text[], p_text text[], p_is_verified boolean[], p_origin text[], p_report_id bytea[], p_reported_at timestamp with time zone[], p_now timestamp with time zone DEFAULT now(), p_hold interval DEFAULT '24:00:00'::interval, p_holds integer DEFAULT 3) RETURNS integer
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'on'
-    AS $$
-DECLARE
-    v_ids bigint[];
-BEGIN
-    WITH kept AS (
-        INSERT INTO bounces (
-            delivery_id, campaign_id, sender_account_id, reported_at, code, is_verified, kind, class, enhanced, address,
-            origin, text, report_id
-        )
-        SELECT i.delivery_id, d.campaign_id, d.sender_account_id, coalesce(i.reported_at, p_now), i.code, i.is_verified,
-            i.kind, i.class, i.enhanced, lower(i.address), i.origin, i.text, i.report_id
-        FROM unnest(
-            p_kind, p_class, p_delivery_id, p_address, p_code, p_enhanced, p_text, p_is_verified, p_origin, p_report_id,
-            p_reported_at
-        ) AS i(kind, class, delivery_id, address, code, enhanced, text, is_verified, origin, report_id, reported_at)
-        LEFT JOIN deliveries AS d ON d.id = i.delivery_id
-        ORDER BY i.report_id
-        ON CONFLICT (report_id) DO NOTHING
-        RETURNING id
-    )
-    SELECT array_agg(id) INTO v_ids FROM kept;
-    IF v_ids IS NULL THEN
-        RETURN 0;
-    END IF;
-
-    PERFORM count_returned(array_agg(b.sender_account_id), p_now)
-    FROM bounces AS b
-    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.kind = 'bounce' AND b.origin <> 'session'
-        AND b.class IN ('recipient_hard', 'recipient_soft', 'unknown');
-
-    INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
-    SELECT b.address, 1, p_now,
-        max(d.finished_at) FILTER (WHERE d.state = 'sent' AND b.origin <> 'session')
-    FROM bounces AS b
-    LEFT JOIN deliveries AS d ON d.id = b.delivery_id
-    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.class IN ('recipient_soft', 'infrastructure') AND b.address IS NOT NULL
-    GROUP BY b.address
-    ORDER BY b.address COLLATE "C"
-    ON CONFLICT (address) DO UPDATE
-    SET steps = CASE
-            WHEN s.cleared_at IS NOT NULL
-                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN 1
-            WHEN p_now < s.last_step_at + p_hold THEN s.steps
-            ELSE least(s.steps + 1, 32767)
-        END,
-        last_step_at = CASE
-            WHEN s.cleared_at IS NOT NULL
-                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN p_now
-            WHEN p_now < s.last_step_at + p_hold THEN s.last_step_at
-            ELSE p_now
-        END,
-        cleared_at = NULL,
-        handed_over_at = excluded.handed_over_at;
-
-    PERFORM merge_suppressions(
-        array_agg(address), array_agg(scope), array_agg(reason), array_agg(until), array_agg(origin),
-        array_agg(campaign_id), array_agg(sender_account_id), array_agg(code), array_agg(detail), array_agg(1), p_now)
-    FROM (
-        SELECT b.address, b.origin, b.campaign_id, b.sender_account_id, coalesce(b.enhanced, b.code::text) AS code,
-            left(b.text, 500) AS detail,
-            CASE WHEN b.kind = 'unsubscribe' THEN 'bulk' ELSE 'all' END AS scope,
-            CASE
-                WHEN b.kind <> 'bounce' THEN b.kind
-                WHEN b.class = 'recipient_hard' THEN 'hard_bounce'
-                ELSE 'soft_bounce'
-            END AS reason,
-            CASE
-                WHEN b.class IN ('recipient_soft', 'infrastructure') AND s.steps <= p_holds THEN s.last_step_at + p_hold
-            END AS until
-        FROM bounces AS b
-        LEFT JOIN soft_bounces AS s ON s.address = b.address
-        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.address IS NOT NULL
-            AND (b.kind <> 'bounce' OR b.class IN ('recipient_hard', 'recipient_soft', 'infrastructure'))
-    ) AS acting
-    HAVING count(*) > 0;
-
-    PERFORM record_feedback_facts(v_ids, p_now);
-    RETURN cardinality(v_ids);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
-    AS $$
-DECLARE
-    v_types text[];
-    v_ids   bigint[];
-    v_data  jsonb[];
-BEGIN
-    PERFORM add_stats(
-        array_agg(p_now), array_agg(campaign_id), array_agg(sender_account_id),
-        array_agg(coalesce(split_part(address, '@', -1), '')), array_agg(metric))
-    FROM bounces
-    CROSS JOIN LATERAL unnest(CASE
-        WHEN kind = 'complaint' THEN '{complained}'
-        WHEN kind = 'unsubscribe' THEN '{unsubscribed}'
-        WHEN class = 'transient' THEN '{}'
-        WHEN origin <> 'session' THEN '{bounced,returned}'
-        WHEN class IN ('recipient_hard', 'recipient_soft', 'unknown') THEN '{bounced}'
-        ELSE '{}'
-    END::text[]) AS metric
-    WHERE id = ANY(p_ids) AND is_verified;
-
-    FOR v_types, v_ids, v_data IN
-        SELECT array_agg(type), array_agg(coalesce(delivery_id, id)), array_agg(data)
-        FROM (
-            SELECT id, delivery_id,
-                CASE kind
-                    WHEN 'bounce' THEN 'RecipientBounced'
-                    WHEN 'complaint' THEN 'RecipientComplained'
-                    ELSE 'RecipientUnsubscribed'
-                END AS type,
-                jsonb_strip_nulls(jsonb_build_object('bounce', id, 'delivery', delivery_id, 'campaign', campaign_id,
-                    'class', class, 'code', code, 'enhanced', enhanced, 'origin', origin)) AS data
-            FROM bounces
-            WHERE id = ANY(p_ids) AND is_verified
-        ) AS fact
-        WHERE type IN (SELECT recorded.type FROM recorded_facts AS recorded)
-        GROUP BY delivery_id IS NULL
-    LOOP
-        PERFORM append_facts(
-            CASE WHEN v_data[1] ? 'delivery' THEN 'postroom.delivery' ELSE 'postroom.bounce' END, v_types, v_ids, v_data);
-    END LOOP;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION record_suppression_changes() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET enable_nestloop TO 'off'
-    AS $$
-DECLARE
-    v_actor text := nullif(current_setting('postroom.actor', true), '');
-    v_note  text := nullif(current_setting('postroom.note', true), '');
-    v_type  text := CASE WHEN TG_OP = 'DELETE' THEN 'SuppressionLifted' ELSE 'RecipientSuppressed' END;
-    v_types text[];
-    v_ids   bigint[];
-    v_data  jsonb[];
-BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO suppression_changes (suppression_id, at, until, scope, reason, change, address, origin, actor, note)
-        SELECT id, last_seen_at, until, scope, reason, 'suppressed', address, origin, v_actor, v_note
-        FROM new_rows;
-        SELECT array_agg(v_type), array_agg(id), array_agg(jsonb_build_object(
-            'suppression', id, 'reason', reason, 'scope', scope, 'until', until, 'campaign', campaign_id))
-        INTO v_types, v_ids, v_data
-        FROM new_rows;
-    ELSIF TG_OP = 'UPDATE' THEN
-        INSERT INTO suppression_changes (suppression_id, at, until, scope, reason, change, address, origin, actor, note)
-        SELECT n.id, n.last_seen_at, n.until, n.scope, n.reason,
-            CASE WHEN n.reason <> o.reason THEN 'raised' ELSE 'held' END, n.address, n.origin, v_actor, v_note
-        FROM new_rows AS n
-        JOIN old_rows AS o USING (id)
-        WHERE n.reason <> o.reason OR n.until IS DISTINCT FROM o.until;
-        SELECT array_agg(v_type), array_agg(n.id), array_agg(jsonb_build_object(
-            'suppression', n.id, 'reason', n.reason, 'scope', n.scope, 'until', n.until, 'campaign', n.campaign_id))
-        INTO v_types, v_ids, v_data
-        FROM new_rows AS n
-        JOIN old_rows AS o USING (id)
-        WHERE n.reason <> o.reason OR n.until IS DISTINCT FROM o.until;
-    ELSE
-        INSERT INTO suppression_changes (suppression_id, until, scope, reason, change, address, origin, actor, note)
-        SELECT id, until, scope, reason,
-            CASE WHEN reason = 'soft_bounce' AND v_actor IS NULL THEN 'cleared' ELSE 'lifted' END,
-            address, origin, v_actor, v_note
-        FROM old_rows;
-        SELECT array_agg(v_type), array_agg(id), array_agg(jsonb_build_object(
-            'suppression', id, 'reason', reason, 'scope', scope))
-        INTO v_types, v_ids, v_data
-        FROM old_rows;
-    END IF;
-    IF v_types IS NOT NULL
-        AND current_setting('postroom.quiet', true) IS DISTINCT FROM 'on'
-        AND EXISTS (SELECT FROM recorded_facts WHERE type = v_type)
-    THEN
-        PERFORM append_facts('postroom.suppression', v_types, v_ids, v_data);
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION refuse_audit_change() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF TG_OP = 'UPDATE' AND current_setting('postroom.erasing', true) = 'on'
-        AND current_user = (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = TG_RELID)
-    THEN
-        RETURN NULL;
-    END IF;
-    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'PR003';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION refuse_stale_snapshot() RETURNS void
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_snapshot CONSTANT pg_snapshot := pg_current_snapshot();
-    v_id       xid8 := pg_snapshot_xmax(v_snapshot);
-    v_is_stale boolean;
-BEGIN
-    IF current_setting('transaction_isolation') IN ('read committed', 'read uncommitted') THEN
-        RETURN;
-    END IF;
-    SELECT coalesce(bool_or(pg_xact_status(open.id) = 'committed'), false)
-    INTO v_is_stale
-    FROM pg_snapshot_xip(v_snapshot) AS open(id);
-    BEGIN
-        WHILE NOT v_is_stale LOOP
-            v_is_stale := pg_xact_status(v_id) = 'committed';
-            v_id := (v_id::text::bigint + 1)::text::xid8;
-        END LOOP;
-    EXCEPTION
-        WHEN invalid_parameter_value THEN -- that transaction is in the future
-            NULL;
-    END;
-    IF v_is_stale THEN
-        RAISE EXCEPTION 'something was committed since this transaction''s snapshot was taken'
-            USING ERRCODE = '40001', HINT = 'Run the transaction again, or append at READ COMMITTED.';
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION refuse_step_condition() RETURNS void
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RAISE EXCEPTION 'must not name facts about deliveries, which take no lock; append an event of your own when such a fact is published'
-        USING ERRCODE = 'PR001', COLUMN = 'query';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION refuse_view_change() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    RAISE EXCEPTION '% is a read-only view; its rows are removed by retention (postroom archive)', TG_TABLE_NAME
-        USING ERRCODE = 'PR102';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION refuse_while_moving() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF current_setting('postroom.mover', true) IS DISTINCT FROM 'on' THEN
-        RAISE EXCEPTION 'The room % is moving to another server. This is temporary: nothing was stored, retry later.', current_schema()
-            USING ERRCODE = 'read_only_sql_transaction';
-    END IF;
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
     LANGUAGE sql STABLE
-    AS $$
-    SELECT CASE
-        WHEN p_template_version_id IS NOT NULL AND (p_attempt_count > 1 OR EXISTS (
-            SELECT FROM delivery_payloads AS p WHERE p.delivery_id = p_delivery_id AND p.rendered_at IS NOT NULL
-        )) THEN 'rendered'
-        ELSE 'queued'
-    END::delivery_state
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION renumber_tokens() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    PERFORM FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
-    UPDATE tokens
-    SET transaction_id = CASE
-        WHEN consumed_at IS NULL AND expires_at > extract(epoch FROM now()) THEN pg_current_xact_id() ELSE '0'
-    END;
-    UPDATE jobs
-    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
-    WHERE job_type = 'mailroom';
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION reopen_room() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_trigger record;
-BEGIN
-    FOR v_trigger IN
-        SELECT t.tgname, c.relname
-        FROM pg_trigger AS t
-        JOIN pg_class AS c ON c.oid = t.tgrelid
-        WHERE c.relnamespace = current_schema()::regnamespace AND t.tgname IN ('moving_drain', 'moving_fence')
-        ORDER BY c.oid
-    LOOP
-        EXECUTE format('DROP TRIGGER %I ON %I', v_trigger.tgname, v_trigger.relname);
-    END LOOP;
-    DROP TABLE IF EXISTS moving;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION request_fingerprint(p_channel delivery_channel, p_lane delivery_lane, p_send_at timestamp with time zone, p_template_id text, p_locale text, p_variables jsonb, p_from_email text, p_from_name text, p_subject text, p_text text, p_html text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_kinds recipient_kind[], p_emails text[], p_names text[]) RETURNS bytea
     LANGUAGE sql STABLE
-    AS $$
-    SELECT substr(sha256(convert_to(ROW(
-        p_channel, p_lane, extract(epoch FROM p_send_at), p_template_id, p_locale, p_variables, p_from_email, p_from_name,
-        p_subject, p_headers, p_attachments, p_tags, p_custom_data, p_kinds, p_emails, p_names,
-        octet_length(p_text), octet_length(p_html)
-    )::text || coalesce(p_text, '') || coalesce(p_html, ''), 'UTF8')), 1, 16)
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION request_token(p_email text, p_action token_action) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    RETURN request_token_at(p_email, p_action);
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION request_token_at(p_email text, p_action token_action, p_now timestamp with time zone DEFAULT now(), p_spelling text DEFAULT NULL::text) RETURNS boolean
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_account bigint;
-BEGIN
-    -- Lock the account before its address_limits row, as in consume_code_at. An erasure of the account waits; without
-    -- this lock the INSERT below fails on its foreign key.
-    PERFORM FROM accounts WHERE lower(email) IN (lower(p_email), lower(p_spelling)) ORDER BY id FOR KEY SHARE;
-    IF NOT count_request(p_email, p_action, p_now, p_spelling) THEN
-        RETURN false;
-    END IF;
-    SELECT id INTO v_account
-    FROM accounts
-    WHERE lower(email) IN (lower(p_email), lower(p_spelling))
-    ORDER BY lower(email) = lower(p_email) DESC
-    LIMIT 1;
-    IF FOUND THEN
-        INSERT INTO tokens (account, action, created_at, expires_at)
-        VALUES (v_account, p_action, floor(extract(epoch FROM p_now)),
-            floor(extract(epoch FROM p_now + interval '15 minutes')));
-    ELSE
-        BEGIN
-            INSERT INTO tokens (account, action) VALUES (0, p_action);
-            RAISE EXCEPTION USING ERRCODE = 'UNDO0';
-        EXCEPTION
-            WHEN SQLSTATE 'UNDO0' THEN
-                PERFORM wake_collectors();
-        END;
-    END IF;
-    RETURN true;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(account_id bigint, granted integer, wait interval, send_delay interval)
     LANGUAGE plpgsql ROWS 10
-    AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM roll_sender_days(p_now);
-    PERFORM free_held_senders(p_now);
-    RETURN QUERY
-    WITH usable AS MATERIALIZED (
-        SELECT a.id, a.batch_size, a.last_used_at, a.send_delay_ms AS delay_ms,
-            least(a.daily_limit, a.warmup_current_limit) - a.daily_sent AS quota,
-            greatest(extract(epoch FROM a.next_start_at - p_now) * 1000, 0) AS wait_ms
-        FROM sender_accounts AS a
-        WHERE a.status IN ('active', 'warming_up')
-            AND p_lane = ANY (a.lanes)
-            AND a.id <> ALL (p_busy)
-            AND a.daily_sent < least(a.daily_limit, a.warmup_current_limit)
-            AND (a.paused_until IS NULL OR a.paused_until <= p_now)
-            AND (a.wanted_lane IS NULL OR a.wanted_lane >= p_lane OR a.wanted_at <= p_now - interval '2 seconds')
-            AND (a.send_delay_ms = 0
-                OR (a.held_by IS NULL AND coalesce(a.next_start_at < p_now + interval '1 second', true)))
-        ORDER BY a.last_used_at NULLS FIRST, a.id
-        LIMIT 64 -- more would be locked than any batch can use
-        FOR UPDATE SKIP LOCKED
-    ),
-    offered AS (
-        SELECT id, last_used_at, delay_ms, wait_ms,
-            least(batch_size, quota,
-                CASE WHEN delay_ms > 0 THEN greatest(1, ceil((1000 - wait_ms) / delay_ms)) END)::integer AS offer
-        FROM usable
-    ),
-    summed AS (
-        SELECT *, sum(offer) OVER (ORDER BY last_used_at NULLS FIRST, id) - offer AS before
-        FROM offered
-    )
-    SELECT id, least(offer, p_limit - before)::integer,
-        CASE WHEN delay_ms > 0 THEN wait_ms * interval '1 millisecond' ELSE interval '0' END,
-        delay_ms * interval '1 millisecond'
-    FROM summed
-    WHERE before < p_limit
-    ORDER BY last_used_at NULLS FIRST, id;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION restart_pieces() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE archived_partitions
-    SET room_id = (SELECT id FROM archive_room), store_url = NULL, path = archive_path(table_name, from_time, part),
-        state = CASE state WHEN 'collecting' THEN state ELSE 'exporting' END
-    WHERE state NOT IN ('archived', 'expired');
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION resubscribe(p_address text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_address text := lower(p_address);
-    v_found   boolean;
-BEGIN
-    PERFORM set_config('postroom.actor', 'recipient', true); -- for the history of suppressions
-    v_found := EXISTS (SELECT FROM lift_suppressions(v_address, 'unsubscribe', 'bulk'));
-    UPDATE unsubscriptions
-    SET resubscribed_at = p_now
-    WHERE email = v_address AND resubscribed_at IS NULL;
-    RETURN v_found OR FOUND;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION return_sender_quota(p_account_ids bigint[], p_reserved_on date[]) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF p_account_ids IS NULL THEN
-        RETURN;
-    END IF;
-    -- one lock order prevents deadlocks
-    PERFORM FROM sender_accounts WHERE id = ANY (p_account_ids) ORDER BY id FOR UPDATE;
-    UPDATE sender_accounts AS a
-    SET daily_sent = greatest(a.daily_sent - r.count, 0),
-        status = coalesce(a.resume_status, a.status),
-        resume_status = NULL
-    FROM (
-        SELECT id, reserved_on, count(*)::integer AS count
-        FROM unnest(p_account_ids, p_reserved_on) AS i(id, reserved_on)
-        GROUP BY id, reserved_on
-    ) AS r
-    WHERE a.id = r.id AND a.counted_on = r.reserved_on;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION roll_sender_days(p_now timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_today  date := (p_now AT TIME ZONE 'UTC')::date;
-    v_rolled integer;
-BEGIN
-    IF NOT EXISTS (SELECT FROM sender_accounts WHERE counted_on < v_today) THEN
-        RETURN 0; -- every claim but the first of a day
-    END IF;
-    WITH yesterday AS (
-        SELECT id, warmup_stage_sent + daily_sent AS stage_sent, warmup_stage_bounces + daily_bounces AS stage_bounces,
-            warmup_days + CASE WHEN daily_sent * 2 >= least(daily_limit, warmup_current_limit) THEN 1 ELSE 0 END AS days
-        FROM sender_accounts
-        WHERE counted_on < v_today
-        ORDER BY id
-        FOR UPDATE
-    ),
-    judged AS (
-        SELECT y.*,
-            days >= warmup_days_per_stage AS is_over,
-            CASE
-                WHEN days < warmup_days_per_stage OR stage_bounces * 50 >= stage_sent THEN warmup_stage
-                WHEN warmup_stage < cardinality(warmup_limits) THEN warmup_stage + 1
-                ELSE 0
-            END AS stage
-        FROM yesterday AS y
-        JOIN sender_accounts USING (id)
-    )
-    UPDATE sender_accounts AS a
-    SET counted_on = v_today,
-        last_reset_at = p_now,
-        daily_sent = 0,
-        daily_bounces = 0,
-        daily_errors = 0,
-        resume_status = NULL,
-        status = CASE
-            WHEN a.status IN ('warming_up', 'paused_limit_reached') THEN
-                CASE WHEN a.warmup_stage > 0 AND j.stage > 0 THEN 'warming_up' ELSE 'active' END
-            ELSE a.status
-        END,
-        warmup_stage = CASE WHEN a.warmup_stage > 0 THEN j.stage ELSE 0 END,
-        warmup_current_limit = CASE WHEN a.warmup_stage > 0 AND j.stage > 0 THEN a.warmup_limits[j.stage] END,
-        warmup_days = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.days ELSE 0 END,
-        warmup_stage_sent = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.stage_sent ELSE 0 END,
-        warmup_stage_bounces = CASE WHEN a.warmup_stage > 0 AND NOT j.is_over THEN j.stage_bounces ELSE 0 END
-    FROM judged AS j
-    WHERE a.id = j.id;
-    GET DIAGNOSTICS v_rolled = ROW_COUNT;
-    DELETE FROM sender_health WHERE bucket < p_now - interval '1 day';
-    RETURN v_rolled;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION roll_up_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS void
     LANGUAGE sql
-    AS $$
-    WITH counted AS MATERIALIZED (
-        SELECT hour, campaign_id, sender_account_id, domain, metric, sum(amount) AS amount
-        FROM count_steps(p_after_transaction_id, p_after_position, p_last_transaction_id, p_last_position)
-        GROUP BY 1, 2, 3, 4, 5
-    ),
-    by_campaign AS (
-        INSERT INTO stats_campaign_hours AS s (campaign_id, hour, metric, amount)
-        SELECT campaign_id, hour, metric, sum(amount)
-        FROM counted
-        WHERE campaign_id <> 0
-        GROUP BY 1, 2, 3
-        ON CONFLICT (campaign_id, hour, metric) DO UPDATE SET amount = s.amount + excluded.amount
-    )
-    INSERT INTO stats_hourly AS s (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT hour, campaign_id, sender_account_id, domain, metric, amount
-    FROM counted
-    ON CONFLICT (hour, campaign_id, sender_account_id, domain, metric)
-        DO UPDATE SET amount = s.amount + excluded.amount
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint, occurred_at timestamp with time zone, type text, is_matched boolean, step delivery_steps)
     LANGUAGE plpgsql STABLE
@@ -4814,326 +1067,43 @@ CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_posit
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_visible record;
-BEGIN
-    SELECT * INTO v_visible FROM visible_steps(p_topic.types);
-    IF v_visible.steps IS NULL OR NOT topic_can_match_steps(p_topic) THEN
-        RETURN QUERY
-        SELECT e.transaction_id, e.position, e.occurred_at, e.type, outbox_topic_matches(p_topic, e.type, e.tags), NULL::delivery_steps
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < p_below
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_limit;
-        RETURN;
-    END IF;
-    RETURN QUERY
-    (
-        SELECT e.transaction_id, e.position, e.occurred_at, e.type, outbox_topic_matches(p_topic, e.type, e.tags), NULL::delivery_steps
-        FROM events AS e
-        WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < p_below
-        ORDER BY e.transaction_id, e.position
-        LIMIT p_limit
-    )
-    UNION ALL
-    (
-        SELECT s.transaction_id, s.position, s.at, step_fact_type(s.step),
-            coalesce(s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)], false)
-                AND outbox_topic_matches(p_topic, step_fact_type(s.step), step_fact_tags(s.delivery_id)), s
-        FROM delivery_steps AS s
-        WHERE (s.transaction_id, s.position) > (p_transaction_id, p_position) AND s.transaction_id < p_below
-        ORDER BY s.transaction_id, s.position
-        LIMIT p_limit
-    )
-    ORDER BY transaction_id, position
-    LIMIT p_limit;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION scheduled_events_guard() RETURNS trigger
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    NEW.updated_at := now();
-    IF OLD.status = NEW.status THEN
-        RETURN NEW;
-    END IF;
-    IF OLD.status = 'COMPLETED' OR (OLD.status = 'FAILED' AND NEW.status <> 'COMPLETED') THEN
-        RAISE EXCEPTION 'a scheduled event that is % cannot become %', OLD.status, NEW.status
-            USING ERRCODE = 'PR031', COLUMN = 'status';
-    END IF;
-    IF NEW.status = 'PROCESSING' THEN
-        NEW.lease_expires_at := coalesce(NEW.lease_expires_at, now() + interval '5 minutes');
-    ELSE
-        NEW.lease_expires_at := NULL;
-        NEW.claim_id := NULL;
-    END IF;
-    IF NEW.status = 'COMPLETED' THEN
-        NEW.executed_at := coalesce(NEW.executed_at, now());
-        NEW.failure_reason := NULL;
-    END IF;
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_traceparent text DEFAULT NULL::text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
-    AS $_$
-DECLARE
-    v_source     text := bind_source(p_source);
-    v_from       text[];
-    v_version_id bigint;
-    v_kind       recipient_kind;
-    v_list       text[];
-    v_parsed     text[];
-    v_kinds      recipient_kind[];
-    v_emails     text[];
-    v_names      text[];
-    v_accepted   record;
-BEGIN
-    IF p_template IS NOT NULL THEN
-        v_version_id := (SELECT version_id FROM current_template_version(p_template));
-    END IF;
-    -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
-    IF (cardinality(p_to) > 0
-        AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
-        AND coalesce(cardinality(p_reply_to), 0) <= 100
-        AND p_lane IN ('auth', 'transactional', 'bulk')
-        AND (p_idempotency_key IS NULL
-            OR length(p_idempotency_key) BETWEEN 1 AND 255 AND p_idempotency_key !~ '[\x01-\x1f\x7f]')
-        AND CASE WHEN p_template IS NULL
-            THEN p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
-            ELSE v_version_id IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0 END
-        AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880
-        AND (p_locale IS NULL OR p_locale ~ '^[a-z]{2}$')
-        AND (p_variables IS NULL OR jsonb_typeof(p_variables) = 'object' AND NOT p_variables @? 'strict $.* ? (@.type() != "string")')
-        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_headers, p_attachments, p_tags,
-            p_custom_data) = 0
-        AND p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
-    THEN
-        PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
-            p_send_at, p_expires_at);
-        PERFORM check_patience(p_max_retries, p_give_up_after);
-        PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
-    END IF;
-
-    IF p_from IS NOT NULL THEN
-        v_from := parse_address('from', p_from);
-    END IF;
-    IF cardinality(p_to) + coalesce(cardinality(p_cc || p_bcc || p_reply_to), 0) = 1 THEN -- the usual mail, without loops
-        v_parsed := parse_address('to[0]', coalesce(p_to[1], ''));
-        v_kinds := '{to}';
-        v_emails := v_parsed[1:1];
-        v_names := v_parsed[2:2];
-    ELSE
-        FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
-            v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
-            FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
-                v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
-                v_kinds := v_kinds || v_kind;
-                v_emails := v_emails || v_parsed[1];
-                v_names := v_names || v_parsed[2];
-            END LOOP;
-        END LOOP;
-    END IF;
-
-    v_accepted := accept_delivery(
-        p_source => v_source, p_kinds => v_kinds, p_emails => v_emails, p_names => v_names, p_lane => p_lane::delivery_lane,
-        p_idempotency_key => p_idempotency_key, p_idempotency_ttl => p_idempotency_ttl, p_send_at => p_send_at,
-        p_expires_at => p_expires_at, p_ladder => CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END,
-        p_max_retries => p_max_retries, p_give_up_after => p_give_up_after, p_template_id => p_template,
-        p_template_version_id => v_version_id, p_locale => p_locale, p_variables => p_variables,
-        p_from_email => v_from[1], p_from_name => v_from[2], p_subject => p_subject, p_text => p_text, p_html => p_html,
-        p_headers => p_headers, p_attachments => p_attachments, p_tags => p_tags, p_custom_data => p_custom_data,
-        p_traceparent => CASE WHEN p_traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN p_traceparent END);
-    IF v_accepted.acceptance = 'conflict' THEN
-        RAISE EXCEPTION 'this idempotency key was already used with a different request'
-            USING ERRCODE = 'PR002', COLUMN = 'idempotency_key';
-    END IF;
-    RETURN v_accepted.delivery_id;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION settle_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_schema oid := (SELECT oid FROM pg_namespace WHERE nspname = current_schema());
-BEGIN
-    IF NOT EXISTS (SELECT FROM archive_room WHERE place = archive_place()) THEN
-        PERFORM disown_archive();
-    ELSIF NOT EXISTS (SELECT FROM archive_room WHERE schema_oid = v_schema) THEN
-        UPDATE archive_room SET schema_oid = v_schema;
-        PERFORM restart_pieces();
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION settle_scheduled_event() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    UPDATE scheduled_events
-    SET status = CASE WHEN NEW.state = 'sent' THEN 'COMPLETED' ELSE 'FAILED' END::scheduled_event_status,
-        executed_at = NEW.finished_at,
-        failure_reason = CASE
-            WHEN NEW.reason = 'recipient_suppressed' THEN explain_suppression(NEW.id)
-            WHEN NEW.state <> 'sent' THEN concat_ws(': ', NEW.reason, NEW.detail)
-        END,
-        -- never negative without an attempt; a redrive may add attempts beyond the column's limit of three
-        retry_count = least(greatest(NEW.attempt_count - 1, 0), 3),
-        version = version + 1
-    WHERE delivery_id = NEW.id
-        AND (status = 'PROCESSING' OR (status = 'FAILED' AND NEW.state = 'sent'));
-    RETURN NULL;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION shape_destinations(p_lane delivery_lane, p_ids bigint[], p_domains text[], p_now timestamp with time zone) RETURNS TABLE(id bigint, domain text, start_in interval, connections integer, postponed_until timestamp with time zone)
     LANGUAGE plpgsql ROWS 100
-    AS $$
-#variable_conflict use_column
-BEGIN
-    PERFORM FROM destination_domains WHERE domain = ANY (p_domains) ORDER BY domain FOR UPDATE;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    RETURN QUERY
-    WITH destination AS MATERIALIZED (
-        SELECT domain, max_connections, messages_per_second, paused_until, next_start_at,
-            CASE WHEN p_lane = 'bulk' AND planned_until > p_now + interval '1 second' THEN
-                end_of_plan(domain, messages_per_second, planned_until, p_now)
-            END AS planned_until
-        FROM destination_domains
-        WHERE domain = ANY (p_domains)
-    ),
-    mail AS (
-        SELECT i.id, d.domain, d.max_connections, d.messages_per_second AS rate, d.paused_until, d.planned_until,
-            greatest(d.next_start_at, p_now) + coalesce(
-                (row_number() OVER (PARTITION BY d.domain ORDER BY i.n) - 1) / d.messages_per_second, 0
-            ) * interval '1 second' AS slot_at
-        FROM unnest(p_ids, p_domains) WITH ORDINALITY AS i(id, domain, n)
-        JOIN destination AS d ON d.domain = i.domain
-    ),
-    sorted AS (
-        SELECT *, slot_at < p_now + interval '1 second' AS is_now, row_number() OVER (
-                PARTITION BY domain, slot_at < p_now + interval '1 second' ORDER BY slot_at, id) AS place
-        FROM mail
-    ),
-    shaped AS (
-        SELECT id, domain, max_connections, rate, slot_at, is_now,
-            CASE
-                WHEN paused_until > p_now THEN -- spread over time: released together they would be throttled again
-                    paused_until + random() * least(paused_until - p_now, interval '1 minute')
-                WHEN is_now THEN NULL
-                WHEN p_lane = 'bulk' THEN
-                    greatest(planned_until, p_now + interval '1 second') + (place - 1) / rate * interval '1 second'
-                ELSE slot_at
-            END AS postponed_until
-        FROM sorted
-    ),
-    counted AS (
-        UPDATE destination_domains AS d
-        SET next_start_at = coalesce(s.last_at + 1 / d.messages_per_second * interval '1 second', d.next_start_at),
-            planned_until = CASE WHEN p_lane = 'bulk' THEN
-                coalesce(s.planned + 1 / d.messages_per_second * interval '1 second', d.planned_until)
-                ELSE d.planned_until END
-        FROM (
-            SELECT domain, max(slot_at) FILTER (WHERE postponed_until IS NULL) AS last_at, max(postponed_until) AS planned
-            FROM shaped
-            GROUP BY domain
-        ) AS s
-        WHERE d.domain = s.domain AND d.messages_per_second IS NOT NULL
-            AND (d.paused_until IS NULL OR d.paused_until <= p_now)
-    )
-    SELECT id, domain, CASE WHEN rate IS NULL THEN interval '0' ELSE slot_at - p_now END, max_connections, postponed_until
-    FROM shaped;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION shape_mail(p_lane delivery_lane, p_ids bigint[], p_now timestamp with time zone) RETURNS TABLE(id bigint, domain text, start_in interval, connections integer)
     LANGUAGE plpgsql ROWS 100
-    AS $_$
-#variable_conflict use_column
-DECLARE
-    v_domains text[];
-    v_shaped  record;
-BEGIN
-    IF NOT EXISTS (SELECT FROM destination_domains) THEN -- the usual case
-        RETURN QUERY SELECT i.id, NULL::text, NULL::interval, NULL::integer FROM unnest(p_ids) AS i(id);
-        RETURN;
-    END IF;
-    v_domains := ARRAY(
-        SELECT (SELECT lower(substring(r.email FROM '[^@]*$'))
-            FROM delivery_recipients AS r
-            WHERE r.delivery_id = i.id AND r.kind <> 'reply_to'
-            ORDER BY r.kind, r.position
-            LIMIT 1)
-        FROM unnest(p_ids) WITH ORDINALITY AS i(id, n)
-        ORDER BY i.n);
-    SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,
-        array_agg(s.connections) AS connections, array_agg(s.postponed_until) AS postponed
-    INTO v_shaped
-    FROM shape_destinations(p_lane, p_ids, v_domains, p_now) AS s;
-    UPDATE deliveries AS d
-    SET next_attempt_at = s.postponed_until
-    FROM unnest(v_shaped.ids, v_shaped.postponed) AS s(id, postponed_until)
-    WHERE d.id = s.id AND s.postponed_until IS NOT NULL;
-    RETURN QUERY
-    SELECT i.id, s.domain, s.start_in, s.connections
-    FROM unnest(p_ids) WITH ORDINALITY AS i(id, n)
-    LEFT JOIN unnest(v_shaped.ids, v_shaped.domains, v_shaped.starts, v_shaped.connections, v_shaped.postponed)
-        AS s(id, domain, start_in, connections, postponed_until) ON s.id = i.id
-    WHERE s.postponed_until IS NULL
-    ORDER BY i.n;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION shift_deliveries(p_ids bigint[], p_by interval) RETURNS SETOF bigint
     LANGUAGE sql
-    AS $$
-    UPDATE deliveries
-    SET next_attempt_at = next_attempt_at + p_by
-    WHERE id = ANY(p_ids) AND next_attempt_at IS NOT NULL
-    RETURNING id
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION stamp_account_status() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_now bigint := floor(extract(epoch FROM now()));
-    v_was account_status := CASE WHEN TG_OP = 'UPDATE' THEN OLD.status END;
-BEGIN
-    IF v_was IS NOT NULL THEN
-        NEW.status_changed_at := v_now;
-    END IF;
-    IF v_was = 'suspended' THEN
-        NEW.suspended_at := NULL;
-        NEW.unsuspended_at := v_now;
-        IF OLD.activated_at IS NULL THEN
-            NEW.status := 'provisioned';
-        END IF;
-    END IF;
-    CASE NEW.status
-        WHEN 'provisioned' THEN
-            NEW.activated_at := NULL;
-        WHEN 'active' THEN
-            -- An import inserts active accounts: they count as activated, otherwise unsuspending would make them provisioned.
-            NEW.activated_at := CASE WHEN v_was = 'provisioned' THEN v_now ELSE coalesce(NEW.activated_at, v_now) END;
-        WHEN 'suspended' THEN
-            NEW.suspended_at := CASE WHEN v_was IS NULL THEN coalesce(NEW.suspended_at, v_now) ELSE v_now END;
-            NEW.unsuspended_at := NULL;
-    END CASE;
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION step_fact_data(p_step delivery_steps) RETURNS jsonb
     LANGUAGE sql STABLE
@@ -5149,65 +1119,19 @@ CREATE FUNCTION step_fact_type(p_step delivery_step) RETURNS text
 
 CREATE FUNCTION step_metrics(p_step delivery_step, p_outcome attempt_outcome) RETURNS TABLE(metric text, sign integer)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT CASE
-        WHEN p_outcome = 'failed' OR (p_outcome IS NULL AND p_step = 'failed') THEN 'refused'
-        ELSE coalesce(p_outcome::text, p_step::text)
-    END, 1
-    WHERE p_outcome IS NOT NULL OR p_step NOT IN ('dead_lettered', 'redriven', 'deferred')
-    UNION ALL
-    SELECT 'dead_lettered', CASE p_step WHEN 'dead_lettered' THEN 1 ELSE -1 END
-    WHERE p_step IN ('dead_lettered', 'redriven') OR (p_step = 'sent' AND p_outcome IS NULL)
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
     LANGUAGE sql STABLE
-    AS $$
-    SELECT CASE
-        WHEN verified_start = pg_postmaster_start_time()
-            AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
-        THEN ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8
-        ELSE adopt_transaction_id()
-    END
-    FROM event_clock
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION suppressed_until(p_address text, p_lane delivery_lane, p_now timestamp with time zone) RETURNS TABLE(until timestamp with time zone)
     LANGUAGE sql STABLE
-    AS $$
-    SELECT max(coalesce(CASE WHEN s.reason = 'soft_bounce' THEN s.until END, 'infinity'))
-    FROM suppressions AS s
-    WHERE s.address = ANY (ARRAY[
-            lower(p_address),
-            CASE WHEN (SELECT EXISTS (SELECT FROM suppressions WHERE address LIKE 'erased:%')) -- runs once, by its index
-                THEN erased_address(p_address) END])
-        AND (s.scope = 'all' OR p_lane = 'bulk')
-        AND (s.until IS NULL OR s.until > p_now)
-        AND (s.until IS NULL OR s.reason <> 'soft_bounce' OR p_lane = 'bulk')
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
-    AS $$
-    UPDATE sender_accounts AS a
-    SET daily_sent = a.daily_sent + t.count,
-        last_used_at = p_now,
-        wanted_lane = NULL,
-        wanted_at = NULL,
-        held_by = CASE WHEN a.send_delay_ms > 0 THEN p_claim_id END,
-        -- provisional, until the holder reports its last start; without a report, the planned time
-        next_start_at = CASE WHEN a.send_delay_ms > 0 THEN
-            greatest(a.next_start_at, p_now) + t.count * a.send_delay_ms * interval '1 millisecond' END,
-        status = CASE WHEN t.is_last THEN 'paused_limit_reached' ELSE a.status END,
-        resume_status = CASE WHEN t.is_last THEN a.status END
-    FROM (
-        SELECT g.id, g.count, b.daily_sent + g.count >= least(b.daily_limit, b.warmup_current_limit) AS is_last
-        FROM unnest(p_account_ids, p_counts) AS g(id, count)
-        JOIN sender_accounts AS b ON b.id = g.id
-        WHERE g.count > 0
-    ) AS t
-    WHERE a.id = t.id
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION topic_can_match_steps(p_topic outbox_topics) RETURNS boolean
     LANGUAGE sql IMMUTABLE
@@ -5215,201 +1139,51 @@ CREATE FUNCTION topic_can_match_steps(p_topic outbox_topics) RETURNS boolean
 
 CREATE FUNCTION topic_next_event(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, OUT transaction_id xid8, OUT "position" bigint, OUT type text) RETURNS record
     LANGUAGE sql STABLE
-    AS $$
-    SELECT next.*
-    FROM (
-        (SELECT e.transaction_id, e.position, e.type
-            FROM events AS e
-            WHERE (e.transaction_id, e.position) > (p_transaction_id, p_position) AND e.transaction_id < event_horizon()
-                AND outbox_topic_matches(p_topic, e.type, e.tags)
-            ORDER BY e.transaction_id, e.position
-            LIMIT 1)
-        UNION ALL
-        (SELECT s.transaction_id, s.position, step_fact_type(s.step)
-            FROM delivery_steps AS s
-            WHERE (s.transaction_id, s.position) > (p_transaction_id, p_position) AND s.transaction_id < event_horizon()
-                AND topic_can_match_steps(p_topic)
-                AND outbox_topic_matches(p_topic, step_fact_type(s.step), step_fact_tags(s.delivery_id))
-                AND s.transaction_id >= (SELECT f.since FROM recorded_facts AS f WHERE f.type = step_fact_type(s.step))
-            ORDER BY s.transaction_id, s.position
-            LIMIT 1)
-    ) AS next
-    ORDER BY next.transaction_id, next.position
-    LIMIT 1
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION touch_api_key(p_id bigint) RETURNS void
     LANGUAGE sql
-    AS $$
-    UPDATE api_keys
-    SET last_used_at = now()
-    WHERE id = p_id AND revoked_at IS NULL AND (last_used_at IS NULL OR last_used_at < now() - interval '1 minute')
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_reason text DEFAULT NULL::text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_address text   := lower(p_address);
-    v_sender  bigint := (SELECT d.sender_account_id FROM deliveries AS d WHERE d.id = p_delivery_id);
-BEGIN
-    PERFORM merge_suppressions(
-        p_address => ARRAY[v_address], p_scope => ARRAY['bulk'], p_reason => ARRAY['unsubscribe'],
-        p_until => ARRAY[NULL::timestamptz], p_origin => ARRAY[p_origin], p_campaign_id => ARRAY[p_campaign_id],
-        p_sender_account_id => ARRAY[v_sender], p_code => ARRAY[NULL::text], p_detail => ARRAY[p_reason],
-        p_reports => ARRAY[0], p_now => p_now);
-
-    INSERT INTO unsubscriptions (delivery_id, campaign_id, unsubscribed_at, ip_address, origin, email, user_agent)
-    VALUES (p_delivery_id, p_campaign_id, p_now, p_ip_address, p_origin, v_address, p_user_agent)
-    ON CONFLICT (email) WHERE resubscribed_at IS NULL DO NOTHING;
-    IF NOT FOUND THEN
-        RETURN false;
-    END IF;
-
-    PERFORM add_stats(
-        ARRAY[p_now], ARRAY[p_campaign_id], ARRAY[v_sender], ARRAY[split_part(v_address, '@', -1)], ARRAY['unsubscribed']);
-
-    IF EXISTS (SELECT FROM recorded_facts WHERE type = 'RecipientUnsubscribed') THEN
-        PERFORM append_facts('postroom.delivery', ARRAY['RecipientUnsubscribed'], ARRAY[p_delivery_id],
-            ARRAY[jsonb_build_object('delivery', p_delivery_id, 'campaign', p_campaign_id, 'origin', p_origin)]);
-    END IF;
-    RETURN true;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION update_email_queue() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-DECLARE
-    v_column text;
-BEGIN
-    SELECT changed.key INTO v_column
-    FROM jsonb_each(to_jsonb(NEW)) AS changed
-    WHERE changed.value IS DISTINCT FROM to_jsonb(OLD) -> changed.key
-        AND NOT (changed.key = 'status' AND NEW.status = 'cancelled')
-    ORDER BY changed.key <> 'status', changed.key
-    LIMIT 1;
-    IF FOUND THEN
-        RAISE EXCEPTION '%: cannot be changed here; a waiting mail can be cancelled, by status = ''cancelled''', v_column
-            USING ERRCODE = 'PR101', COLUMN = v_column;
-    END IF;
-    IF NEW.status IS NOT DISTINCT FROM OLD.status THEN
-        RETURN NEW;
-    END IF;
-    IF NOT EXISTS (SELECT FROM cancel_deliveries(ARRAY[OLD.id], 'cancelled_by_operator')) THEN
-        RAISE EXCEPTION 'status: a mail that is % cannot be cancelled', OLD.status
-            USING ERRCODE = 'PR100', COLUMN = 'status';
-    END IF;
-    PERFORM record_audit('sql:' || session_user, 'delivery.cancel', 'delivery:' || OLD.id);
-    SELECT queue.* INTO NEW FROM email_queue AS queue WHERE queue.id = OLD.id; -- the values of RETURNING
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION user_occasions_guard() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    NEW.is_over := false;
-    UPDATE users SET planned_version = -1, unplanned_since = now() WHERE id = NEW.user_id AND planned_version = version;
-    RETURN NEW;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION users_guard() RETURNS trigger
     LANGUAGE plpgsql
     SET "TimeZone" TO 'UTC'
-    AS $_$
-BEGIN
-    IF TG_OP = 'UPDATE' THEN
-        NEW.version := OLD.version + 1;
-        NEW.updated_at := now();
-        IF OLD.planned_version = OLD.version OR OLD.unplanned_since IS NULL THEN
-            NEW.unplanned_since := now();
-        END IF;
-    ELSIF NEW.planned_version <> NEW.version THEN
-        NEW.unplanned_since := now();
-    END IF;
-    IF NEW.timezone !~ '^(UTC|Etc/GMT[+-][0-9]{1,2}|[A-Z][A-Za-z_]*(/[A-Z][A-Za-z_-]*){1,2})$' THEN
-        RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
-    END IF;
-    BEGIN
-        PERFORM set_config('TimeZone', NEW.timezone, true);
-        NEW.timezone := current_setting('TimeZone');
-    EXCEPTION WHEN invalid_parameter_value THEN
-        RAISE EXCEPTION 'is not a time zone such as Europe/London' USING ERRCODE = 'PR030', COLUMN = 'timezone';
-    END;
-    RETURN NEW;
-END
-$_$;
+    AS $$…$$;
 
 CREATE FUNCTION visible_steps(p_types text[], OUT steps delivery_step[], OUT since xid8[]) RETURNS record
     LANGUAGE sql STABLE
-    AS $$
-    SELECT array_agg(known.step ORDER BY known.step), array_agg(recorded.since ORDER BY known.step)
-    FROM unnest(enum_range(NULL::delivery_step)) AS known(step)
-    JOIN recorded_facts AS recorded ON recorded.type = step_fact_type(known.step)
-    WHERE p_types = '{}' OR recorded.type = ANY (p_types)
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION wake_collectors() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
-    AS $$
-BEGIN
-    IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
-        NOTIFY token_insert;
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION wake_event_followers() RETURNS void
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    IF EXISTS (SELECT FROM event_followers WHERE is_asleep AND seen_at > now() - interval '7 days') THEN
-        PERFORM pg_notify(current_schema() || '_events', '');
-    END IF;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION wake_workers(p_lanes text[]) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-DECLARE
-    v_lane delivery_lane;
-BEGIN
-    IF NOT EXISTS (SELECT FROM workers WHERE asleep && p_lanes::delivery_lane[]) THEN
-        RETURN; -- the usual case under load, and the only part that has to be cheap
-    END IF;
-    FOR v_lane IN
-        SELECT DISTINCT sleeping.lane FROM workers, unnest(asleep) AS sleeping(lane)
-        WHERE sleeping.lane::text = ANY (p_lanes)
-    LOOP
-        PERFORM pg_notify(current_schema() || '_deliveries', v_lane::text);
-    END LOOP;
-END
-$$;
+    AS $$…$$;
 
 CREATE FUNCTION want_senders(p_lane delivery_lane, p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
-    AS $$
-    UPDATE sender_accounts
-    SET wanted_lane = p_lane, wanted_at = p_now
-    WHERE id IN (
-        SELECT id
-        FROM sender_accounts
-        WHERE status IN ('active', 'warming_up')
-            AND send_delay_ms > 0
-            AND p_lane = ANY (lanes)
-            -- rate-limited: a waiting worker asks fifty times a second
-            AND (wanted_lane IS NULL OR wanted_lane > p_lane OR wanted_at <= p_now - interval '500 milliseconds')
-            AND (wanted_lane IS NULL OR wanted_lane >= p_lane OR wanted_at <= p_now - interval '2 seconds')
-        FOR UPDATE SKIP LOCKED
-    )
-$$;
+    AS $$…$$;
 
 CREATE TABLE outbox_topic_progress (
     topic text NOT NULL,
@@ -5438,13 +1212,7 @@ CREATE FUNCTION webhook_silent_topics(p_topics text[]) RETURNS text[]
 
 CREATE FUNCTION withdraw_deliveries(p_ids bigint[], p_reason text) RETURNS void
     LANGUAGE plpgsql
-    AS $$
-BEGIN
-    DELETE FROM dead_letters WHERE delivery_id = ANY(p_ids);
-    UPDATE deliveries SET expires_at = now() WHERE id = ANY(p_ids) AND state = 'sending';
-    PERFORM cancel_deliveries(p_ids, p_reason);
-END
-$$;
+    AS $$…$$;
 
 CREATE TABLE accounts (
     id bigint NOT NULL,
