@@ -43,6 +43,7 @@ async def dump_schema(url: str, room: str, *, major: int | None = None) -> str:
         "--no-privileges",
         "--no-comments",
         f"--schema={room}",
+        f"--exclude-table={room}.*_default",  # partitions repeat the columns and indexes of their parents
         address,
     ]
     environment = {"PGPASSWORD": password or "", "LC_ALL": "C", "TZ": "UTC"}
