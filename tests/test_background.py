@@ -15,11 +15,20 @@ YEAR = timedelta(days=365)
 
 
 async def add_hours(pool: Pool, count: int, *, age: timedelta) -> None:
-    """Add hourly counts up to this age."""
+    """Add hourly counts up to this age, and those of each of the five dimensions."""
     await pool.execute(
         """
         INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, amount, domain, metric)
         SELECT $1::timestamptz - n * interval '1 hour', 0, 0, 1, 'example.org', 'sent' FROM generate_series(1, $2) AS n
+        """,
+        NOW - age,
+        count,
+    )
+    await pool.execute(
+        """
+        INSERT INTO stats_dimension_hours (hour, dimension, value, amount, metric)
+        SELECT $1::timestamptz - n * interval '1 hour', dimension, 'x', 1, 'sent'
+        FROM generate_series(1, $2) AS n, unnest(enum_range(NULL::stats_dimension)) AS dimension
         """,
         NOW - age,
         count,
@@ -30,8 +39,9 @@ async def test_hourly_counts_are_deleted_after_two_years(room: Room) -> None:
     """Old hours are deleted in as many steps as needed; younger hours stay."""
     await add_hours(room.pool, 120, age=2 * YEAR)
     await add_hours(room.pool, 30, age=YEAR)
-    assert await swept(room.pool, RETENTION, clock=at_now, step=50) == 120
+    assert await swept(room.pool, RETENTION, clock=at_now, step=50) == 120 * 6
     assert await room.pool.fetchval("SELECT count(*) FROM stats_hourly") == 30
+    assert await room.pool.fetchval("SELECT count(*) FROM stats_dimension_hours") == 30 * 5
 
 
 async def test_recipients_of_a_campaign_are_deleted_after_a_year(room: Room) -> None:

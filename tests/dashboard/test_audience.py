@@ -124,7 +124,7 @@ async def test_a_list_of_suppressions_goes_in_and_comes_out(room: Room, guest: G
 async def test_a_page_with_many_domains_stays_small(room: Room, guest: Guest) -> None:
     """The table shows the first rows and says how many are only in the CSV."""
     await room.pool.execute(
-        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
+        "INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)"
         " SELECT date_trunc('hour', now(), 'UTC'), 0, 0, 'shop-' || n || '.example.org', 'sent', n"
         " FROM generate_series(1, 300) AS n"
     )
@@ -146,8 +146,41 @@ async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Gu
     csv = (await guest.get("/statistics.csv?by=domain")).body.decode().splitlines()
     assert csv[0].startswith("domain,accepted,sent,")
     assert any(line.startswith("example.org,") for line in csv)
-    for query in ["by=moon", "days=2", "metric=luck", "campaign=x", "sender=99999999999999999999"]:
+    for query in [
+        "by=moon",
+        "template=order&domain=shop.example",
+        "by=hour&days=30",
+        "days=2",
+        "metric=luck",
+        "campaign=x",
+        "sender=99999999999999999999",
+    ]:
         assert (query, (await guest.get(f"/statistics?{query}")).status) == (query, 400)
+
+
+async def test_statistics_by_template_and_tag(room: Room, guest: Guest) -> None:
+    """Each row leads to its deliveries and has the amount of the period before; the total counts a mail once."""
+    await room.pool.execute(
+        "INSERT INTO stat_deltas (hour, template_id, tags, metric, amount)"
+        " SELECT date_trunc('hour', now(), 'UTC') - days * interval '1 day', 'order', '{kind=receipt,shop=*}', 'sent',"
+        "     sent"
+        " FROM (VALUES (0, 40), (8, 70)) AS counted(days, sent)"
+    )
+    page = await guest.get("/statistics?by=tag")
+    assert "Sent 40 -42.9 % against 70" in text_of(page)
+    assert "kind=receipt 40 70" in text_of(page)
+    assert "A mail with several tags counts for each of them" in text_of(page)
+    assert b'href="/deliveries?tag=kind%3Dreceipt"' in page.body
+    assert b"shop%3D" not in page.body
+    page = await guest.get("/statistics?by=template&template=order")
+    assert "order 40 70" in text_of(page)
+    assert b'href="/deliveries?template=order"' in page.body
+    for query, cells in {"by=tag&tag=shop%3D*": "shop=*,0,40,", "by=template": "order,0,40,"}.items():
+        csv = (await guest.get(f"/statistics.csv?{query}")).body.decode().splitlines()
+        assert [line.startswith(cells) for line in csv[1:]] == [True]
+    week = await guest.get("/statistics?tag=kind%3Dreceipt&days=7&by=hour")
+    assert week.body.count(b'<rect class="touch"') == 168
+    assert len(week.body) < 100_000
 
 
 async def test_pages_and_actions_need_their_scopes(room: Room) -> None:

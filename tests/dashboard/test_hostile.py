@@ -138,12 +138,12 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
     await suppress(office.pool, NewSuppression(email="x@example.org", detail=hostile[:400]), actor=hostile)
     await office.pool.execute("UPDATE suppressions SET address = lower($1), origin = $1, detail = $1", hostile)
     await office.pool.execute(
-        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
-        " VALUES (date_trunc('hour', now()), 0, 0, $1, 'sent', 1)",
+        "INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, tags, metric, amount)"
+        " VALUES (date_trunc('hour', now()), 0, 0, $1, ARRAY[$1], 'sent', 1)",
         hostile,
     )
     paths += ["/workers", "/audit", "/senders", f"/senders/{sender}", "/suppressions"]
-    paths += ["/suppressions/address?email=x@example.org", "/statistics?by=domain"]
+    paths += ["/suppressions/address?email=x@example.org", "/statistics?by=domain", "/statistics?by=tag"]
     paths += [f"/inbox/{message_id}", f"/deliveries/{delivery_id}/preview", f"/inbox/{message_id}/preview"]
     async with signed_in(chromium, office) as page, watched(page, canary):
         for path in paths:

@@ -50,7 +50,7 @@ async def test_a_day_and_a_week_are_shown_by_the_hour(room: Room) -> None:
     guest = await open_guest(room)
     await a_full_day(room.pool)
     sent = await room.pool.fetchval(
-        "SELECT sum(amount) FROM stats_hourly"
+        "SELECT sum(amount) FROM read_counts()"
         " WHERE metric = 'sent' AND hour >= date_trunc('hour', now(), 'UTC') - interval '23 hours'"
     )
     day = await guest.get("/?period=day")

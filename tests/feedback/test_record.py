@@ -225,11 +225,11 @@ async def test_concurrent_batches_do_not_deadlock(pool: Pool) -> None:
     assert await rows(pool, "SELECT DISTINCT reason::text FROM suppressions") == [("complaint",)]
 
 
-async def test_statistics_have_campaign_sender_and_domain(pool: Pool) -> None:
+async def test_statistics_have_campaign_sender_domain_and_template(pool: Pool) -> None:
     """Reports are counted in their transaction; a rejection in the session is not returned, a block is not bounced."""
     ids = [await sent(pool, to) for to in ("a@One.example", "b@one.example", "c@two.example")]
     async with pool.acquire() as connection:
-        await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6")
+        await connection.execute("UPDATE deliveries SET campaign_id = 5, sender_account_id = 6, template_id = 'news'")
         await connection.execute("DELETE FROM stat_deltas")
     await take(
         pool,
@@ -241,13 +241,14 @@ async def test_statistics_have_campaign_sender_and_domain(pool: Pool) -> None:
     )
     counted = await rows(
         pool,
-        "SELECT hour, campaign_id, sender_account_id, domain, metric, amount FROM stat_deltas ORDER BY metric, domain",
+        "SELECT hour, campaign_id, sender_account_id, domain, template_id, metric, amount FROM stat_deltas"
+        " ORDER BY metric, domain",
     )
     assert counted == [
-        (NOON, 5, 6, "one.example", "bounced", 2),
-        (NOON, None, None, "three.example", "bounced", 1),
-        (NOON, 5, 6, "two.example", "complained", 1),
-        (NOON, 5, 6, "one.example", "returned", 2),
+        (NOON, 5, 6, "one.example", "news", "bounced", 2),
+        (NOON, None, None, "three.example", None, "bounced", 1),
+        (NOON, 5, 6, "two.example", "news", "complained", 1),
+        (NOON, 5, 6, "one.example", "news", "returned", 2),
     ]
     assert await rows(
         pool, "SELECT campaign_id, sender_account_id FROM suppressions WHERE address = 'a@one.example'"

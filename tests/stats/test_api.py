@@ -10,8 +10,8 @@ from postroom.http.auth import Authenticator
 from postroom.stats import api
 
 WRITE = """
-    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)
-    SELECT $1, 7, 3, 'example.org', metric, amount
+    INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, template_id, tags, metric, amount)
+    SELECT $1, 7, 3, 'example.org', 'welcome', '{kind=news}', metric, amount
     FROM (VALUES ('accepted', 12), ('sent', 10), ('bounced', 2), ('returned', 2), ('opened', 9), ('opened_unique', 4),
         ('opened_machine', 3), ('clicked', 2), ('clicked_unique', 2), ('unsubscribed', 1), ('complained', 1))
         AS counted(metric, amount)
@@ -70,6 +70,8 @@ async def test_rows_are_by_day_by_default(browser: Browser) -> None:
         ("campaign", {"campaign_id": 7}),
         ("sender", {"sender_id": 3}),
         ("domain", {"domain": "example.org"}),
+        ("template", {"template": "welcome"}),
+        ("tag&by=hour", {"tag": "kind=news", "hour": "2030-06-01T12:00:00Z"}),
         ("domain&by=sender", {"domain": "example.org", "sender_id": 3}),
     ],
 )
@@ -84,6 +86,10 @@ async def test_row_has_its_grouping_columns_only(browser: Browser, by: str, grou
     [
         ("sender_id=3&domain=EXAMPLE.org", 1),
         ("sender_id=4", 0),
+        ("template=welcome", 1),
+        ("template=goodbye", 0),
+        ("tag=kind%3Dnews", 1),
+        ("tag=kind%3Dold", 0),
         ("from=2030-06-01T12:30:00Z", 1),
         ("from=2030-06-01T13:00:00Z", 0),
         ("to=2030-06-01T12:00:00Z", 0),
@@ -91,7 +97,7 @@ async def test_row_has_its_grouping_columns_only(browser: Browser, by: str, grou
     ],
 )
 async def test_rows_are_filtered(browser: Browser, query: str, found: int) -> None:
-    """Filters are sender, domain and period; times may have any zone."""
+    """Filters are sender, domain, template, tag and period; times may have any zone."""
     assert len((await browser.get(f"/v1/stats?{query}")).json["items"]) == found
 
 
@@ -104,6 +110,8 @@ async def test_rows_are_filtered(browser: Browser, query: str, found: int) -> No
         ("from=2030-06-01T12:00:00", "from"),
         ("from=2030-06-02T00:00:00Z&to=2030-06-01T00:00:00Z", "to"),
         ("limit=0", "limit"),
+        ("template=welcome&sender_id=3", "template"),
+        ("by=tag&by=domain", "tag"),
         ("campaign=7", "campaign"),
     ],
 )

@@ -36,6 +36,22 @@ async def test_table_by_domain(url: str) -> None:
     assert [line.split()[:3] for line in lines] == [["example.org", "-", "8"], ["example.com", "-", "4"]]
 
 
+async def test_table_by_template_and_tag(url: str) -> None:
+    """Mail without one is in a row of its own; a filter shows one tag."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        "INSERT INTO postroom.stat_deltas (hour, template_id, tags, metric, amount)"
+        " VALUES (now(), 'welcome', '{kind=news,shop=1}', 'sent', 20)"
+    )
+    await connection.close()
+    for option in ("template", "tag"):
+        _, output, _ = await run(url, "show", "--by", option, "--json")
+        found = {line[option]: line["sent"] for line in msgspec.json.decode(output)["items"]}
+        assert found == {"template": {"welcome": 20, "": 12}, "tag": {"kind=news": 20, "shop=1": 20, "": 12}}[option]
+    _, output, _ = await run(url, "show", "--by", "tag", "--tag", "shop=1")
+    assert [line.split()[:3] for line in output.splitlines()] == [["tag", "accepted", "sent"], ["shop=1", "0", "20"]]
+
+
 async def test_total_row_and_json(url: str) -> None:
     """The JSON is the same as over HTTP."""
     _, output, _ = await run(url, "show", "--domain", "example.com", "--json")

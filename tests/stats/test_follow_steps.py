@@ -25,6 +25,10 @@ from postroom.stats import service
 from postroom.stats.model import Figures, Selection
 from postroom.stats.worker import Rollup, RollupOptions
 
+DIMENSION = (
+    "SELECT metric, sum(amount)::int AS amount FROM stats_dimension_hours WHERE dimension = $1::text::stats_dimension"
+    " GROUP BY metric HAVING sum(amount) <> 0"
+)
 HOURLY = "SELECT metric, sum(amount)::int AS amount FROM stats_hourly GROUP BY metric HAVING sum(amount) <> 0"
 
 
@@ -33,7 +37,12 @@ async def figures(pool: Pool) -> Figures:
 
 
 async def rolled_up(pool: Pool) -> dict[str, int]:
-    return {row["metric"]: row["amount"] for row in await pool.fetch(HOURLY)}
+    """The rolled up amounts by metric, which are the same in every dimension: each mail has one tag."""
+    found = {row["metric"]: row["amount"] for row in await pool.fetch(HOURLY)}
+    for dimension in ("total", "campaign", "sender", "template", "tag"):
+        rows = await pool.fetch(DIMENSION, dimension)
+        assert (dimension, {row["metric"]: row["amount"] for row in rows}) == (dimension, found)
+    return found
 
 
 async def settle(pool: Pool) -> None:
@@ -52,7 +61,7 @@ async def test_transactions_that_commit_out_of_order_are_all_counted(pool: Pool,
     transactions = [connection.transaction() for connection in open_ones]
     for connection, transaction in zip(open_ones, transactions, strict=True):
         await transaction.start()
-        await deliveries.accept(connection, a_checked_mail())
+        await deliveries.accept(connection, a_checked_mail(tags={"kind": "test"}))
     await accepted(pool, a_mail(), a_mail())
     rollup, seen = Rollup(pool, RollupOptions(batch=1)), []
     for number in (2, 0, 1):
@@ -76,7 +85,7 @@ async def test_concurrent_writers_and_rollups_count_every_step_once(pool: Pool) 
     async def write() -> None:
         nonlocal writing
         for _ in range(10):
-            await accepted(pool, a_mail())
+            await accepted(pool, a_mail(tags={"kind": "test"}))
         writing -= 1
 
     async def roll() -> None:

@@ -206,7 +206,7 @@ async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = 
 async def a_full_day(pool: Pool) -> None:
     """Two days of mail by the hour, most of it sent."""
     await pool.execute(
-        "INSERT INTO stats_hourly (hour, campaign_id, sender_account_id, domain, metric, amount)"
+        "INSERT INTO stat_deltas (hour, campaign_id, sender_account_id, domain, metric, amount)"
         " SELECT date_trunc('hour', now(), 'UTC') - h * interval '1 hour', 0, 0, 'example.org', m,"
         "     CASE WHEN m = 'sent' THEN 20 + 9 * (h % 7) ELSE 1 + h % 4 END"
         " FROM generate_series(0, 47) AS h, unnest(ARRAY['sent', 'deferred', 'refused', 'dead_lettered']) AS m"

@@ -131,21 +131,24 @@ async def test_people_and_machines_are_counted_separately(desk: Desk) -> None:
     assert [tuple(row) for row in rows] == [(41, True, True), (42, None, False), (43, False, True)]
 
 
-async def test_figures_have_campaign_sender_and_domain(desk: Desk) -> None:
-    """Statistics are kept per campaign, per sender account and per recipient domain."""
+async def test_figures_have_campaign_sender_domain_template_and_tags(desk: Desk) -> None:
+    """Statistics are kept per campaign, sender account, recipient domain, template and tag."""
     await desk.pool.execute(
-        "INSERT INTO deliveries (id, state, finished_at, ladder, source, sender_account_id)"
-        " VALUES (41, 'sent', now(), 'generic', 'test', 5)"
+        "INSERT INTO deliveries (id, state, finished_at, ladder, source, sender_account_id, template_id, tags)"
+        """ VALUES (41, 'sent', now(), 'generic', 'test', 5, 'news', '{"kind": "weekly"}')"""
     )
     await desk.open(ADA)
     await desk.open(NOBODY)
     await desk.written()
     rows = await desk.rows(
-        "SELECT campaign_id, sender_account_id, domain FROM stat_deltas"
+        "SELECT campaign_id, sender_account_id, domain, template_id, tags FROM stat_deltas"
         " WHERE metric = 'opened' AND hour IN (SELECT date_trunc('hour', opened_at, 'UTC') FROM open_events)"
         " ORDER BY campaign_id"
     )
-    assert [tuple(row) for row in rows] == [(7, 5, "example.org"), (None, None, "example.org")]
+    assert [tuple(row) for row in rows] == [
+        (7, 5, "example.org", "news", ["kind=weekly"]),
+        (None, None, "example.org", None, None),
+    ]
 
 
 async def test_hits_of_one_batch_are_counted_separately(desk: Desk) -> None:

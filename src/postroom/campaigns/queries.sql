@@ -221,8 +221,8 @@ ORDER BY name;
 -- name: list_hours :many
 -- The amounts by hour.
 SELECT hour, metric, sum(amount)::bigint AS amount
-FROM read_campaign_counts()
-WHERE campaign_id = :campaign_id
+FROM read_dimension_counts('campaign')
+WHERE value = :campaign_id::bigint::text
 GROUP BY hour, metric
 ORDER BY hour, metric;
 
@@ -322,10 +322,10 @@ FOR NO KEY UPDATE;
 
 -- name: measure_campaigns :many
 -- The results of these campaigns' mail, from the running statistics.
-SELECT campaign_id, metric, sum(amount)::bigint AS amount
-FROM read_campaign_counts()
-WHERE campaign_id = ANY(:campaign_ids::bigint[])
-GROUP BY campaign_id, metric;
+SELECT value::bigint AS campaign_id, metric, sum(amount)::bigint AS amount
+FROM read_dimension_counts('campaign')
+WHERE value = ANY(:campaign_ids::bigint[]::text[])
+GROUP BY value, metric;
 
 -- name: pause_campaign :maybe
 -- Pause a campaign; feeders skip it.

@@ -1,4 +1,4 @@
-"""HTTP endpoints of statistics: rows by time, campaign, sender or domain, and totals."""
+"""HTTP endpoints of statistics: rows by time, campaign, sender, domain, template or tag, and totals."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -15,18 +15,22 @@ READ = "stats:read"
 
 _ID = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1, description="0: of none.")]
 _DOMAIN = Annotated[str, msgspec.Meta(max_length=255, pattern=r"^[^\x00]*$")]
+_TEMPLATE = Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[^\x00]*$", description="Empty: of none.")]
+_TAG = Annotated[str, msgspec.Meta(max_length=201, pattern=r"^[^\x00]*$", description="`key=value`; empty: of none.")]
 _FROM = Annotated[Moment, msgspec.Meta(description="Start of the period; rounded down to the hour.")]
 _TO = Annotated[Moment, msgspec.Meta(description="End of the period; hours that begin before it are included.")]
 _LIMIT = Annotated[int, msgspec.Meta(ge=1, le=service.MOST_LINES, description="Maximum number of rows.")]
-By = Literal["hour", "day", "campaign", "sender", "domain"]
+By = Literal["hour", "day", "campaign", "sender", "domain", "template", "tag"]
 
 
 class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
-    """Filter of figures."""
+    """Filter of figures. Template and tag can be combined with the period only."""
 
     campaign_id: _ID | None = None
     sender_id: _ID | None = None
     domain: _DOMAIN | None = None
+    template: _TEMPLATE | None = None
+    tag: _TAG | None = None
     begin: _FROM | None = None
     end: _TO | None = None
 
@@ -36,13 +40,15 @@ class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "e
             campaign_id=self.campaign_id,
             sender_account_id=self.sender_id,
             domain=self.domain,
+            template=self.template,
+            tag=self.tag,
             begin=self.begin,
             end=self.end,
         )
 
 
 class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
-    """Filter and grouping of figures; `by` may be repeated."""
+    """Filter and grouping of figures; `by` may be repeated. A mail with several tags counts for each of them."""
 
     by: By | list[By] = "day"
     limit: _LIMIT = 1000
@@ -82,13 +88,18 @@ class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LineShape(FiguresShape, frozen=True, kw_only=True):
-    """Figures of one group, with the grouping columns only; id 0 and domain "" mean none."""
+    """Figures of one group, with the grouping columns only; id 0 and an empty text mean none.
+
+    Template `*`, tag `key=*` and tag `*` stand for further values of an hour with very many.
+    """
 
     hour: datetime | msgspec.UnsetType = msgspec.UNSET
     day: str | msgspec.UnsetType = msgspec.UNSET
     campaign_id: int | msgspec.UnsetType = msgspec.UNSET
     sender_id: int | msgspec.UnsetType = msgspec.UNSET
     domain: str | msgspec.UnsetType = msgspec.UNSET
+    template: str | msgspec.UnsetType = msgspec.UNSET
+    tag: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class StatsPage(msgspec.Struct, frozen=True):
@@ -117,6 +128,8 @@ def shape_line(line: StatsRow, groups: list[Grouping]) -> LineShape:
         Grouping.CAMPAIGN: ("campaign_id", line.campaign_id),
         Grouping.SENDER: ("sender_id", line.sender_account_id),
         Grouping.DOMAIN: ("domain", line.domain),
+        Grouping.TEMPLATE: ("template", line.template),
+        Grouping.TAG: ("tag", line.tag),
     }
     return LineShape(**dict(known[group] for group in groups), **_fields(line.figures))
 
@@ -150,8 +163,8 @@ _endpoint = partial(Endpoint, scope=READ, tag="stats")
 
 ENDPOINTS = (
     _endpoint(
-        "GET", "/v1/stats", list_stats, "List figures by hour, day, campaign, sender or domain.", query=StatsQuery,
-        from_replica=True, answers={200: StatsPage},
+        "GET", "/v1/stats", list_stats, "List figures by hour, day, campaign, sender, domain, template or tag.",
+        query=StatsQuery, from_replica=True, answers={200: StatsPage},
     ),
     _endpoint(
         "GET", "/v1/stats/summary", read_summary, "Read the total of the figures.", query=SummaryQuery,

@@ -48,6 +48,8 @@ _KEYS = {
     Grouping.CAMPAIGN: "campaign_id",
     Grouping.SENDER: "sender_account_id",
     Grouping.DOMAIN: "domain",
+    Grouping.TEMPLATE: "template",
+    Grouping.TAG: "tag",
 }
 
 Campaign = Annotated[
@@ -57,6 +59,8 @@ Sender = Annotated[
     int | None, typer.Option("--sender", min=0, max=LARGEST_ID, help="Sender id; 0: mail without a sender.")
 ]
 Domain = Annotated[str | None, typer.Option(help="Recipient domain.")]
+Template = Annotated[str | None, typer.Option(help="Template id, without another filter but the period; '': none.")]
+Tag = Annotated[str | None, typer.Option(help="Tag as key=value, without another filter but the period; '': none.")]
 From = Annotated[
     datetime | None, typer.Option("--from", parser=parse_moment, help="Start of the period; rounded down to the hour.")
 ]
@@ -74,14 +78,24 @@ def show(  # noqa: PLR0913 - every filter is an option
     campaign: Campaign = None,
     sender: Sender = None,
     domain: Domain = None,
+    template: Template = None,
+    tag: Tag = None,
     begin: From = None,
     end: To = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:
-    """Show figures: one total, or a row per campaign, sender, domain, hour or day."""
+    """Show figures: one total, or a row per campaign, sender, domain, template, tag, hour or day."""
     groups = by or []
-    selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
+    selection = Selection(
+        campaign_id=campaign,
+        sender_account_id=sender,
+        domain=domain,
+        template=template,
+        tag=tag,
+        begin=begin,
+        end=end,
+    )
     lines = in_room(lambda room: _measure(room, selection, groups, limit))
     if as_json:
         print_json(_as_json(lines, groups))
@@ -112,6 +126,8 @@ def series(  # noqa: PLR0913 - every filter is an option
     campaign: Campaign = None,
     sender: Sender = None,
     domain: Domain = None,
+    template: Template = None,
+    tag: Tag = None,
     begin: From = None,
     end: To = None,
     as_json: AsJson = False,
@@ -121,7 +137,15 @@ def series(  # noqa: PLR0913 - every filter is an option
         raise typer.BadParameter(f"{metric!r} is not a metric", param_hint="--metric")
     group = Grouping.HOUR if hourly else Grouping.DAY
     begin = begin or datetime.now(UTC) - (timedelta(days=2) if hourly else timedelta(days=30))
-    selection = Selection(campaign_id=campaign, sender_account_id=sender, domain=domain, begin=begin, end=end)
+    selection = Selection(
+        campaign_id=campaign,
+        sender_account_id=sender,
+        domain=domain,
+        template=template,
+        tag=tag,
+        begin=begin,
+        end=end,
+    )
     lines = in_room(lambda room: _measure(room, selection, [group], None))
     if as_json:
         print_json(_as_json(lines, [group]))
@@ -142,10 +166,6 @@ async def _measure(room: Room, selection: Selection, groups: list[Grouping], lim
 
 def _as_json(lines: list[StatsRow], groups: list[Grouping]) -> dict[str, list[FiguresShape] | None]:
     return {"items": [shape_line(line, groups) for line in lines], "next_cursor": None}
-
-
-def _row(line: StatsRow, keys: list[str]) -> list[object]:
-    return [*(getattr(line, key) for key in keys), *(getattr(line.figures, name) for name in _SHOWN)]
 
 
 def _plot(lines: list[StatsRow], metric: str, group: Grouping) -> None:

@@ -1,6 +1,6 @@
 """Metrics, figures, and the rates derived from them. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -19,6 +19,13 @@ class Grouping(StrEnum):
     CAMPAIGN = "campaign"
     SENDER = "sender"
     DOMAIN = "domain"
+    TEMPLATE = "template"
+    TAG = "tag"
+
+
+TIMES = frozenset({Grouping.HOUR, Grouping.DAY})
+ALONE = frozenset({Grouping.TEMPLATE, Grouping.TAG})
+"""Groupings and filters that can be combined with times only: no table counts their combinations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,11 @@ class Figures:
         )
 
     @classmethod
+    def sum(cls, each: Iterable["Figures"]) -> "Figures":
+        added = list(each)
+        return cls(**{name: sum(getattr(figures, name) for figures in added) for name in METRICS})
+
+    @classmethod
     def of(cls, amounts: Mapping[str, int]) -> "Figures":
         """Figures from amounts by metric; metrics unknown to this version are ignored."""
         return cls(**{name: amounts[name] for name in METRICS if name in amounts})
@@ -84,13 +96,27 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Filter of figures: a campaign, a sender, a domain, and a period of whole hours."""
+    """Filter of figures: a campaign, a sender, a domain, or a template or tag alone, and a period of whole hours."""
 
     campaign_id: int | None = None
     sender_account_id: int | None = None
     domain: str | None = None
+    template: str | None = None
+    tag: str | None = None
     begin: datetime | None = None
     end: datetime | None = None
+
+    @property
+    def values(self) -> dict[Grouping, str]:
+        """The chosen values by their dimension, as they are stored."""
+        given = {
+            Grouping.CAMPAIGN: self.campaign_id,
+            Grouping.SENDER: self.sender_account_id,
+            Grouping.DOMAIN: None if self.domain is None else self.domain.lower(),
+            Grouping.TEMPLATE: self.template,
+            Grouping.TAG: self.tag,
+        }
+        return {group: str(value) for group, value in given.items() if value is not None}
 
     @property
     def begin_hour(self) -> datetime | None:
@@ -109,12 +135,17 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsRow:
-    """Figures of one group; columns outside the grouping have the value None. Id 0 and domain '' mean none."""
+    """Figures of one group; columns outside the grouping have the value None. Id 0 and an empty text mean none.
+
+    Template `*`, tag `key=*` and tag `*` stand for values beyond the limits of an hour.
+    """
 
     moment: datetime | None = None
     campaign_id: int | None = None
     sender_account_id: int | None = None
     domain: str | None = None
+    template: str | None = None
+    tag: str | None = None
     figures: Figures
 
 

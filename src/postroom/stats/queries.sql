@@ -43,18 +43,24 @@ FROM by_minute AS m,
     (SELECT transaction_id, position FROM counted ORDER BY transaction_id, position LIMIT 1) AS first,
     (SELECT transaction_id, position FROM counted ORDER BY transaction_id DESC, position DESC LIMIT 1) AS last;
 
--- name: delete_old_hours :exec
--- One bounded step of retention for hourly counts; there are fewer by campaign alone, so they are deleted in time.
-WITH by_campaign AS (
-    DELETE FROM stats_campaign_hours
-    WHERE ctid = ANY (ARRAY(
+-- name: delete_old_dimension_hours :exec
+-- One bounded step of retention for hourly counts by one dimension.
+DELETE FROM stats_dimension_hours
+WHERE ctid = ANY (ARRAY(
+    SELECT old.ctid
+    FROM unnest(enum_range(NULL::stats_dimension)) AS each(dimension)
+    CROSS JOIN LATERAL (
         SELECT ctid
-        FROM stats_campaign_hours
-        WHERE hour < coalesce(:now::timestamptz, now()) - :retention::interval
-        ORDER BY hour
+        FROM stats_dimension_hours AS h
+        WHERE h.dimension = each.dimension AND h.hour < coalesce(:now::timestamptz, now()) - :retention::interval
+        ORDER BY h.hour
         LIMIT :batch_limit
-    ))
-)
+    ) AS old
+    LIMIT :batch_limit
+));
+
+-- name: delete_old_hours :exec
+-- One bounded step of retention for hourly counts.
 DELETE FROM stats_hourly
 WHERE ctid = ANY (ARRAY(
     SELECT ctid
@@ -69,8 +75,9 @@ WHERE ctid = ANY (ARRAY(
 SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: measure :many
--- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. Amounts are added
--- by metric before metrics become columns, so that each row is read once and not compared with every metric.
+-- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. With a dimension,
+-- its counts are read; without one, those by campaign, sender and domain together. Amounts are added by metric before
+-- metrics become columns, so that each row is read once and not compared with every metric.
 WITH counted AS (
     SELECT
         CASE
@@ -80,17 +87,26 @@ WITH counted AS (
         CASE WHEN 'campaign' = ANY(:groups::text[]) THEN campaign_id END AS campaign_id,
         CASE WHEN 'sender' = ANY(:groups::text[]) THEN sender_account_id END AS sender_account_id,
         CASE WHEN 'domain' = ANY(:groups::text[]) THEN domain END AS domain,
+        CASE WHEN :dimension = ANY(:groups::text[]) THEN value END AS value,
         metric,
         sum(amount) AS amount
-    FROM read_counts() AS c
-    WHERE (:campaign_id::bigint IS NULL OR c.campaign_id = :campaign_id)
-        AND (:sender_account_id::bigint IS NULL OR c.sender_account_id = :sender_account_id)
-        AND (:domain::text IS NULL OR c.domain = :domain)
-        AND (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
+    FROM (
+        SELECT hour, campaign_id, sender_account_id, domain, NULL AS value, metric, amount
+        FROM read_counts() AS c
+        WHERE :dimension::text IS NULL
+            AND (:campaign_id::bigint IS NULL OR c.campaign_id = :campaign_id)
+            AND (:sender_account_id::bigint IS NULL OR c.sender_account_id = :sender_account_id)
+            AND (:domain::text IS NULL OR c.domain = :domain)
+        UNION ALL
+        SELECT hour, NULL, NULL, NULL, value, metric, amount
+        FROM read_dimension_counts(:dimension::text::stats_dimension) AS c
+        WHERE :dimension::text IS NOT NULL AND (:value::text IS NULL OR c.value = :value)
+    ) AS read
+    WHERE (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
         AND (:end_hour::timestamptz IS NULL OR hour < :end_hour)
-    GROUP BY 1, 2, 3, 4, 5
+    GROUP BY 1, 2, 3, 4, 5, 6
 )
-SELECT moment, campaign_id, sender_account_id, domain,
+SELECT moment, campaign_id, sender_account_id, domain, value,
     coalesce(sum(amount) FILTER (WHERE metric = 'accepted'), 0)::bigint AS accepted,
     coalesce(sum(amount) FILTER (WHERE metric = 'sent'), 0)::bigint AS sent,
     coalesce(sum(amount) FILTER (WHERE metric = 'deferred'), 0)::bigint AS deferred,
@@ -110,8 +126,8 @@ SELECT moment, campaign_id, sender_account_id, domain,
     coalesce(sum(amount) FILTER (WHERE metric = 'unsubscribed'), 0)::bigint AS unsubscribed,
     coalesce(sum(amount) FILTER (WHERE metric = 'complained'), 0)::bigint AS complained
 FROM counted
-GROUP BY 1, 2, 3, 4
-ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain
+GROUP BY 1, 2, 3, 4, 5
+ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain, value
 LIMIT :page_limit;
 
 -- name: measure_latency :many

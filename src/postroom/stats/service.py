@@ -8,7 +8,7 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import audited
 from postroom.stats import store
-from postroom.stats.model import HOUR, Figures, Grouping, LaneLatency, Selection, StatsRow, in_order
+from postroom.stats.model import ALONE, HOUR, TIMES, Figures, Grouping, LaneLatency, Selection, StatsRow, in_order
 
 MOST_LINES = 10_000
 """Maximum rows of one response: a year of hours."""
@@ -53,12 +53,15 @@ async def rebuild(pool: Pool, *, actor: str) -> int:
 
 
 async def _read(connection: Connection, selection: Selection, groups: Sequence[Grouping], limit: int) -> list[StatsRow]:
+    used = _dimensions(selection, groups)
     return await store.measure(
         connection,
+        dimension=_source(used),
+        value=next(iter(selection.values.values()), None),
         groups=[group.value for group in in_order(groups)],
         campaign_id=selection.campaign_id,
         sender_account_id=selection.sender_account_id,
-        domain=None if selection.domain is None else selection.domain.lower(),
+        domain=selection.values.get(Grouping.DOMAIN),
         begin_hour=selection.begin_hour,
         end_hour=selection.end_hour,
         page_limit=limit,
@@ -70,3 +73,19 @@ def _check(selection: Selection, groups: Sequence[Grouping]) -> None:
         raise BadInput.of("to", "must be later than from")
     if Grouping.HOUR in groups and Grouping.DAY in groups:
         raise BadInput.of("by", "takes hour or day, not both")
+    used = _dimensions(selection, groups)
+    if used & ALONE and len(used) > 1:
+        alone = min(used & ALONE)
+        raise BadInput.of(alone.value, f"cannot be combined with {', '.join(sorted(used - {alone}))}")
+
+
+def _dimensions(selection: Selection, groups: Sequence[Grouping]) -> set[Grouping]:
+    """The dimensions that a question is about, besides time."""
+    return {*groups, *selection.values} - TIMES
+
+
+def _source(used: set[Grouping]) -> str | None:
+    """The dimension whose counts answer the question; None: those by campaign, sender and domain together."""
+    if not used:
+        return "total"
+    return min(used).value if len(used) == 1 and used != {Grouping.DOMAIN} else None

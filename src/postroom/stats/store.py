@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import asyncpg
 import msgspec
@@ -42,6 +43,14 @@ async def count_steps_before(
     return _step_counts(rows, Place(rows[0]["transaction_id"], rows[0]["position"]), last)
 
 
+async def delete_old_dimension_hours(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
+) -> int:
+    return await QUERIES["delete_old_dimension_hours"].exec(
+        connection, retention=retention, batch_limit=batch_limit, now=now
+    )
+
+
 async def delete_old_hours(
     connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
 ) -> int:
@@ -55,6 +64,8 @@ async def fold(connection: Connection, *, batch_limit: int) -> int:
 async def measure(  # noqa: PLR0913 - a selection, column by column
     connection: Connection,
     *,
+    dimension: str | None,
+    value: str | None,
     groups: Sequence[str],
     campaign_id: int | None,
     sender_account_id: int | None,
@@ -65,6 +76,8 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
 ) -> list[StatsRow]:
     rows = await QUERIES["measure"].many(
         connection,
+        dimension=dimension,
+        value=value,
         groups=groups,
         campaign_id=campaign_id,
         sender_account_id=sender_account_id,
@@ -73,7 +86,7 @@ async def measure(  # noqa: PLR0913 - a selection, column by column
         end_hour=end_hour,
         page_limit=page_limit,
     )
-    return [_line(row) for row in rows]
+    return [_line(row, dimension) for row in rows]
 
 
 async def measure_latency(connection: Connection, *, since: datetime, bound: int) -> list[LaneLatency]:
@@ -91,11 +104,17 @@ def _step_counts(rows: Sequence[asyncpg.Record], first: Place, last: Place | Non
     return StepCounts(counts, first, last or Place(rows[0]["transaction_id"], rows[0]["position"]))
 
 
-def _line(row: asyncpg.Record) -> StatsRow:
-    return StatsRow(
-        moment=row["moment"],
-        campaign_id=row["campaign_id"],
-        sender_account_id=row["sender_account_id"],
-        domain=row["domain"],
-        figures=Figures(**{metric: row[metric] for metric in METRICS}),
-    )
+def _line(row: asyncpg.Record, dimension: str | None) -> StatsRow:
+    figures = Figures(**{metric: row[metric] for metric in METRICS})
+    if dimension is None:
+        names = ("campaign_id", "sender_account_id", "domain")
+        return StatsRow(moment=row["moment"], **{name: row[name] for name in names}, figures=figures)
+    return StatsRow(moment=row["moment"], **_value(dimension, row["value"]), figures=figures)
+
+
+def _value(dimension: str, value: str | None) -> dict[str, Any]:
+    """The column of the row that has the value of a dimension; None: the figures are not grouped by it."""
+    if value is None:
+        return {}
+    ids = {"campaign": "campaign_id", "sender": "sender_account_id"}
+    return {ids[dimension]: int(value)} if dimension in ids else {dimension: value}

@@ -12,7 +12,10 @@ from postroom.db.retention import Retention
 from postroom.runtime.loop import Loop
 from postroom.stats import store
 
-RETENTION = (Retention(store.delete_old_hours, "stats_retention"),)
+RETENTION = (
+    Retention(store.delete_old_dimension_hours, "stats_retention"),
+    Retention(store.delete_old_hours, "stats_retention"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

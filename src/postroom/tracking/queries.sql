@@ -116,7 +116,7 @@ engaged AS (
     RETURNING delivery_id, first_open_at, first_click_at
 ),
 figure AS (
-    SELECT at, campaign_id, sender_account_id, address, m.metric
+    SELECT at, delivery_id, campaign_id, sender_account_id, address, m.metric
     FROM hit
     CROSS JOIN LATERAL (VALUES
         ('opened', link_url IS NULL),
@@ -125,7 +125,7 @@ figure AS (
         ('clicked_machine', link_url IS NOT NULL AND is_machine)) AS m(metric, holds)
     WHERE m.holds
     UNION ALL
-    SELECT t.first_at, t.campaign_id, t.sender_account_id, t.address, m.metric
+    SELECT t.first_at, t.delivery_id, t.campaign_id, t.sender_account_id, t.address, m.metric
     FROM touched AS t
     JOIN engaged AS e ON e.delivery_id = t.delivery_id
     CROSS JOIN LATERAL (VALUES
@@ -135,8 +135,8 @@ figure AS (
 ),
 counted AS (
     SELECT add_stats(
-        array_agg(at), array_agg(campaign_id), array_agg(sender_account_id), array_agg(split_part(address, '@', -1)),
-        array_agg(metric))
+        array_agg(at), array_agg(delivery_id), array_agg(campaign_id), array_agg(sender_account_id),
+        array_agg(split_part(address, '@', -1)), array_agg(metric))
     FROM figure
 )
 SELECT count(*) AS recorded

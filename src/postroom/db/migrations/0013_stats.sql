@@ -10,6 +10,8 @@ CREATE TABLE stat_deltas (
     sender_account_id bigint,
     amount            bigint      NOT NULL DEFAULT 1, -- negative for a correction, such as a redriven dead letter
     domain            text        NOT NULL DEFAULT '', -- lower case, of the first recipient; empty if unknown
+    template_id       text,
+    tags              text[],     -- of the delivery, as count_tags() writes them; NULL: none
     metric            text        NOT NULL  -- one of those in stats/model.py; no CHECK, which costs every insert time
 ) WITH (
     -- It is filled and emptied all day: without frequent vacuuming, readers would scan mostly dead rows.
@@ -36,18 +38,28 @@ CREATE INDEX stats_hourly_failures_idx ON stats_hourly (campaign_id)
 CREATE INDEX stats_hourly_sender_idx ON stats_hourly (sender_account_id, hour) WHERE sender_account_id <> 0;
 CREATE INDEX stats_hourly_domain_idx ON stats_hourly (domain, hour);
 
--- The same counts by hour and campaign alone: a campaign to a million people has some hundred rows here, and one row per
--- domain in stats_hourly. read_campaign_counts() adds what is not in it yet.
-CREATE TABLE stats_campaign_hours (
-    campaign_id bigint      NOT NULL,
-    hour        timestamptz NOT NULL,
-    amount      bigint      NOT NULL,
-    metric      text        NOT NULL,
-    PRIMARY KEY (campaign_id, hour, metric) -- list_hours, measure_campaigns
-) WITH (fillfactor = 80); -- the current hour is updated in place
+CREATE TYPE stats_dimension AS ENUM (
+    'total',    -- all mail; the value is empty
+    'campaign', -- the id; 0: none
+    'sender',   -- the id of the account; 0: none
+    'template', -- its id; empty: none; *: further templates of the hour
+    'tag'       -- key=value; empty: none; key=*: further values of the key; *: further tags of the hour
+);
 
--- delete_old_hours
-CREATE INDEX stats_campaign_hours_hour_idx ON stats_campaign_hours (hour);
+-- The same counts by hour and one dimension alone. A mail with several tags counts for each of them, so sums over tags
+-- are not the total. Templates and tags are in no other table of counts, and bounded per hour by roll_up().
+-- read_dimension_counts() adds what is not in it yet.
+CREATE TABLE stats_dimension_hours (
+    dimension stats_dimension NOT NULL, -- see the type
+    hour      timestamptz     NOT NULL,
+    amount    bigint          NOT NULL,
+    value     text            NOT NULL, -- of the dimension, see its type
+    metric    text            NOT NULL,
+    PRIMARY KEY (dimension, hour, value, metric) -- measure by a period, the values of an hour, delete_old_dimension_hours
+) WITH (fillfactor = 80); -- the current hour is updated in place: no index contains the amount
+
+-- measure and list_hours by one value, measure_campaigns
+CREATE INDEX stats_dimension_hours_value_idx ON stats_dimension_hours (dimension, value, hour);
 
 -- The last step that stats_hourly contains; one row. The rollup moves it in the transaction that adds the steps.
 CREATE TABLE stats_cursor (

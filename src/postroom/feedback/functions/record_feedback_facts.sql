@@ -13,7 +13,7 @@ DECLARE
     v_data  jsonb[];
 BEGIN
     PERFORM add_stats(
-        array_agg(p_now), array_agg(campaign_id), array_agg(sender_account_id),
+        array_agg(p_now), array_agg(delivery_id), array_agg(campaign_id), array_agg(sender_account_id),
         array_agg(coalesce(split_part(address, '@', -1), '')), array_agg(metric))
     FROM bounces
     CROSS JOIN LATERAL unnest(CASE

@@ -7,8 +7,8 @@ BEGIN
         SELECT coalesce(jsonb_object_agg(total.metric, total.amount), '{}')
         FROM (
             SELECT c.metric, sum(c.amount)::bigint AS amount
-            FROM read_campaign_counts() AS c
-            WHERE c.campaign_id = p_campaign_id
+            FROM read_dimension_counts('campaign') AS c
+            WHERE c.value = p_campaign_id::text
             GROUP BY c.metric
         ) AS total
     );

@@ -1,6 +1,7 @@
 -- The counts of the steps that the rollup has not reached: usually those of the last two seconds.
 CREATE OR REPLACE FUNCTION later_counts() RETURNS TABLE (
-    hour timestamptz, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint
+    hour timestamptz, campaign_id bigint, sender_account_id bigint, domain text, template_id text, tags text[],
+    metric text, amount bigint
 )
 LANGUAGE sql STABLE
 AS $$

@@ -24,7 +24,8 @@ BEGIN
     END IF;
 
     PERFORM add_stats(
-        ARRAY[p_now], ARRAY[p_campaign_id], ARRAY[v_sender], ARRAY[split_part(v_address, '@', -1)], ARRAY['unsubscribed']);
+        ARRAY[p_now], ARRAY[p_delivery_id], ARRAY[p_campaign_id], ARRAY[v_sender],
+        ARRAY[split_part(v_address, '@', -1)], ARRAY['unsubscribed']);
 
     IF EXISTS (SELECT FROM recorded_facts WHERE type = 'RecipientUnsubscribed') THEN
         PERFORM append_facts('postroom.delivery', ARRAY['RecipientUnsubscribed'], ARRAY[p_delivery_id],
