@@ -120,6 +120,14 @@ CREATE TYPE scheduled_event_status AS ENUM (
     'FAILED'
 );
 
+CREATE TYPE stats_dimension AS ENUM (
+    'total',
+    'campaign',
+    'sender',
+    'template',
+    'tag'
+);
+
 CREATE TYPE suppression_reason AS ENUM (
     'soft_bounce',
     'unsubscribe',
@@ -157,8 +165,8 @@ CREATE FUNCTION activate_account() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
-CREATE FUNCTION add_stats(p_at timestamp with time zone[], p_campaign_id bigint[], p_sender_account_id bigint[], p_domain text[], p_metric text[]) RETURNS void
-    LANGUAGE sql
+CREATE FUNCTION add_stats(p_at timestamp with time zone[], p_delivery_id bigint[], p_campaign_id bigint[], p_sender_account_id bigint[], p_domain text[], p_metric text[]) RETURNS void
+    LANGUAGE plpgsql
     AS $$…$$;
 
 CREATE FUNCTION address_pattern(p_address text) RETURNS text
@@ -378,17 +386,23 @@ CREATE FUNCTION count_returned(p_account_ids bigint[], p_now timestamp with time
     LANGUAGE sql
     AS $$…$$;
 
-CREATE FUNCTION count_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+CREATE FUNCTION count_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, template_id text, tags text[], metric text, amount bigint)
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_hashjoin TO 'off'
     AS $$…$$;
 
 CREATE FUNCTION count_table_rows(p_name text) RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION count_tags(p_tags jsonb) RETURNS TABLE(tags text[])
+    LANGUAGE sql STABLE
     AS $$…$$;
 
 CREATE FUNCTION create_activation_tokens() RETURNS trigger
@@ -433,6 +447,10 @@ CREATE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '500ms'
+    AS $$…$$;
+
+CREATE FUNCTION dimension_values(p_campaign_id bigint, p_sender_account_id bigint, p_template_id text, p_tags text[]) RETURNS TABLE(dimension stats_dimension, value text)
+    LANGUAGE sql STABLE
     AS $$…$$;
 
 CREATE FUNCTION disown_archive() RETURNS void
@@ -736,7 +754,11 @@ CREATE FUNCTION last_settled_place(OUT transaction_id xid8, OUT "position" bigin
     LANGUAGE sql STABLE
     AS $$…$$;
 
-CREATE FUNCTION later_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+CREATE FUNCTION last_step(p_after_transaction_id xid8, p_after_position bigint, p_before_transaction_id xid8, p_before_position bigint, p_limit integer) RETURNS TABLE(transaction_id xid8, "position" bigint, steps bigint)
+    LANGUAGE sql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION later_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, template_id text, tags text[], metric text, amount bigint)
     LANGUAGE sql STABLE
     AS $$…$$;
 
@@ -933,11 +955,11 @@ CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longe
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
-CREATE FUNCTION read_campaign_counts() RETURNS TABLE(campaign_id bigint, hour timestamp with time zone, metric text, amount bigint)
+CREATE FUNCTION read_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
     LANGUAGE sql STABLE
     AS $$…$$;
 
-CREATE FUNCTION read_counts() RETURNS TABLE(hour timestamp with time zone, campaign_id bigint, sender_account_id bigint, domain text, metric text, amount bigint)
+CREATE FUNCTION read_dimension_counts(p_dimension stats_dimension) RETURNS TABLE(value text, hour timestamp with time zone, metric text, amount bigint)
     LANGUAGE sql STABLE
     AS $$…$$;
 
@@ -1057,8 +1079,12 @@ CREATE FUNCTION roll_sender_days(p_now timestamp with time zone) RETURNS integer
     LANGUAGE plpgsql
     AS $$…$$;
 
-CREATE FUNCTION roll_up_steps(p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint) RETURNS void
-    LANGUAGE sql
+CREATE FUNCTION roll_up(p_deltas integer, p_after_transaction_id xid8, p_after_position bigint, p_last_transaction_id xid8, p_last_position bigint, p_months timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], p_tagged_months timestamp with time zone[] DEFAULT NULL::timestamp with time zone[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_nestloop TO 'off'
     AS $$…$$;
 
 CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint, occurred_at timestamp with time zone, type text, is_matched boolean, step delivery_steps)
@@ -1128,6 +1154,10 @@ CREATE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
 CREATE FUNCTION suppressed_until(p_address text, p_lane delivery_lane, p_now timestamp with time zone) RETURNS TABLE(until timestamp with time zone)
     LANGUAGE sql STABLE
     AS $$…$$;
+
+CREATE FUNCTION tag_prefix(p_value text) RETURNS text
+    LANGUAGE sql IMMUTABLE
+    RETURN substr(p_value, 1, strpos(p_value, '='::text));
 
 CREATE FUNCTION take_senders(p_account_ids bigint[], p_counts integer[], p_claim_id bigint, p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
@@ -2192,17 +2222,11 @@ CREATE TABLE stat_deltas (
     sender_account_id bigint,
     amount bigint DEFAULT 1 NOT NULL,
     domain text DEFAULT ''::text NOT NULL,
+    template_id text,
+    tags text[],
     metric text NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_insert_threshold='-1');
-
-CREATE TABLE stats_campaign_hours (
-    campaign_id bigint NOT NULL,
-    hour timestamp with time zone NOT NULL,
-    amount bigint NOT NULL,
-    metric text NOT NULL
-)
-WITH (fillfactor='80');
 
 CREATE TABLE stats_cursor (
     is_only boolean DEFAULT true NOT NULL,
@@ -2211,6 +2235,15 @@ CREATE TABLE stats_cursor (
     CONSTRAINT stats_cursor_one_row CHECK (is_only)
 )
 WITH (fillfactor='50');
+
+CREATE TABLE stats_dimension_hours (
+    dimension stats_dimension NOT NULL,
+    hour timestamp with time zone NOT NULL,
+    amount bigint NOT NULL,
+    value text NOT NULL,
+    metric text NOT NULL
+)
+WITH (fillfactor='80');
 
 CREATE TABLE stats_hourly (
     hour timestamp with time zone NOT NULL,
@@ -2639,11 +2672,11 @@ ALTER TABLE ONLY sign_in_codes
 ALTER TABLE ONLY soft_bounces
     ADD CONSTRAINT soft_bounces_pkey PRIMARY KEY (address);
 
-ALTER TABLE ONLY stats_campaign_hours
-    ADD CONSTRAINT stats_campaign_hours_pkey PRIMARY KEY (campaign_id, hour, metric);
-
 ALTER TABLE ONLY stats_cursor
     ADD CONSTRAINT stats_cursor_pkey PRIMARY KEY (is_only);
+
+ALTER TABLE ONLY stats_dimension_hours
+    ADD CONSTRAINT stats_dimension_hours_pkey PRIMARY KEY (dimension, hour, value, metric);
 
 ALTER TABLE ONLY stats_hourly
     ADD CONSTRAINT stats_hourly_pkey PRIMARY KEY (hour, campaign_id, sender_account_id, domain, metric);
@@ -2827,7 +2860,7 @@ CREATE INDEX sign_in_codes_address_idx ON sign_in_codes USING btree (address_has
 
 CREATE INDEX sign_in_codes_client_idx ON sign_in_codes USING btree (client, created_at);
 
-CREATE INDEX stats_campaign_hours_hour_idx ON stats_campaign_hours USING btree (hour);
+CREATE INDEX stats_dimension_hours_value_idx ON stats_dimension_hours USING btree (dimension, value, hour);
 
 CREATE INDEX stats_hourly_campaign_idx ON stats_hourly USING btree (campaign_id, hour) WHERE (campaign_id <> 0);
 
