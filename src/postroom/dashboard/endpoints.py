@@ -25,6 +25,7 @@ from postroom.dashboard import (
     operators,
     outbox,
     overview,
+    people,
     preferences,
     schedule,
     senders,
@@ -140,6 +141,7 @@ ENDPOINTS = (
     *webhooks.PAGES,
     *malformed.PAGES,
     *schedule.PAGES,
+    *people.PAGES,
     *accounts.PAGES,
 )
 

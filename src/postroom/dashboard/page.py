@@ -237,10 +237,10 @@ class PageRequest:
     def form_page(self, title: str, fields: Sequence[FormField], *, to: str, button: str, **values: Any) -> Answer:
         """A form that posts to `to`, filled with its rejected values if there are some.
 
-        `values` may hold `lead`, `back`, `actions`, `tabs` (name, address, is shown) and `problem`: then its status is
-        400.
+        `values` may hold `lead`, `back`, `actions`, `tabs` (name, address, is shown), `suggestions` (values by the name
+        in `FormField.suggestions`) and `problem`: then its status is 400.
         """
-        given = {"lead": None, "problem": None, "back": None, "tabs": (), "actions": (), **values}
+        given = {"lead": None, "problem": None, "back": None, "tabs": (), "actions": (), "suggestions": {}, **values}
         filled = [replace(each, value=self.form.get(each.name, each.value)) for each in fields]
         status = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK
         return self.page("form.html", status=int(status), title=title, fields=filled, to=to, button=button, **given)

@@ -83,7 +83,9 @@ def create(  # noqa: PLR0913 - one parameter per option
         template=template,
     )
     person = read_person(given, born, today=datetime.now(UTC).date())
-    user = in_room(lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings)))
+    user = in_room(
+        lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings), actor=actor())
+    )
     if as_json:
         print_json(user_fields(user))
     else:
@@ -180,7 +182,7 @@ def update(  # noqa: PLR0913 - one parameter per option
     changes |= {name: value or None for name, value in removable.items() if value is not None}
     user, moved = in_room(
         lambda room: service.update_user(
-            room.pool, user_id, changes, policy=service.policy_of(room.settings), version=version
+            room.pool, user_id, changes, policy=service.policy_of(room.settings), version=version, actor=actor()
         )
     )
     say(f"{user.id} is version {user.version}; {moved.moved} events moved, {moved.skipped} left alone")

@@ -6,7 +6,7 @@ from uuid import UUID
 import typer
 
 from postroom.errors import BadInput
-from postroom.runtime.terminal import AsJson, in_room, print_page, say
+from postroom.runtime.terminal import AsJson, actor, in_room, print_page, say
 from postroom.schedule import service
 
 occasions = typer.Typer(no_args_is_help=True)
@@ -42,6 +42,7 @@ def add(
             message=message,
             template=template,
             policy=service.policy_of(room.settings),
+            actor=actor(),
         )
     )
     say(str(occasion.id))
@@ -57,7 +58,7 @@ def list_(user_id: Id, *, as_json: AsJson = False) -> None:
 @occasions.command()
 def remove(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="Occasion id.")]) -> None:
     """Delete an occasion and its planned events."""
-    in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id))
+    in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id, actor=actor()))
     say(f"{occasion_id} removed")
 
 

@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, VersionConflict
-from postroom.events.audit import audited
+from postroom.events.audit import audited, record_audit
 from postroom.runtime.page import Found, read_page
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
@@ -51,11 +51,17 @@ def policy_of(settings: Settings) -> SchedulePolicy:
     )
 
 
-async def create_user(pool: Pool, person: Person, *, policy: SchedulePolicy, now: datetime | None = None) -> User:
-    """Store a person and plan their next birthday, in one transaction."""
+async def create_user(
+    pool: Pool, person: Person, *, policy: SchedulePolicy, actor: str | None = None, now: datetime | None = None
+) -> User:
+    """Store a person and plan their next birthday, in one transaction.
+
+    With `actor`, an operator acts and the audit log says so; applications write people without it.
+    """
     async with pool.acquire() as connection, connection.transaction():
         check_person(person, today=(await store.read_clock(connection, now=now)).date())
         [user] = await _insert(connection, [person], policy, now=now)
+        await _audit(connection, actor, "user.create", user.id)
     return user
 
 
@@ -108,16 +114,20 @@ async def measure_schedule(pool: Pool) -> Backlog:
     return await store.measure_schedule(pool)
 
 
-async def update_user(
+async def update_user(  # noqa: PLR0913 - the change, its conditions, and who makes it
     pool: Pool,
     user_id: UUID,
     changes: Mapping[str, Any],
     *,
     policy: SchedulePolicy,
     version: int | None = None,
+    actor: str | None = None,
     now: datetime | None = None,
 ) -> tuple[User, PlanChange]:
-    """Change fields of a person and recompute planned events; with `version`, only if it is still current."""
+    """Change fields of a person and recompute planned events; with `version`, only if it is still current.
+
+    The audit entry of an operator (`actor`) has the names of the fields, not their values, which are personal data.
+    """
     async with pool.acquire() as connection, connection.transaction():
         user = UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         if version is not None and user.version != version:
@@ -131,6 +141,7 @@ async def update_user(
         if changed is None:
             raise VersionConflict
         moved = await _plan(connection, [replace(changed, unplanned_since=user.unplanned_since)], policy, now=now)
+        await _audit(connection, actor, "user.update", user_id, fields=sorted(changes))
     return changed, moved[user_id]
 
 
@@ -143,6 +154,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
     message: str = "",
     template: str | None = None,
     policy: SchedulePolicy,
+    actor: str | None = None,
     now: datetime | None = None,
 ) -> Occasion:
     """Add an anniversary, a reminder or a recurring message, and plan its first event."""
@@ -166,6 +178,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
         await _plan(connection, [user], policy, now=now, keep=keep)
         if not await store.has_planned(connection, occasion_id=occasion.id):
             raise never_fires(kind, rule)
+        await _audit(connection, actor, "occasion.add", user_id, kind=kind, occasion_id=str(occasion.id))
     return occasion
 
 
@@ -177,12 +190,18 @@ async def list_occasions(pool: Pool, user_id: UUID) -> list[Occasion]:
         return await store.list_occasions(connection, user_ids=[user_id])
 
 
-async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID) -> None:
+async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID, *, actor: str | None = None) -> None:
     """Delete an occasion and its planned events."""
     async with pool.acquire() as connection, connection.transaction():
         await store.lock_user(connection, user_id=user_id)
         if not await store.delete_occasion(connection, occasion_id=occasion_id, user_id=user_id):
             raise OccasionNotFound
+        await _audit(connection, actor, "occasion.remove", user_id, occasion_id=str(occasion_id))
+
+
+async def _audit(connection: Connection, actor: str | None, action: str, user_id: UUID, **after: Any) -> None:
+    if actor is not None:
+        await record_audit(connection, actor, action, f"user:{user_id}", after=after or None)
 
 
 async def _insert(
