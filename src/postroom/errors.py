@@ -13,7 +13,9 @@
     │   └── BadInput                names every invalid field
     ├── AccessError
     │   ├── Unauthenticated         no API key, or an unknown one
-    │   └── ScopeMissing            the API key or the operator lacks a scope
+    │   │   └── KeyExpired          the API key was valid until its expiry
+    │   ├── ScopeMissing            the API key or the operator lacks a scope
+    │   └── limits: FromNotAllowed, RoomClosed
     ├── ConflictError               the request is valid, but the current state does not allow it
     │   ├── IdempotencyConflict     the idempotency key was used with another request
     │   ├── SecretKeyMissing        POSTROOM_SECRET_KEY is not set, so no secret can be stored
@@ -34,7 +36,8 @@
     ├── LimitError                  too many requests
     │   ├── WrongKeysTooOften       too many invalid API keys from one address
     │   ├── accounts: GuessedTooOften
-    │   └── dashboard: CodesTooOften
+    │   ├── dashboard: CodesTooOften
+    │   └── limits: QuotaExceeded, RateExceeded
     ├── NotFoundError               each capability has its own; KeyNotFound and OperatorNotFound are here
     ├── OutputLost                  a command cannot write its output
     └── accounts: ReaderPaused   archive: ArchiveDamaged, ArchivePathTaken, ArchiveUnreachable (ArchiveForeign)
@@ -49,6 +52,7 @@ line of a class's docstring is its default message. Facts are attributes. `code`
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
 from importlib.resources import files
 from typing import ClassVar, TypeVar
@@ -69,6 +73,8 @@ class PostroomError(Exception):
 
     code: ClassVar[str] = "error"
     sqlstate: ClassVar[str | None] = None
+    errors: Sequence[FieldError] = ()  # the fields that it is about
+    retry_after_s: int | None = None  # when the same request may succeed; None: unknown
 
     def __init_subclass__(cls) -> None:
         """The code is the class name in lower case, `month_taken` of `MonthTaken`, unless the class sets another."""
@@ -142,6 +148,15 @@ class Unauthenticated(AccessError):
     """A valid API key is required: `Authorization: Bearer pr_…`."""
 
 
+class KeyExpired(Unauthenticated):
+    """The API key has expired; create another key or extend this one."""
+
+    def __init__(self, name: str, expired_at: datetime) -> None:
+        super().__init__(
+            f"The API key {name} expired at {expired_at:%Y-%m-%d %H:%M} UTC; create another key or extend this one."
+        )
+
+
 class ConflictError(PostroomError):
     """The request conflicts with the current state."""
 
@@ -172,6 +187,7 @@ class WrongKeysTooOften(LimitError):
     """Too many invalid API keys came from this address; try again in a minute."""
 
     code = "wrong_keys"
+    retry_after_s = 60
 
 
 class NotFoundError(PostroomError):

@@ -64,5 +64,5 @@ async def test_smtp_submission_checks_a_request_once(room: Room, checks: Counter
     requests = read_submission(
         message.as_bytes(), SubmittedEnvelope("shop@example.org", ("ann@example.org",)), source="shop"
     )
-    await AcceptCombiner(room.pool).accept_together(requests)
+    await AcceptCombiner(room.pool).accept_together(requests, key_id=None)
     assert checks == {"Hello": 1}

@@ -22,7 +22,7 @@ async def test_requests_that_wait_together_share_a_statement(room: Room) -> None
     """Concurrent requests share few transactions, and each gets its own id."""
     combiner = AcceptCombiner(room.pool)
     subjects = [f"Number {n}" for n in range(100)]
-    accepted = await asyncio.gather(*(combiner.accept(_request(subject)) for subject in subjects))
+    accepted = await asyncio.gather(*(combiner.accept(_request(subject), key_id=None) for subject in subjects))
     rows = await room.pool.fetch(
         "SELECT id, subject, deliveries.xmin::text AS made_by "
         "FROM deliveries JOIN delivery_payloads ON delivery_id = id"
@@ -37,7 +37,7 @@ async def test_a_request_that_the_database_rejects_fails_alone(room: Room) -> No
     """PostgreSQL rejects the statement of the batch; the combiner then accepts each request alone."""
     combiner = AcceptCombiner(room.pool)
     requests = [_request("one"), CheckedRequest(a_mail(subject="NUL: \0")), _request("three")]
-    answers = await asyncio.gather(*map(combiner.accept, requests), return_exceptions=True)
+    answers = await asyncio.gather(*(combiner.accept(each, key_id=None) for each in requests), return_exceptions=True)
     assert isinstance(answers[1], asyncpg.DataError)
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 2
 
@@ -45,10 +45,10 @@ async def test_a_request_that_the_database_rejects_fails_alone(room: Room) -> No
 async def test_a_conflict_is_raised_for_one_and_listed_for_a_batch(room: Room) -> None:
     """A single request in conflict is an error; in a batch it is one of the answers."""
     combiner = AcceptCombiner(room.pool)
-    await combiner.accept(_request("first", key="k"))
+    await combiner.accept(_request("first", key="k"), key_id=None)
     with pytest.raises(IdempotencyConflict):
-        await combiner.accept(_request("second", key="k"))
-    answers = await combiner.accept_all([_request("second", key="k"), _request("third")])
+        await combiner.accept(_request("second", key="k"), key_id=None)
+    answers = await combiner.accept_all([_request("second", key="k"), _request("third")], key_id=None)
     assert [answer.acceptance for answer in answers] == [Acceptance.CONFLICT, Acceptance.ACCEPTED]
 
 
@@ -60,9 +60,9 @@ async def test_every_acceptance_is_counted(room: Room) -> None:
 
     before = counts()
     combiner = AcceptCombiner(room.pool)
-    await combiner.accept_all([_request("a", key="k"), _request("b")])
-    await combiner.accept_all([_request("a", key="k"), _request("c", key="k")])
-    await combiner.drain()
+    await combiner.accept_all([_request("a", key="k"), _request("b")], key_id=None)
+    await combiner.accept_all([_request("a", key="k"), _request("c", key="k")], key_id=None)
+    await combiner.close()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [2, 1, 1]
 
 
@@ -71,10 +71,12 @@ async def test_a_batch_that_grew_is_a_conflict_under_its_key(room: Room) -> None
     combiner = AcceptCombiner(room.pool)
     two = [_request("a", key="k/0"), _request("b", key="k/1")]
     three = [*two, _request("c", key="k/2")]
-    first = await combiner.accept_together(two, share_key=True)
-    assert [answer.id for answer in await combiner.accept_together(two, share_key=True)] == [each.id for each in first]
+    first = await combiner.accept_together(two, share_key=True, key_id=None)
+    assert [answer.id for answer in await combiner.accept_together(two, share_key=True, key_id=None)] == [
+        each.id for each in first
+    ]
     with pytest.raises(IdempotencyConflict):
-        await combiner.accept_together(three, share_key=True)
+        await combiner.accept_together(three, share_key=True, key_id=None)
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 2
-    answers = await combiner.accept_together(three)
+    answers = await combiner.accept_together(three, key_id=None)
     assert [answer.acceptance for answer in answers] == [*[Acceptance.REPLAYED] * 2, Acceptance.ACCEPTED]

@@ -55,7 +55,7 @@ def serve(room: Room) -> Serve:
         chosen = SmtpOptions(port=0, **options)  # type: ignore[arg-type]
         async with submission_server(accepting, submitter(auth), chosen) as server:
             yield Served(server, key, row.id, auth)
-        await accepting.drain()
+        await accepting.close()
 
     return open_server
 

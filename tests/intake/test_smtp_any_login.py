@@ -28,7 +28,7 @@ async def test_any_password_is_accepted_from_this_machine(room: Room) -> None:
             client.send_message(letter("From a program"))
 
         await with_client(Served(server, "secret", 0, auth), send)
-    await accepting.drain()
+    await accepting.close()
     [delivery] = await deliveries(room.pool)
     assert (delivery.subject, delivery.source) == ("From a program", "smtp")
 

@@ -95,7 +95,7 @@ async def test_a_bound_socket_can_be_handed_in(room: Room) -> None:
         writer.close()
 
 
-async def _nobody(_key: str, _client: str) -> str:
+async def _nobody(_key: str, _client: str) -> tuple[str, int | None]:
     raise Unauthenticated
 
 

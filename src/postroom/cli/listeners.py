@@ -15,15 +15,13 @@ from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.replica import Replica, replica_followed
 from postroom.db.room import Room
-from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import ListenerOptions, bounce_server
-from postroom.http.asgi import build_app
+from postroom.http.asgi import build_app, make_combiner
 from postroom.http.auth import Authenticator
 from postroom.http.model import KEY_PREFIX
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import allows_any_login, submission_options, submission_server
-from postroom.mail.template_check import TemplateCheck
 from postroom.post.message_id import room_keys
 from postroom.runtime import uvicorn_server
 from postroom.runtime.endpoint import Site
@@ -90,8 +88,8 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         sites = []
         if settings.secret_key:
             sites.append(_dashboard(room, settings.secret_key, stop=stop, auth=auth, replica=replica))
-        check = TemplateCheck(room.pool)
-        accepting = AcceptCombiner(room.pool, idempotency_ttl=settings.idempotency_ttl, check=check)
+        accepting = make_combiner(room)
+        stack.push_async_callback(accepting.close)
         for listener, options in submissions:
             if listener is not None and options is not None:
                 authenticate = submitter(auth, any_login=any_login)
@@ -102,7 +100,7 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         signer = link_signer(settings)
         if signer is not None:
             sites.append(await stack.enter_async_context(public_links(room, signer)))
-        app = build_app(room, sites=sites, auth=auth, replica=replica)
+        app = build_app(room, sites=sites, auth=auth, replica=replica, accepting=accepting)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )
@@ -156,9 +154,10 @@ def submitter(auth: Authenticator, *, any_login: bool = False) -> Authenticate:
     With `any_login`, a client on this machine may present any other password; its mail has the source `smtp`.
     """
 
-    async def authenticate(key: str, client: str) -> str:
+    async def authenticate(key: str, client: str) -> tuple[str, int | None]:
         if any_login and not key.startswith(KEY_PREFIX) and is_within(client, LOOPBACK):
-            return "smtp"
-        return (await auth.authenticate(f"Bearer {key}", "deliveries:write", client=client)).name
+            return "smtp", None
+        found = await auth.authenticate(f"Bearer {key}", "deliveries:write", client=client)
+        return found.name, found.id
 
     return authenticate

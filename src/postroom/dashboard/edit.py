@@ -48,7 +48,7 @@ async def send_page(request: PageRequest) -> Answer:
     delivery = await _editable(request)
     try:
         wanted = check_request(_changed(delivery, request.form))
-        accepted = await request.call.tool(AcceptCombiner).accept(wanted)
+        accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
     except BadInput as error:
         return _form(request, delivery, str(error))
     await record_audit(

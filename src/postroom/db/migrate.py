@@ -33,6 +33,7 @@ CAPABILITIES = (
     "feedback",
     "inbox",
     "senders",
+    "limits",
     "mail",
     "delivery",
     "accounts",

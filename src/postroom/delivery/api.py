@@ -212,16 +212,16 @@ async def accept_delivery(call: Call) -> Answer:
         idempotency_key=call.headers.get("idempotency-key"),
         traceparent=traceparent_of(call),
     )
-    return accepted_answer(await call.tool(AcceptCombiner).accept(request))
+    return accepted_answer(await call.tool(AcceptCombiner).accept(request, key_id=call.key_id))
 
 
 async def accept_batch(call: Call) -> Answer:
-    answers = await call.tool(AcceptCombiner).accept_all(_batch_requests(call))
+    answers = await call.tool(AcceptCombiner).accept_all(_batch_requests(call), key_id=call.key_id)
     return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
 
 
 async def accept_login_code(call: Call) -> Answer:
-    return accepted_answer(await call.tool(AcceptCombiner).accept(_login_request(call)))
+    return accepted_answer(await call.tool(AcceptCombiner).accept(_login_request(call), key_id=call.key_id))
 
 
 _endpoint = partial(Endpoint, tag="deliveries")

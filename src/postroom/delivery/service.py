@@ -34,6 +34,7 @@ from postroom.delivery.model import (
 from postroom.delivery.rows import accept_columns, accept_values, send_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import audited
+from postroom.limits.limiter import Limiter
 from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
 from postroom.runtime.page import Found, read_page
@@ -108,49 +109,59 @@ class AcceptCombiner:
 
     One per process; every accepting endpoint goes through it, and answers after the commit. If PostgreSQL rejects a
     batch, each of its requests is accepted alone, and only the rejected one fails. A conflict is the answer to one
-    request.
+    request. The limits of the room and of the client's API key (`key_id`) apply; see `postroom.limits`.
     """
 
     def __init__(self, pool: Pool, *, idempotency_ttl: timedelta = IDEMPOTENCY_TTL, check: Check | None = None) -> None:
         self._pool, self._ttl, self._check = pool, idempotency_ttl, check
+        self._limiter = Limiter(pool)
         self._combiner: Combiner[CheckedRequest, Accepted] = Combiner(self._flush, weigh=_weigh)
 
-    async def accept(self, request: CheckedRequest) -> Accepted:
-        """Accept one request; committed on return. Raises `BadInput` and `IdempotencyConflict`."""
+    async def accept(self, request: CheckedRequest, *, key_id: int | None) -> Accepted:
+        """Accept one request; committed on return. Raises `BadInput`, `IdempotencyConflict` and errors of limits."""
         await self._check_all([request])
-        accepted = await self._combiner.submit(request)
-        count_accepted(request, accepted)
-        if accepted.acceptance is Acceptance.CONFLICT:
-            raise IdempotencyConflict
+        with await self._limiter.admit(key_id, [request]) as admission:
+            accepted = await self._combiner.submit(request)
+            count_accepted(request, accepted)
+            if accepted.acceptance is Acceptance.CONFLICT:
+                raise IdempotencyConflict
+            admission.settle([accepted.acceptance is Acceptance.ACCEPTED])
         return accepted
 
-    async def accept_all(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
+    async def accept_all(self, requests: Sequence[CheckedRequest], *, key_id: int | None) -> list[Accepted]:
         """Accept a batch that came as one request, in its own statement; a conflict is one of the answers."""
         await self._check_all(requests)
-        answers = await self._flush(requests)
+        with await self._limiter.admit(key_id, requests) as admission:
+            answers = await self._flush(requests)
+            admission.settle([answer.acceptance is Acceptance.ACCEPTED for answer in answers])
         for request, accepted in zip(requests, answers, strict=True):
             count_accepted(request, accepted)
         return answers
 
-    async def accept_together(self, requests: Sequence[CheckedRequest], *, share_key: bool = False) -> list[Accepted]:
-        """Accept all of them or none; committed on return. Raises `BadInput` and `IdempotencyConflict`.
+    async def accept_together(
+        self, requests: Sequence[CheckedRequest], *, key_id: int | None, share_key: bool = False
+    ) -> list[Accepted]:
+        """Accept all of them or none; committed on return. Raises as `accept` does.
 
         If they `share_key`, each with its position, a new request beside a known one is a conflict: it is not the
         batch that was accepted with that key.
         """
         await self._check_all(requests)
-        async with self._pool.acquire() as connection, connection.transaction():
-            answers = await accept_batch(connection, requests, idempotency_ttl=self._ttl)
-            found = {answer.acceptance for answer in answers}
-            if Acceptance.CONFLICT in found or (share_key and len(found) > 1):
-                raise IdempotencyConflict
+        with await self._limiter.admit(key_id, requests) as admission:
+            async with self._pool.acquire() as connection, connection.transaction():
+                answers = await accept_batch(connection, requests, idempotency_ttl=self._ttl)
+                found = {answer.acceptance for answer in answers}
+                if Acceptance.CONFLICT in found or (share_key and len(found) > 1):
+                    raise IdempotencyConflict
+            admission.settle([answer.acceptance is Acceptance.ACCEPTED for answer in answers])
         for request, answer in zip(requests, answers, strict=True):
             count_accepted(request, answer)
         return answers
 
-    async def drain(self) -> None:
-        """Wait until all joined requests are committed."""
+    async def close(self) -> None:
+        """Wait until all joined requests are committed, and return the allowances that they did not use."""
         await self._combiner.drain()
+        await self._limiter.close()
 
     async def _check_all(self, requests: Sequence[CheckedRequest]) -> None:
         """Check each request; in a batch of several, fields begin with `[3].`, as in `check_batch`."""

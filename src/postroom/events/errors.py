@@ -39,3 +39,5 @@ class EventUnreadable(ConflictError):
 
 class EventsBusy(PostroomError):
     """Nothing was appended: timed out waiting for a lock that another transaction holds. Try again later."""
+
+    retry_after_s = 10

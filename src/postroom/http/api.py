@@ -1,4 +1,4 @@
-"""API keys over HTTP: list, create, revoke. Only the response to the creation contains the key itself."""
+"""API keys over HTTP: list, create, change, revoke. Only the response to the creation contains the key itself."""
 
 from functools import partial
 from typing import Annotated
@@ -8,9 +8,10 @@ import msgspec
 from postroom.http import service
 from postroom.http.auth import Authenticator
 from postroom.http.model import ALL, SCOPES, ApiKey
+from postroom.limits.model import LARGEST, MOST_DOMAINS
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
-from postroom.runtime.record import Shape, answer, response
+from postroom.runtime.record import Moment, Shape, Text, answer, change, given, response
 
 MANAGE = "keys:manage"
 
@@ -18,7 +19,20 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SCOPE = "^(" + "|".join((*SCOPES, r"\*")) + ")$"
 
 
-class NewKey(Shape, frozen=True, kw_only=True):
+Count = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]
+Domains = Annotated[list[Text], msgspec.Meta(max_length=MOST_DOMAINS)]
+
+
+class KeyLimits(Shape, frozen=True, kw_only=True):
+    """Limits of a key. Each recipient in To, Cc and Bcc is one mail; a day is a UTC day."""
+
+    expires_at: Moment | None = None
+    rate_per_minute: Count | None = None
+    daily_quota: Count | None = None
+    from_domains: Domains = msgspec.field(default_factory=list)
+
+
+class NewKey(KeyLimits, frozen=True, kw_only=True):
     """A key to make: its name becomes the source of its deliveries."""
 
     name: Annotated[str, msgspec.Meta(pattern=_NAME)]
@@ -27,6 +41,7 @@ class NewKey(Shape, frozen=True, kw_only=True):
     ]
 
 
+KeyChange = change(KeyLimits, "KeyChange", never_null=("from_domains",))
 CreatedKey = response(ApiKey, "CreatedKey", hide=("last_used_at", "revoked_at"), extra={"key": str})
 
 
@@ -36,8 +51,18 @@ async def list_keys(call: Call) -> Answer:
 
 async def create_key(call: Call) -> Answer:
     service.check_within(await _owner(call), call.body.scopes)  # a key cannot give what it does not have
-    key, row = await service.create_key(call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor)
+    limits = {name: getattr(call.body, name) for name in KeyLimits.__struct_fields__}
+    key, row = await service.create_key(
+        call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor, limits=limits
+    )
     return Answer(answer(CreatedKey, row, key=key), 201, headers={"cache-control": "no-store"})
+
+
+async def change_key(call: Call) -> Answer:
+    owner = await _owner(call)
+    key = await service.change_key(call.room.pool, call.path["key_id"], given(call.body), actor=call.actor, by=owner)
+    call.tool(Authenticator).forget(key.id)
+    return Answer(key)
 
 
 async def revoke_key(call: Call) -> Answer:
@@ -62,6 +87,11 @@ ENDPOINTS = [
         "POST", "/v1/keys", create_key,
         f"Create an API key and show it once. Scopes: {', '.join(SCOPES)}, or {ALL} for all.", body=NewKey,
         answers={201: CreatedKey},
+    ),
+    _endpoint(
+        "PATCH", "/v1/keys/{key_id:int}", change_key,
+        "Change the limits of an API key; your key must have all its scopes.", body=KeyChange, answers={200: ApiKey},
+        problems=(404,),
     ),
     _endpoint(
         "DELETE", "/v1/keys/{key_id:int}", revoke_key,

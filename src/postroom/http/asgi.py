@@ -113,7 +113,7 @@ class HttpApplication:
     async def _answer(self, endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
         if endpoint.scope is not None:
             key = await self._auth.authenticate(call.headers.get("authorization"), endpoint.scope, client=call.client)
-            call.actor, call.source, call.scopes = key.actor, key.name, key.scopes
+            call.actor, call.source, call.scopes, call.key_id = key.actor, key.name, key.scopes, key.id
         await read_call(call, endpoint, receive, most_body=self._max_body)
         with span(f"{endpoint.method} {endpoint.path}", traceparent=call.headers.get("traceparent")):
             return await (self._replica.answer(endpoint, call) if self._replica else endpoint.handler(call))
@@ -132,14 +132,14 @@ def build_app(
     sites: Sequence[Site] = (),
     auth: Authenticator | None = None,
     replica: Replica | None = None,
+    accepting: AcceptCombiner | None = None,
 ) -> HttpApplication:
     """The HTTP application of a process: the API, the endpoints `more`, and sites such as links and dashboard.
 
     With a `replica`, endpoints with `from_replica` read it.
     """
     auth = auth or Authenticator(room.pool)
-    check = TemplateCheck(room.pool)
-    accepting = AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=check)
+    accepting = accepting or make_combiner(room)
     endpoints = [
         *delivery_api.ENDPOINTS,
         *dead_letter_api.ENDPOINTS,
@@ -173,6 +173,11 @@ def build_app(
     tools = (accepting, EventStore(room.pool), contents_of(room.pool), *([replica] if replica else []))
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
     return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
+
+
+def make_combiner(room: Room) -> AcceptCombiner:
+    """The combiner of a process, which accepts over HTTP and SMTP."""
+    return AcceptCombiner(room.pool, idempotency_ttl=room.settings.idempotency_ttl, check=TemplateCheck(room.pool))
 
 
 def is_https(settings: Settings) -> bool:

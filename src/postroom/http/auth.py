@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from postroom.db.pool import Pool
-from postroom.errors import ScopeMissing, Unauthenticated, WrongKeysTooOften
+from postroom.errors import KeyExpired, ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import store
 from postroom.http.model import ApiKey, hash_key, looks_like_key
 from postroom.runtime.peers import WrongKeyCounter
@@ -34,9 +34,13 @@ class Authenticator:
     async def authenticate(self, authorization: str | None, scope: str, *, client: str = "") -> ApiKey:
         """The key of the request. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it lacks the scope.
 
+        An expired key raises `KeyExpired`, which names it: the client has proven that it is its own.
+
         Wrong keys count against the address of `client`; too many of them raise `WrongKeysTooOften`.
         """
         key = await self._find(_bearer(authorization), client)
+        if key.expires_at is not None and key.expires_at <= datetime.now(UTC):
+            raise KeyExpired(key.name, key.expires_at)
         if not key.allows(scope):
             raise ScopeMissing(scope)
         return key

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from postroom.limits.model import Limits
+
 
 class Role(StrEnum):
     """The bundle of scopes of an operator, given by `SCOPE_ROLES`."""
@@ -103,6 +105,19 @@ class ApiKey:
     created_at: datetime
     last_used_at: datetime | None
     revoked_at: datetime | None
+    expires_at: datetime | None = None
+    rate_per_minute: int | None = None
+    daily_quota: int | None = None
+    from_domains: tuple[str, ...] = ()
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(
+            expires_at=self.expires_at,
+            rate_per_minute=self.rate_per_minute,
+            daily_quota=self.daily_quota,
+            from_domains=self.from_domains,
+        )
 
     @property
     def actor(self) -> str:

@@ -24,7 +24,6 @@ from postroom.errors import (
     NotFoundError,
     PostroomError,
     Unauthenticated,
-    WrongKeysTooOften,
 )
 from postroom.events.errors import EventsBusy
 from postroom.runtime.endpoint import Answer, ProtocolError
@@ -125,10 +124,9 @@ def _known(error: PostroomError) -> Answer | None:
     status = next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), None)
     if status is None:
         return None
-    errors = error.errors if isinstance(error, BadInput) else ()
     headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
-    if isinstance(error, EventsBusy | WrongKeysTooOften):
-        headers = {"retry-after": "10" if isinstance(error, EventsBusy) else "60"}
+    if error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
     # Details such as the database address go to the log; the response only says that it is not ready.
     detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
-    return problem(status, detail, code=error.code, errors=errors, headers=headers)
+    return problem(status, detail, code=error.code, errors=error.errors, headers=headers)

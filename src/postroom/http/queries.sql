@@ -1,5 +1,13 @@
 -- API keys, known by the hash of the key, and operators, known by their address.
 
+-- name: change_key :maybe
+-- Set the limits of a key that was not revoked.
+UPDATE api_keys
+SET expires_at = :expires_at, rate_per_minute = :rate_per_minute, daily_quota = :daily_quota, from_domains = :from_domains
+WHERE id = :key_id AND revoked_at IS NULL
+RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains;
+
 -- name: change_operator_role :maybe
 -- Give an operator another role; sessions continue with it.
 UPDATE operators
@@ -29,13 +37,23 @@ RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, ses
 
 -- name: find_key :maybe
 -- The key with this hash, unless it was revoked.
-SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, key_hash
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota, from_domains,
+    key_hash
 FROM api_keys
 WHERE key_hash = :key_hash AND revoked_at IS NULL;
 
+-- name: find_key_by_id :maybe
+-- The key with this id, unless it was revoked; its row is locked until the transaction ends.
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains
+FROM api_keys
+WHERE id = :key_id AND revoked_at IS NULL
+FOR UPDATE;
+
 -- name: find_key_by_name :maybe
 -- The newest key with this name that was not revoked.
-SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains
 FROM api_keys
 WHERE name = :name AND revoked_at IS NULL
 ORDER BY id DESC
@@ -56,9 +74,10 @@ WHERE email = :email;
 
 -- name: insert_key :one
 -- A new key.
-INSERT INTO api_keys (name, prefix, scopes, key_hash)
-VALUES (:name, :prefix, :scopes, :key_hash)
-RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
+INSERT INTO api_keys (name, prefix, scopes, key_hash, expires_at, rate_per_minute, daily_quota, from_domains)
+VALUES (:name, :prefix, :scopes, :key_hash, :expires_at, :rate_per_minute, :daily_quota, :from_domains)
+RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains;
 
 -- name: insert_operator :maybe
 -- A new operator, unless the address is taken.
@@ -69,7 +88,8 @@ RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, ses
 
 -- name: list_keys :many
 -- Every key, newest first, below a cursor; the revoked ones too.
-SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains
 FROM api_keys
 WHERE :before_id::bigint IS NULL OR id < :before_id
 ORDER BY id DESC
@@ -92,7 +112,8 @@ LOCK TABLE api_keys IN SHARE ROW EXCLUSIVE MODE;
 UPDATE api_keys
 SET revoked_at = now()
 WHERE id = :key_id AND revoked_at IS NULL
-RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at;
+RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains;
 
 -- name: sign_in_operator :maybe
 -- Record the sign-in of an operator who is not disabled.

@@ -1,7 +1,8 @@
 """The service of API keys. Only the call that creates a key returns it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import asyncpg
 
@@ -12,9 +13,11 @@ from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, Principal, hash_key, new_key, shown_part
+from postroom.limits.model import Limits, clean_limits, facts_of
 from postroom.runtime.page import Found, read_page
 
 ADMIN = "admin"
+WRITE = "deliveries:write"
 RESERVED_NAMES = RESERVED_SOURCES | WAYS_IN
 """Names that a key cannot have: its deliveries would look like Postroom's own."""
 
@@ -22,11 +25,38 @@ RESERVED_NAMES = RESERVED_SOURCES | WAYS_IN
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
-async def create_key(pool: Pool, name: str, *, scopes: Sequence[str], actor: str) -> tuple[str, ApiKey]:
-    """Make a key: returns it, this once, and its row."""
+async def create_key(
+    pool: Pool, name: str, *, scopes: Sequence[str], actor: str, limits: Mapping[str, Any] | None = None
+) -> tuple[str, ApiKey]:
+    """Make a key: returns it, this once, and its row. `limits` are fields of `Limits`."""
     _check(name, scopes)
+    checked = _check_limits(scopes, limits or {})
     async with pool.acquire() as connection, connection.transaction():
-        return await _insert(connection, name, scopes, actor=actor)
+        return await _insert(connection, name, scopes, actor=actor, limits=checked)
+
+
+async def change_key(
+    pool: Pool, key_id: int, changes: Mapping[str, Any], *, actor: str, by: Principal | None = None
+) -> ApiKey:
+    """Change the limits of a key that was not revoked; fields that are left out stay.
+
+    Other processes apply them within `limiter.CACHE_S` seconds. `ScopeMissing` names a scope that `by` lacks.
+    """
+    async with audited(pool, actor, "key.change", f"key:{key_id}") as (connection, note):
+        key = KeyNotFound.unless(await store.find_key_by_id(connection, key_id=key_id))
+        if by is not None:
+            check_within(by, key.scopes)
+        limits = _check_limits(key.scopes, {**key.limits.columns, **changes})
+        changed = KeyNotFound.unless(await store.change_key(connection, key_id=key_id, **limits.columns))
+        note.before, note.after = _facts(key), _facts(changed)
+        note.is_dropped = changed == key
+    return changed
+
+
+async def get_key(pool: Pool, key_id: int) -> ApiKey:
+    """The key with this id, unless it was revoked. Raises `KeyNotFound`."""
+    async with pool.acquire() as connection:
+        return KeyNotFound.unless(await store.find_key_by_id(connection, key_id=key_id))
 
 
 async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKey]:
@@ -86,11 +116,31 @@ def _check(name: str, scopes: Sequence[str]) -> None:
         raise BadInput(errors)
 
 
-async def _insert(connection: Connection, name: str, scopes: Sequence[str], *, actor: str) -> tuple[str, ApiKey]:
+def _check_limits(scopes: Sequence[str], values: Mapping[str, Any]) -> Limits:
+    """The limits in stored form. A key that could send mail past its limits cannot have any but an expiry."""
+    cleaned, errors = clean_limits(dict(values))
+    limits = Limits(**cleaned)
+    beyond = [scope for scope in scopes if scope != WRITE and not scope.endswith(":read")]
+    if limits.restrict_mail and beyond:
+        text = f"{beyond[0]} can send mail past the limits: a key with limits has {WRITE} and scopes that only read"
+        errors.append(FieldError("scopes", text))
+    if errors:
+        raise BadInput(errors)
+    return limits
+
+
+async def _insert(
+    connection: Connection, name: str, scopes: Sequence[str], *, actor: str, limits: Limits | None = None
+) -> tuple[str, ApiKey]:
     key = new_key()
     try:
         row = await store.insert_key(
-            connection, name=name, prefix=shown_part(key), scopes=sorted(set(scopes)), key_hash=hash_key(key)
+            connection,
+            name=name,
+            prefix=shown_part(key),
+            scopes=sorted(set(scopes)),
+            key_hash=hash_key(key),
+            **(limits or Limits()).columns,
         )
     except asyncpg.UniqueViolationError as error:
         raise BadInput.of("name", f"another key is named {name}; revoke that key or choose another name") from error
@@ -99,4 +149,4 @@ async def _insert(connection: Connection, name: str, scopes: Sequence[str], *, a
 
 
 def _facts(key: ApiKey) -> dict[str, object]:
-    return {"name": key.name, "prefix": key.prefix, "scopes": list(key.scopes)}
+    return {"name": key.name, "prefix": key.prefix, "scopes": list(key.scopes), **facts_of(key.limits)}

@@ -1,12 +1,18 @@
 """One function per statement of `queries.sql`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from postroom.db.queries import Connection, load
 from postroom.http.model import ApiKey, Operator, OperatorOrigin, Role
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.http")
+
+
+async def change_key(connection: Connection, *, key_id: int, **limits: Any) -> ApiKey | None:
+    row = await QUERIES["change_key"].maybe(connection, key_id=key_id, **limits)
+    return read_row(ApiKey, row) if row else None
 
 
 async def change_operator_role(connection: Connection, *, operator_id: int, role: Role) -> Operator | None:
@@ -35,6 +41,11 @@ async def find_key(connection: Connection, *, key_hash: bytes) -> tuple[ApiKey, 
     return (read_row(ApiKey, row), row["key_hash"]) if row else None
 
 
+async def find_key_by_id(connection: Connection, *, key_id: int) -> ApiKey | None:
+    row = await QUERIES["find_key_by_id"].maybe(connection, key_id=key_id)
+    return read_row(ApiKey, row) if row else None
+
+
 async def find_key_by_name(connection: Connection, *, name: str) -> ApiKey | None:
     row = await QUERIES["find_key_by_name"].maybe(connection, name=name)
     return read_row(ApiKey, row) if row else None
@@ -51,12 +62,12 @@ async def find_operator_by_email(connection: Connection, *, email: str) -> Opera
 
 
 async def insert_key(
-    connection: Connection, *, name: str, prefix: str, scopes: Sequence[str], key_hash: bytes
+    connection: Connection, *, name: str, prefix: str, scopes: Sequence[str], key_hash: bytes, **limits: Any
 ) -> ApiKey:
-    return read_row(
-        ApiKey,
-        await QUERIES["insert_key"].one(connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash),
+    row = await QUERIES["insert_key"].one(
+        connection, name=name, prefix=prefix, scopes=list(scopes), key_hash=key_hash, **limits
     )
+    return read_row(ApiKey, row)
 
 
 async def insert_operator(connection: Connection, *, email: str, role: Role, origin: OperatorOrigin) -> Operator | None:

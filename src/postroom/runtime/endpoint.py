@@ -48,6 +48,7 @@ class Call:
     path: Mapping[str, Any] = field(default_factory=dict)  # the values in the path
     actor: str = "anonymous"  # key:<id>:<name>, for the audit log
     source: str = ""  # the key's name, for deliveries
+    key_id: int | None = None  # of the API key, for its limits; None: no key, or another kind of credential
     scopes: tuple[str, ...] = ()  # of the key
     query: Any = None  # an instance of Endpoint.query, or None
     body: Any = None  # an instance of Endpoint.body, or None

@@ -6,9 +6,13 @@ CREATE TABLE api_keys (
     created_at   timestamptz NOT NULL DEFAULT now(),
     last_used_at timestamptz,
     revoked_at   timestamptz,
+    expires_at   timestamptz,          -- from this time on the key is not valid; NULL: never
+    rate_per_minute integer  CHECK (rate_per_minute > 0), -- the most mails in a minute; NULL: any number
+    daily_quota  integer     CHECK (daily_quota > 0), -- the most mails in a UTC day; NULL: any number
     name         text        NOT NULL,
     prefix       text        NOT NULL, -- the first characters, by which people recognise a key
     scopes       text[]      NOT NULL,
+    from_domains text[]      NOT NULL DEFAULT '{}', -- domains that From may have; empty: any
     key_hash     bytea       NOT NULL UNIQUE
 );
 

@@ -74,6 +74,9 @@ BEGIN
     IF p_from IS NOT NULL THEN
         v_from := parse_address('from', p_from);
     END IF;
+    IF EXISTS (SELECT FROM room_limits) THEN
+        PERFORM check_room_limits(v_from[1]);
+    END IF;
     IF cardinality(p_to) + coalesce(cardinality(p_cc || p_bcc || p_reply_to), 0) = 1 THEN -- the usual mail, without loops
         v_parsed := parse_address('to[0]', coalesce(p_to[1], ''));
         v_kinds := '{to}';

@@ -13,7 +13,17 @@ from postroom.db.faults import is_connection_lost
 from postroom.delivery.errors import WrongState
 from postroom.delivery.model import Delivery, DeliveryState, Lane, RecipientKind, RecipientOutcome
 from postroom.dropins.resend.model import ListedEmail
-from postroom.errors import BadInput, IdempotencyConflict, NotFoundError, ScopeMissing, Unauthenticated
+from postroom.errors import (
+    AccessError,
+    BadInput,
+    IdempotencyConflict,
+    KeyExpired,
+    NotFoundError,
+    PostroomError,
+    ScopeMissing,
+    Unauthenticated,
+)
+from postroom.limits.errors import QuotaExceeded, RateExceeded
 from postroom.mail.compose import message_domain_of
 from postroom.post.address import Address
 from postroom.post.message_id import make_message_id, room_keys
@@ -37,6 +47,10 @@ _NAMES: dict[type, tuple[int, str]] = {
     IdempotencyConflict: (409, "invalid_idempotent_request"),
     NotFoundError: (404, "not_found"),
     WrongState: (422, "validation_error"),
+    KeyExpired: (401, "invalid_api_key"),
+    RateExceeded: (429, "rate_limit_exceeded"),
+    QuotaExceeded: (429, "daily_quota_exceeded"),
+    AccessError: (403, "validation_error"),
 }
 
 
@@ -183,7 +197,7 @@ def refusal(error: Exception, *, without_key: bool = False) -> Answer | None:
     """The answer to an error that a client can understand; None for one that is our fault."""
     if isinstance(error, ProtocolError):
         found = (int(error.status), _STATUSES.get(error.status, "validation_error"), error.detail)
-    elif isinstance(error, Unauthenticated):
+    elif type(error) is Unauthenticated:
         found = _NO_KEY if without_key else _INVALID_KEY
     elif isinstance(error, BadInput):
         found = _bad(error)
@@ -194,7 +208,8 @@ def refusal(error: Exception, *, without_key: bool = False) -> Answer | None:
         if named is None:
             return None
         found = (*named, str(error))
-    return Answer(ResendError(*found), found[0])
+    wait = error.retry_after_s if isinstance(error, PostroomError) else None
+    return Answer(ResendError(*found), found[0], headers={} if wait is None else {"retry-after": str(wait)})
 
 
 def _bad(error: BadInput) -> tuple[int, str, str]:

@@ -74,12 +74,13 @@ async def send_email(call: Call) -> Answer:
     email = decode(await read_body(call), ResendEmail)
     request = _request(email, call, key)
     try:
-        accepted = await call.tool(AcceptCombiner).accept(request)
+        accepted = await call.tool(AcceptCombiner).accept(request, key_id=call.key_id)
     except IdempotencyConflict:
         if not is_relative(email.scheduled_at):
             raise
         # `in 5 minutes` is another time now. Everything else must be the same for the first mail to stand.
-        accepted = await call.tool(AcceptCombiner).accept(await at_first_time(call.room.pool, request))
+        first = await at_first_time(call.room.pool, request)
+        accepted = await call.tool(AcceptCombiner).accept(first, key_id=call.key_id)
     return Answer(ResendEmailId(str(accepted.id)))
 
 
@@ -90,7 +91,7 @@ async def send_batch(call: Call) -> Answer:
     is_permissive = call.headers.get("x-batch-validation", "").lower() == "permissive"
     if errors and not is_permissive:
         raise BadInput([FieldError(f"[{error.index}]", error.message) for error in errors])
-    accepted = await call.tool(AcceptCombiner).accept_together(requests, share_key=True)
+    accepted = await call.tool(AcceptCombiner).accept_together(requests, key_id=call.key_id, share_key=True)
     sent = [ResendEmailId(str(each.id)) for each in accepted]
     return Answer(SentBatch(sent, errors if is_permissive else None))
 

@@ -4,7 +4,8 @@ import msgspec
 
 from postroom.db.faults import is_connection_lost
 from postroom.dropins.ses.sign_in import KeyUnknown
-from postroom.errors import BadInput, IdempotencyConflict, ScopeMissing
+from postroom.errors import BadInput, IdempotencyConflict, KeyExpired, PostroomError, ScopeMissing
+from postroom.limits.errors import FromNotAllowed, QuotaExceeded, RateExceeded, RoomClosed
 from postroom.runtime.aws import SignatureRefused
 from postroom.runtime.endpoint import Answer, ProtocolError
 
@@ -16,6 +17,11 @@ _NAMES: dict[type, tuple[int, str]] = {
     BadInput: (400, "BadRequestException"),
     IdempotencyConflict: (409, "ConflictException"),
     ScopeMissing: (403, "AccessDeniedException"),
+    KeyExpired: (403, "ExpiredTokenException"),
+    RateExceeded: (429, "TooManyRequestsException"),
+    QuotaExceeded: (429, "LimitExceededException"),
+    FromNotAllowed: (400, "MailFromDomainNotVerifiedException"),
+    RoomClosed: (400, "SendingPausedException"),
     SignatureRefused: (403, "InvalidSignatureException"),
 }
 
@@ -52,7 +58,10 @@ def refusal(error: Exception) -> Answer | None:
         return None
     if isinstance(error, SignatureRefused) and error.reason == "incomplete":
         name = "MissingAuthenticationTokenException"
-    return Answer(SesError(message), status, headers={"x-amzn-errortype": name})
+    headers = {"x-amzn-errortype": name}
+    if isinstance(error, PostroomError) and error.retry_after_s is not None:
+        headers["retry-after"] = str(error.retry_after_s)
+    return Answer(SesError(message), status, headers=headers)
 
 
 def other_call_refused() -> Answer:

@@ -56,8 +56,8 @@ async def send_ses_email(call: Call) -> Answer:
         traceparent=traceparent_of(call),
     )
     if len(requests) == 1:
-        return Answer(Taken(str((await call.tool(AcceptCombiner).accept(requests[0])).id)))
-    accepted = await call.tool(AcceptCombiner).accept_together(requests, share_key=True)
+        return Answer(Taken(str((await call.tool(AcceptCombiner).accept(requests[0], key_id=signer.key.id)).id)))
+    accepted = await call.tool(AcceptCombiner).accept_together(requests, key_id=signer.key.id, share_key=True)
     return Answer(Taken(str(accepted[0].id)))
 
 

@@ -28,6 +28,7 @@ class SesKey:
     created_at: datetime
     name: str
     scopes: tuple[str, ...]
+    expires_at: datetime | None = None
 
     def allows(self, scope: str) -> bool:
         return "*" in self.scopes or scope in self.scopes

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from postroom.dropins.endpoint import WRITE
 from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
 from postroom.dropins.ses.service import use_key
-from postroom.errors import ScopeMissing
+from postroom.errors import KeyExpired, ScopeMissing
 from postroom.runtime.aws import Authorization, SignatureRefused, parse_authorization, verify
 from postroom.runtime.endpoint import Call
 
@@ -34,7 +34,11 @@ class SigningKey:
         return call.headers.get(name) if name in self.claim.signed_headers else None
 
     def verify(self, call: Call, body: bytes) -> None:
-        """Raises `SignatureRefused` if the signature is invalid, and `ScopeMissing` if the key may not send."""
+        """Raises `SignatureRefused` if the signature is invalid.
+
+        A signer whose key has expired or may not send gets `KeyExpired` or `ScopeMissing`.
+        """
+        now = datetime.now(UTC)
         verify(
             self.claim,
             call.method,
@@ -42,8 +46,10 @@ class SigningKey:
             headers=call.headers,
             body=body,
             secret_access_key=self.secret_access_key,
-            now=datetime.now(UTC),
+            now=now,
         )
+        if self.key.expires_at is not None and self.key.expires_at <= now:
+            raise KeyExpired(self.key.name, self.key.expires_at)
         if not self.key.allows(WRITE):
             raise ScopeMissing(WRITE)
 

@@ -9,7 +9,7 @@ QUERIES = load("postroom.dropins.ses")
 
 
 def _key(row: asyncpg.Record) -> SesKey:
-    return SesKey(row["id"], row["created_at"], row["name"], tuple(row["scopes"]))
+    return SesKey(row["id"], row["created_at"], row["name"], tuple(row["scopes"]), row["expires_at"])
 
 
 async def find_key(connection: Connection, *, key_id: int | None, name: str) -> SesKey | None:

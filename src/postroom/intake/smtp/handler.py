@@ -3,9 +3,11 @@
 | answer       | when                                                                                       |
 |--------------|--------------------------------------------------------------------------------------------|
 | 250 2.0.0    | committed; the text names the (first) delivery, and whether an earlier submission made it  |
+| 450 4.7.1    | the key or the room has reached its rate or daily quota; the text says when to try again     |
 | 451 4.3.0    | the database is unreachable, or an internal error: try again                               |
 | 452 4.5.3    | too many recipients for one mail: send the others in another transaction                   |
 | 530 / 535    | no AUTH, or a key that may not submit (454: too many invalid keys, or no database)        |
+| 550 5.7.1    | a From that the key or the room does not permit, or a closed room                         |
 | 552 5.3.4    | the message is too large                                                                   |
 | 553 5.1.x    | not an address                                                                             |
 | 554 5.6.0    | the message cannot be accepted; the text names the header or part                          |
@@ -25,15 +27,23 @@ from postroom.db.faults import is_connection_lost
 from postroom.delivery.check import MAX_RECIPIENTS, CheckedRequest
 from postroom.delivery.model import Accepted
 from postroom.delivery.service import AcceptCombiner
-from postroom.errors import AccessError, BadInput, IdempotencyConflict, Unauthenticated, WrongKeysTooOften
+from postroom.errors import (
+    AccessError,
+    BadInput,
+    IdempotencyConflict,
+    LimitError,
+    PostroomError,
+    Unauthenticated,
+    WrongKeysTooOften,
+)
 from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.parsing import read_aside
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies
 from postroom.post.address import parse_address
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
-Authenticate = Callable[[str, str], Awaitable[str]]
-"""A function from a presented key and the client's address to the name of the key.
+Authenticate = Callable[[str, str], Awaitable[tuple[str, int | None]]]
+"""A function from a presented key and the client's address to the name and the id of the key; None: it has no limits.
 
 Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many invalid keys.
 """
@@ -54,6 +64,7 @@ class Submitter:
     """The authenticated client. The key is checked again for each message, so that a revoked key stops working."""
 
     name: str
+    key_id: int | None
     key: str = field(repr=False)
 
 
@@ -77,11 +88,11 @@ class SubmissionHandler:
     async def verify(self, key: str, client: str) -> Submitter | str:
         """The holder of this key, or the reply that rejects it."""
         try:
-            return Submitter(await self._authenticate(key, client), key)
+            return Submitter(*await self._authenticate(key, client), key)
         except WrongKeysTooOften as error:
             return f"454 4.7.0 {error.message}"
         except AccessError as error:
-            return f"535 5.7.8 {WRONG_PASSWORD if isinstance(error, Unauthenticated) else error.message}"
+            return f"535 5.7.8 {WRONG_PASSWORD if type(error) is Unauthenticated else error.message}"
         except Exception as error:  # noqa: BLE001 - the client may retry after any error
             _log.warning("submission_unverified", error=type(error).__name__)
             return "454 4.7.0 The key cannot be checked now, please try again later"
@@ -127,7 +138,7 @@ class SubmissionHandler:
         self._in_flight += 1
         self._idle.clear()
         try:
-            answer = await self._submit(envelope, submitter.name)
+            answer = await self._submit(envelope, submitter)
         finally:
             self._in_flight -= 1
             if not self._in_flight:
@@ -139,15 +150,13 @@ class SubmissionHandler:
         _log.error("submission_failed", error=type(error).__name__)
         return OUR_FAULT
 
-    async def _submit(self, envelope: Any, source: str) -> str:
+    async def _submit(self, envelope: Any, submitter: Submitter) -> str:
         try:
             async with asyncio.timeout(ACCEPT_TIMEOUT_S):
-                requests = await _read(envelope, source)
-                return _accepted(await self._accept(requests))
-        except BadInput as bad:
-            return refusal_of(bad)
-        except IdempotencyConflict:
-            return "554 5.5.4 This Idempotency-Key or Message-ID was already used with another message"
+                requests = await _read(envelope, submitter.name)
+                return _accepted(await self._accept(requests, submitter.key_id))
+        except (BadInput, LimitError, AccessError, IdempotencyConflict) as error:
+            return refusal_of(error)
         except (DatabaseError, TimeoutError):
             return DATABASE_AWAY
         except Exception as error:
@@ -157,11 +166,11 @@ class SubmissionHandler:
                 return "554 5.6.0 The message contains data that cannot be stored"
             raise
 
-    async def _accept(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
+    async def _accept(self, requests: Sequence[CheckedRequest], key_id: int | None) -> list[Accepted]:
         if len(requests) == 1:
-            return [await self._accepting.accept(requests[0])]
+            return [await self._accepting.accept(requests[0], key_id=key_id)]
         # One transaction for all deliveries: a rejected message must not be sent to some recipients.
-        return await self._accepting.accept_together(requests)
+        return await self._accepting.accept_together(requests, key_id=key_id)
 
 
 async def _read(envelope: Any, source: str) -> list[CheckedRequest]:
@@ -170,8 +179,17 @@ async def _read(envelope: Any, source: str) -> list[CheckedRequest]:
     return await read_aside(len(envelope.content), source, read_copies, envelope.content, given, source=source)
 
 
-def refusal_of(bad: BadInput) -> str:
-    """The one-line reply to an invalid message."""
+def refusal_of(error: PostroomError) -> str:
+    """The one-line reply to a message that is invalid or not permitted."""
+    if isinstance(error, BadInput):
+        return _refusal_of_input(error)
+    if isinstance(error, IdempotencyConflict):
+        return "554 5.5.4 This Idempotency-Key or Message-ID was already used with another message"
+    status = "450 4.7.1" if isinstance(error, LimitError) else "550 5.7.1"
+    return f"{status} {error.message[:LONGEST_TEXT]}"
+
+
+def _refusal_of_input(bad: BadInput) -> str:
     text = " ".join("".join(c if c.isprintable() else " " for c in bad.message).split())[:LONGEST_TEXT]
     is_size = all(
         error.field in _TOO_LARGE and ("at most" in error.message or "too large" in error.message)

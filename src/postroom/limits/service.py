@@ -1,0 +1,42 @@
+"""The service of limits: those of the room, and the use of all of them. `postroom.http.service` sets those of keys."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from postroom.db.pool import Pool
+from postroom.errors import BadInput
+from postroom.events.audit import audited
+from postroom.limits import store
+from postroom.limits.model import Limits, Use, clean_limits, facts_of
+
+
+async def get_room_limits(pool: Pool) -> Limits:
+    """The limits of the room; without any, all of them are None."""
+    async with pool.acquire() as connection:
+        return await store.find_room_limits(connection) or Limits()
+
+
+async def set_room_limits(pool: Pool, changes: Mapping[str, Any], *, actor: str) -> Limits:
+    """Change the limits of the room; fields that are left out stay, and None removes a limit. Raises `BadInput`.
+
+    Processes apply them within `limiter.CACHE_S` seconds.
+    """
+    async with audited(pool, actor, "room.limit", "room") as (connection, note):
+        before = await store.find_room_limits(connection) or Limits()
+        values, errors = clean_limits({**before.columns, **changes})
+        if errors:
+            raise BadInput(errors)
+        limits = Limits(**values)
+        if limits.are_none:
+            await store.delete_room_limits(connection)
+        else:
+            await store.put_room_limits(connection, **limits.columns)
+        note.before, note.after, note.is_dropped = facts_of(before), facts_of(limits), limits == before
+    return limits
+
+
+async def read_use(pool: Pool, holders: Sequence[str]) -> dict[str, Use]:
+    """The mails that each of these holders has used; zero for one that has used none."""
+    async with pool.acquire() as connection:
+        found = await store.list_use(connection, holders=holders)
+    return {holder: found.get(holder, Use(holder)) for holder in holders}

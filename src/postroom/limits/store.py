@@ -1,0 +1,58 @@
+"""One function per statement of `queries.sql`."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from postroom.db.queries import Connection, load
+from postroom.limits.model import HeldLimits, Limits, Taken, Use
+from postroom.runtime.record import read_row
+
+QUERIES = load("postroom.limits")
+
+
+async def delete_room_limits(connection: Connection) -> None:
+    await QUERIES["delete_room_limits"].exec(connection)
+
+
+async def find_room_limits(connection: Connection) -> Limits | None:
+    row = await QUERIES["find_room_limits"].maybe(connection)
+    return read_row(Limits, row) if row else None
+
+
+async def list_limits(connection: Connection, *, key_id: int | None) -> tuple[HeldLimits, ...]:
+    rows = await QUERIES["list_limits"].many(connection, key_id=key_id)
+    return tuple(read_row(HeldLimits, row) for row in rows)
+
+
+async def list_use(connection: Connection, *, holders: Sequence[str]) -> dict[str, Use]:
+    rows = await QUERIES["list_use"].many(connection, holders=list(holders))
+    return {row["holder"]: read_row(Use, row) for row in rows}
+
+
+async def put_room_limits(connection: Connection, **limits: Any) -> None:
+    await QUERIES["put_room_limits"].exec(connection, **limits)
+
+
+async def take_allowance(  # noqa: PLR0913 - one parameter per value of the statement
+    connection: Connection,
+    *,
+    holder: str,
+    rate: int | None,
+    quota: int | None,
+    least: int,
+    wanted: int,
+    returned: int = 0,
+    returned_minute: datetime | None = None,
+) -> Taken:
+    row = await QUERIES["take_allowance"].one(
+        connection,
+        holder=holder,
+        rate=rate,
+        quota=quota,
+        least=least,
+        wanted=wanted,
+        returned=returned,
+        returned_minute=returned_minute,
+    )
+    return read_row(Taken, row)
