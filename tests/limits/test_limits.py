@@ -78,7 +78,7 @@ async def test_rate_is_per_minute(client: Client, room: Room) -> None:
     answers = [await send(browser) for _ in range(4)]
     accepted = [answer.status for answer in answers].count(202)
     assert accepted in (2, 4)  # 4: a minute of the clock began between them
-    taken = "SELECT exceeded, wait, granted FROM take_allowance('key:9', 2, NULL, $1, $1, 0, NULL, $2)"
+    taken = "SELECT exceeded, wait, granted FROM take_allowance('key:9', 2, NULL, $1, $1, 0, 0, NULL, $2)"
     at = datetime(2026, 11, 1, 12, 0, 30, tzinfo=UTC)
     assert tuple(await room.pool.fetchrow(taken, 2, at)) == (None, None, 2)
     assert tuple(await room.pool.fetchrow(taken, 1, at)) == ("rate", timedelta(seconds=30), 0)

@@ -9,7 +9,7 @@ import asyncpg
 from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
-from postroom.cli import index_checks
+from postroom.cli import index_checks, limit_checks
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated
@@ -60,6 +60,8 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _schedule,
         partial(_senders, settings=settings),
         partial(_seals, settings=settings),
+        limit_checks.examine_keys,
+        limit_checks.examine_room,
         partial(_archive, settings=settings),
         _partitions,
         index_checks.examine,

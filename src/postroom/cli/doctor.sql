@@ -8,6 +8,14 @@ SELECT count(*) AS accounts,
         FILTER (WHERE status = 'suspended' OR (status = 'paused' AND paused_by = 'health')) AS stopped
 FROM sender_accounts;
 
+-- name: describe_room_limits :maybe
+-- The limits of the room, the mails counted today, and whether mail is due.
+SELECT l.daily_quota, l.expires_at, coalesce(l.expires_at <= now(), false) AS is_closed,
+    coalesce((SELECT day_used FROM allowances WHERE holder = 'room' AND day = (now() AT TIME ZONE 'UTC')::date), 0) AS accepted,
+    coalesce((SELECT day_used FROM allowances WHERE holder = 'sent' AND day = (now() AT TIME ZONE 'UTC')::date), 0) AS sent,
+    EXISTS (SELECT FROM due_deliveries WHERE channel = 'email' AND due_at <= now()) AS is_waiting
+FROM room_limits AS l;
+
 -- name: describe_server :one
 -- Version, clock and place of this session.
 SELECT
@@ -69,6 +77,14 @@ SELECT current_schema()::text AS room, relname::text AS name, bytes, waste
 FROM estimated
 WHERE waste >= :least_waste::bigint AND waste >= :least_share::float8 * bytes
 ORDER BY waste DESC;
+
+-- name: list_expiring_keys :many
+-- Keys that expire within a time, or expired within it, and were not revoked.
+SELECT id, name, expires_at - now() AS expires_in
+FROM api_keys
+WHERE revoked_at IS NULL AND expires_at BETWEEN now() - :patience::interval AND now() + :patience::interval
+ORDER BY expires_at, id
+LIMIT 10;
 
 -- name: list_late_lanes :many
 -- Lanes whose oldest due delivery should have left long ago.

@@ -1,6 +1,7 @@
 """Deliveries: the list, one delivery, and the actions on it."""
 
 import re
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
 
@@ -13,9 +14,10 @@ from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import ENDED, WAITING, Delivery, DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.model import ENDED, WAITING, Channel, Delivery, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.errors import BadInput
+from postroom.limits.service import find_hold
 from postroom.runtime.endpoint import Answer, ProtocolError
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]{2,}")
@@ -110,7 +112,15 @@ async def show_page(request: PageRequest) -> Answer:
         related=await _related(request, delivery),
         custom_data=indented(delivery.custom_data) if delivery.custom_data else None,
         can=_allowed(delivery),
+        hold=await _find_hold(request, delivery),
     )
+
+
+async def _find_hold(request: PageRequest, delivery: Delivery) -> str | None:
+    """Why a due mail waits for the limits of the room."""
+    is_due = delivery.next_attempt_at is not None and delivery.next_attempt_at <= datetime.now(UTC)
+    is_mail = delivery.channel is Channel.EMAIL and delivery.state in WAITING
+    return await find_hold(request.pool) if is_mail and is_due else None
 
 
 async def _related(request: PageRequest, delivery: Delivery) -> list[Any]:

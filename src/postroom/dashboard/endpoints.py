@@ -115,6 +115,8 @@ ENDPOINTS = (
     page("/keys", keys.list_page, scope=keys.MANAGE),
     page("/keys/new", keys.new_page, scope=keys.MANAGE),
     form("/keys/new", keys.create_page, scope=keys.MANAGE),
+    page("/keys/{key_id:int}", keys.show_page, scope=keys.MANAGE),
+    form("/keys/{key_id:int}", keys.change_page, scope=keys.MANAGE),
     form("/keys/{key_id:int}/revoke", keys.revoke_page, scope=keys.MANAGE),
     page("/", overview.show_overview),
     page("/live", overview.show_live, keeps_session=False),

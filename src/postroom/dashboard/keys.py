@@ -1,30 +1,79 @@
-"""API keys: the list, a new key, and revoking one."""
+"""API keys: the list, a new key, the limits of a key with their use, and revoking one."""
 
-from postroom.dashboard.listing import ListColumn, PageAction, columns
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns
 from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput
 from postroom.http import service as keys
 from postroom.http.model import ALL, SCOPES, ApiKey
+from postroom.limits.model import ROOM, Limits, Use
+from postroom.limits.service import get_room_limits, read_use
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.zones import instant_of
 
 MANAGE = "keys:manage"
+EXPIRES_SOON = timedelta(days=14)
 
-_KEY = (
-    ListColumn("state", "State", "state", value=lambda key: "revoked" if key.revoked_at else "active"),
-    *columns(ApiKey, "name", "prefix", "scopes", "created_at", "last_used_at", prefix={"form": "code"}),
+_FIELDS = (
+    FormField("expires_at", "Expires", hint="2030-01-31 or 2030-01-31T18:00 in your time zone; empty: never"),
+    FormField("rate_per_minute", "Mails per minute", "number", hint="Empty: any number"),
+    FormField("daily_quota", "Mails per UTC day", "number", hint="One per recipient; empty: any number"),
+    FormField("from_domains", "From domains", "lines", hint="One per line; empty: any"),
 )
 
 
+def state_of(key: ApiKey) -> str:
+    if key.revoked_at:
+        return "revoked"
+    if key.expires_at is None:
+        return "active"
+    left = key.expires_at - datetime.now(UTC)
+    return "expired" if left <= timedelta() else "expires_soon" if left < EXPIRES_SOON else "active"
+
+
+def _columns(uses: dict[str, Use]) -> Sequence[ListColumn]:
+    def used(key: ApiKey) -> tuple[int, int] | None:
+        return None if key.daily_quota is None else (uses[f"key:{key.id}"].day_used, key.daily_quota)
+
+    return (
+        ListColumn("state", "State", "state", value=state_of),
+        *columns(
+            ApiKey,
+            "name",
+            "prefix",
+            "scopes",
+            name={"link": lambda key: None if key.revoked_at else f"/keys/{key.id}"},
+            prefix={"form": "code"},
+        ),
+        ListColumn("today", "Used today", "meter", value=used),
+        *columns(ApiKey, "expires_at", "created_at", "last_used_at", created_at={"is_minor": True}),
+    )
+
+
 async def list_page(request: PageRequest) -> Answer:
-    found = await keys.list_keys(request.pool, cursor=request.asked("cursor"))
+    found, cursor = await keys.list_keys(request.pool, cursor=request.asked("cursor"))
+    uses = await read_use(request.pool, [f"key:{key.id}" for key in found])
     return request.listing(
         "API keys",
-        _KEY,
-        found,
-        lead="A key's name is the source of its deliveries and stands in the audit log.",
+        _columns(uses),
+        (found, cursor),
+        lead="A key's name is the source of its deliveries and stands in the audit log."
+        + await _room_sentence(request),
         actions=[PageAction(label="New key", path="/keys/new", scope=MANAGE, is_link=True, is_main=True)],
         row_actions=_key_actions,
     )
+
+
+async def _room_sentence(request: PageRequest) -> str:
+    """The daily quota that all keys share, if the room has one."""
+    limits = await get_room_limits(request.pool)
+    if limits.daily_quota is None:
+        return ""
+    use = (await read_use(request.pool, [ROOM]))[ROOM]
+    return f" All keys of this room have {limits.daily_quota} mails per UTC day; {use.day_used} are used."
 
 
 def _key_actions(key: ApiKey) -> list[PageAction]:
@@ -40,7 +89,10 @@ async def new_page(request: PageRequest) -> Answer:
 
 def _key_form(request: PageRequest, *, problem: str | None = None, status: int = 200) -> Answer:
     offered = [scope for scope in (*SCOPES, ALL) if request.may(scope)]
-    return request.page("key_new.html", scopes=offered, given=request.form, problem=problem, status=status)
+    fields = request.filled(_FIELDS)
+    return request.page(
+        "key_new.html", scopes=offered, given=request.form, fields=fields, problem=problem, status=status
+    )
 
 
 async def create_page(request: PageRequest) -> Answer:
@@ -48,15 +100,83 @@ async def create_page(request: PageRequest) -> Answer:
     scopes = [scope for scope in (*SCOPES, ALL) if f"scope.{scope}" in request.form]
     keys.check_within(request.principal, scopes)
     try:
-        key, row = await keys.create_key(
-            request.pool, request.form.get("name", "").strip(), scopes=scopes, actor=request.actor
-        )
+        name, limits = request.form.get("name", "").strip(), _limits_of(request)
+        key, row = await keys.create_key(request.pool, name, scopes=scopes, actor=request.actor, limits=limits)
     except BadInput as error:
         return _key_form(request, problem=str(error), status=400)
     return request.page("key_made.html", made=key, row=row)
+
+
+async def show_page(request: PageRequest) -> Answer:
+    return await _show(request)
+
+
+async def _show(request: PageRequest, problem: str | None = None) -> Answer:
+    """The limits of a key: bars of their use, and the form that changes them."""
+    key = await keys.get_key(request.pool, request.id("key_id"))
+    holder = f"key:{key.id}"
+    use = (await read_use(request.pool, [holder]))[holder]
+    return request.page(
+        "key.html",
+        status=400 if problem else 200,
+        key=key,
+        state=state_of(key),
+        use=use,
+        facts=columns(ApiKey, "prefix", "scopes", "created_at", "last_used_at", prefix={"form": "code"}),
+        fields=request.filled([_with_value(each, key.limits, request) for each in _FIELDS]),
+        actions=_key_actions(key),
+        problem=problem,
+    )
+
+
+async def change_page(request: PageRequest) -> Answer:
+    try:
+        changed = await keys.change_key(
+            request.pool, request.id("key_id"), _limits_of(request), actor=request.actor, by=request.principal
+        )
+    except BadInput as error:
+        return await _show(request, str(error))
+    request.dashboard.auth.forget(changed.id)
+    return request.done(
+        f"/keys/{changed.id}", f"The limits of {changed.name} are saved. Servers apply them in seconds."
+    )
 
 
 async def revoke_page(request: PageRequest) -> Answer:
     revoked = await keys.revoke_key(request.pool, request.id("key_id"), actor=request.actor, by=request.principal)
     request.dashboard.auth.forget(revoked.id)
     return request.done("/keys", f"The key {revoked.name} is revoked.")
+
+
+def _with_value(field: FormField, limits: Limits, request: PageRequest) -> FormField:
+    value: Any = limits.columns[field.name]
+    if isinstance(value, datetime):
+        value = request.viewer.local(value).replace(tzinfo=None).isoformat(timespec="minutes")
+    written = "\n".join(value) if isinstance(value, tuple) else "" if value is None else str(value)
+    return FormField(field.name, field.label, field.kind, written, hint=field.hint)
+
+
+def _limits_of(request: PageRequest) -> dict[str, Any]:
+    """The limits in the form. Raises `BadInput`."""
+    given = {field.name: request.form.get(field.name, "").strip() for field in _FIELDS}
+    numbers = {name: _number(name, given[name]) for name in ("rate_per_minute", "daily_quota")}
+    domains = tuple(filter(None, map(str.strip, given["from_domains"].splitlines())))
+    return {**numbers, "expires_at": _moment(given["expires_at"], request), "from_domains": domains}
+
+
+def _number(name: str, written: str) -> int | None:
+    if not written:
+        return None
+    if not written.isdecimal():
+        raise BadInput.of(name, "must be a whole number")
+    return int(written)
+
+
+def _moment(written: str, request: PageRequest) -> datetime | None:
+    if not written:
+        return None
+    try:
+        moment = datetime.fromisoformat(written)
+    except ValueError:
+        raise BadInput.of("expires_at", "must be a time such as 2030-01-31T18:00") from None
+    return moment if moment.tzinfo else instant_of(moment, request.viewer.zone)

@@ -35,6 +35,7 @@ ROWS_BEHIND = {
     "claims": "/workers",
     "queue": "/deliveries?status=queued",
     "senders": "/senders",
+    "keys": "/keys",
     "outbox": "/outbox",
     "malformed commands": "/malformed",
     "schedule": "/schedule",

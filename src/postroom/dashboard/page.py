@@ -241,9 +241,12 @@ class PageRequest:
         in `FormField.suggestions`) and `problem`: then its status is 400.
         """
         given = {"lead": None, "problem": None, "back": None, "tabs": (), "actions": (), "suggestions": {}, **values}
-        filled = [replace(each, value=self.form.get(each.name, each.value)) for each in fields]
-        status = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK
+        status, filled = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK, self.filled(fields)
         return self.page("form.html", status=int(status), title=title, fields=filled, to=to, button=button, **given)
+
+    def filled(self, fields: Sequence[FormField]) -> list[FormField]:
+        """The fields with the values that were posted, if there are some."""
+        return [replace(each, value=self.form.get(each.name, each.value)) for each in fields]
 
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""

@@ -25,10 +25,11 @@ VALUES (:nonce, :expires_at)
 ON CONFLICT DO NOTHING;
 
 -- name: find_session_key :maybe
--- The key a session was opened with, unless the key was revoked or the session was signed out.
-SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at
+-- The key a session was opened with, unless it was revoked, has expired, or the session was signed out.
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
+    from_domains
 FROM api_keys
-WHERE id = :key_id AND revoked_at IS NULL
+WHERE id = :key_id AND revoked_at IS NULL AND (expires_at > now()) IS NOT FALSE
     AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);
 
 -- name: find_session_operator :maybe

@@ -94,7 +94,7 @@ WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
         :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders, :webhook_limit,
-        :byte_limit, :busy_accounts)
+        :byte_limit, :busy_accounts, :with_mail)
 ),
 claim AS (
     INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)

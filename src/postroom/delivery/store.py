@@ -68,6 +68,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
     webhook_limit: int | None = None,
     byte_limit: int | None = None,
     busy_accounts: Sequence[int] = (),
+    with_mail: bool = True,
 ) -> list[Outgoing]:
     """Claimed deliveries without recipients and content, which `list_claim_recipients` and `mark_started` read."""
     rows = await QUERIES["claim_due"].many(
@@ -81,6 +82,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
         webhook_limit=webhook_limit,
         byte_limit=byte_limit,
         busy_accounts=busy_accounts,
+        with_mail=with_mail,
     )
     return [read_claimed(row) for row in rows]
 

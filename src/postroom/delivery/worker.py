@@ -33,6 +33,7 @@ from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.rows import read_content
 from postroom.delivery.slots import WorkerSlots
+from postroom.limits.hold import RoomHold
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.loop import Failed, Loop
 from postroom.runtime.signals import Signal, unheard
@@ -116,6 +117,7 @@ class Worker:
         self._dispatcher = Dispatcher(
             self._attempter, self._ledger, lanes=self._lanes, places=self._places, hosts=self._hosts
         )
+        self._room = RoomHold(pool)
         self._stopping = asyncio.Event()
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -143,6 +145,7 @@ class Worker:
                     task.cancel()
         finally:
             await self._leases.say_goodbye()
+            await self._room.close()
 
     async def run_once(self, lane: Lane) -> int:
         """Claim one batch, attempt it and write the results; returns the number of deliveries."""
@@ -154,6 +157,7 @@ class Worker:
             await self._finish_in_flight()
             await self._ledger.drain()
             writing.cancel()
+        await self._room.close()
         return len(claimed)
 
     def _run_services(self, group: asyncio.TaskGroup, *loops: Loop) -> list[asyncio.Task[None]]:
@@ -180,7 +184,7 @@ class Worker:
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
         """Claim a batch. If preparing it fails, the batch is released at once."""
-        asked_at = monotonic()
+        asked_at, with_mail = monotonic(), not await self._room.holds_mail()
         async with self._pool.acquire() as connection:
             claimed = await store.claim_due(
                 connection,
@@ -192,6 +196,7 @@ class Worker:
                 use_senders=self._senders is not None,
                 webhook_limit=max(self._options.chunk - self._lanes[lane].webhooks, 0),
                 byte_limit=self._options.byte_limit,
+                with_mail=with_mail,
                 busy_accounts=[account_id for account_id, _gate in self._places.stalled(lane)],
             )
             if not claimed:
@@ -265,7 +270,7 @@ class Worker:
         return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
 
     async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Postpone webhooks to hosts that time out and bulk mail to addresses on hold; return the others."""
+        """Postpone webhooks to hosts that time out, bulk mail to addresses on hold, and mail beyond room limits."""
         ready: list[Outgoing] = []
         waiting: defaultdict[timedelta, list[DeliveryId]] = defaultdict(list)
         for outgoing in chunk:
@@ -277,7 +282,20 @@ class Worker:
                 waiting[wait].append(outgoing.id)
         for wait, delivery_ids in waiting.items():
             await self._ledger.give_back(chunk[0].claim_id, delivery_ids, wait=wait)
-        return ready
+        return await self._within_room(ready)
+
+    async def _within_room(self, chunk: list[Outgoing]) -> list[Outgoing]:
+        """The deliveries within the rate and the quota of the room; the others are released and stay due."""
+        fitting = await self._room.count_fitting([self._mails_of(outgoing) for outgoing in chunk])
+        if fitting < len(chunk):
+            await self._release(chunk[fitting:])
+        return chunk[:fitting]
+
+    @staticmethod
+    def _mails_of(outgoing: Outgoing) -> int:
+        """The mails that an attempt counts as: one per recipient, and none for a retry or a webhook."""
+        is_first = outgoing.channel is Channel.EMAIL and outgoing.attempt_no == 1
+        return len(outgoing.open_addresses) if is_first else 0
 
     def _wait(self, outgoing: Outgoing) -> timedelta | None:
         if outgoing.channel is Channel.WEBHOOK:
@@ -352,7 +370,7 @@ class Worker:
 
     async def _is_empty(self, lane: Lane) -> bool:
         """True if no due delivery can be sent now or soon."""
-        if self._senders is None or not await self._senders.has_turns(lane.value):
+        if self._senders is None or await self._room.holds_mail() or not await self._senders.has_turns(lane.value):
             return True
         async with self._pool.acquire() as connection:
             due_at = await store.find_schedule(connection, lane=lane)

@@ -75,6 +75,7 @@ CASCADED = ("tokens", "user_occasions", "scheduled_events")
 """Tables whose rows are deleted with the person's own."""
 
 EXEMPT = {
+    "allowances": "numbers",
     "api_keys": "keys of programs",
     "archived_partitions": "names of tables and files",
     "campaigns": "the installation's own sender and letter",
@@ -86,6 +87,7 @@ EXEMPT = {
     "outbox_topics": "definitions of topics",
     "outbox_lag": "numbers",
     "outbox_topic_progress": "positions of publishers",
+    "room_limits": "numbers and domains of the installation",
     "sender_accounts": "mailboxes of the installation",
     "sign_in_codes": "keyed hashes, deleted after a day",
     "template_versions": "files of templates, whose samples are about invented people",

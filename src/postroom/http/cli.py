@@ -8,28 +8,61 @@ from postroom.db.room import Room
 from postroom.dropins.ses.cli import ses_credentials
 from postroom.http import service
 from postroom.http.model import ALL, SCOPES
-from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
+from postroom.limits.cli import DailyQuota, Expires, FromDomain, Rate, read_limits
+from postroom.runtime.terminal import (
+    LARGEST_ID,
+    AsJson,
+    Cursor,
+    Limit,
+    actor,
+    in_room,
+    print_json,
+    print_page,
+    print_record,
+    say,
+)
 
 keys = typer.Typer()
 keys.command("ses-credentials")(ses_credentials)
 
-_LISTED = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "revoked_at")
+_LISTED = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at")
 _SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))
 
 
 @keys.command()
-def create(
+def create(  # noqa: PLR0913 - one parameter per option
     name: Annotated[str, typer.Argument(help="Name of the key; becomes the source of its deliveries.")],
     *,
     scope: Annotated[list[str], typer.Option(help=f"Scope of the key; repeatable: {_SCOPES}.")],
+    expires: Expires = None,
+    rate: Rate = None,
+    daily_quota: DailyQuota = None,
+    from_domain: FromDomain = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it once."""
-    key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor()))
+    limits = read_limits(expires, rate, daily_quota, from_domain)
+    key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor(), limits=limits))
     if as_json:
-        print_json({"id": row.id, "name": row.name, "scopes": row.scopes, "key": key})
+        print_json({"id": row.id, "name": row.name, "scopes": row.scopes, **row.limits.columns, "key": key})
     else:
         say(key)
+
+
+@keys.command()
+def change(
+    key_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of the key.")],
+    *,
+    expires: Expires = None,
+    rate: Rate = None,
+    daily_quota: DailyQuota = None,
+    from_domain: FromDomain = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change the limits of an API key; running servers apply them within seconds."""
+    changes = read_limits(expires, rate, daily_quota, from_domain)
+    changed = in_room(lambda room: service.change_key(room.pool, key_id, changes, actor=actor()))
+    print_record(changed, as_json=as_json)
 
 
 @keys.command("list")

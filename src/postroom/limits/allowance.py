@@ -55,12 +55,12 @@ class _Slice:
     def has(self, count: int, now: float) -> bool:
         return self.left >= count and now < self.until
 
-    def wants(self, now: float) -> int:
-        """The mails to take: for the waiting calls, and for the next second."""
-        ahead = self.spent
+    def ahead(self, now: float) -> int:
+        """The mails to take for the next second, besides those for the waiting calls."""
+        spent = self.spent
         if now - self.since >= SLICE_S:
             self.spent, self.since = 0, now
-        return self.waiting + ahead
+        return spent
 
     def refusal(self, limits: HeldLimits, least: int, now: float) -> Taken | None:
         """The remembered refusal, if it answers a call for so many mails too."""
@@ -140,7 +140,8 @@ class Allowances:
                 rate=limits.rate_per_minute,
                 quota=limits.daily_quota,
                 least=least,
-                wanted=max(own.wants(self._monotonic()), least),
+                wanted=max(own.waiting, least),
+                ahead=own.ahead(self._monotonic()),
                 returned=returned,
                 returned_minute=own.minute,
             )

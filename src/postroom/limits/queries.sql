@@ -5,10 +5,9 @@
 DELETE FROM room_limits;
 
 -- name: find_room_limits :maybe
--- The limits of the room; no row without limits. The row is locked until the transaction ends.
+-- The limits of the room; no row without limits.
 SELECT expires_at, rate_per_minute, daily_quota, from_domains
-FROM room_limits
-FOR UPDATE;
+FROM room_limits;
 
 -- name: list_limits :many
 -- The limits that apply to a client: those of its key, if it has one, and those of the room.
@@ -39,5 +38,5 @@ SET updated_at = now(), expires_at = excluded.expires_at, rate_per_minute = excl
 -- Take mails from an allowance, and return those that were taken and not spent; see functions/take_allowance.sql.
 SELECT granted, minute, valid_for, exceeded, wait, unused
 FROM take_allowance(
-    :holder, :rate::integer, :quota::integer, :least::integer, :wanted::integer, :returned::integer,
-    :returned_minute::timestamptz);
+    :holder, :rate::integer, :quota::integer, :least::integer, :wanted::integer, :ahead::integer,
+    :returned::integer, :returned_minute::timestamptz);

@@ -7,7 +7,7 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.events.audit import audited
 from postroom.limits import store
-from postroom.limits.model import Limits, Use, clean_limits, facts_of
+from postroom.limits.model import SENT, Limits, Use, clean_limits, facts_of
 
 
 async def get_room_limits(pool: Pool) -> Limits:
@@ -33,6 +33,19 @@ async def set_room_limits(pool: Pool, changes: Mapping[str, Any], *, actor: str)
             await store.put_room_limits(connection, **limits.columns)
         note.before, note.after, note.is_dropped = facts_of(before), facts_of(limits), limits == before
     return limits
+
+
+async def find_hold(pool: Pool) -> str | None:
+    """A sentence about why due mail of the room waits; None if no limit holds it."""
+    limits = await get_room_limits(pool)
+    if not limits.counts:
+        return None
+    use = (await read_use(pool, [SENT]))[SENT]
+    if limits.daily_quota is not None and use.day_used >= limits.daily_quota:
+        return f"The room has sent its {limits.daily_quota} mails of today; mail waits until 00:00 UTC."
+    if limits.rate_per_minute is not None and use.minute_used >= limits.rate_per_minute:
+        return f"The room sends {limits.rate_per_minute} mails per minute; mail waits for the next minute."
+    return None
 
 
 async def read_use(pool: Pool, holders: Sequence[str]) -> dict[str, Use]:

@@ -42,6 +42,7 @@ async def take_allowance(  # noqa: PLR0913 - one parameter per value of the stat
     quota: int | None,
     least: int,
     wanted: int,
+    ahead: int = 0,
     returned: int = 0,
     returned_minute: datetime | None = None,
 ) -> Taken:
@@ -52,6 +53,7 @@ async def take_allowance(  # noqa: PLR0913 - one parameter per value of the stat
         quota=quota,
         least=least,
         wanted=wanted,
+        ahead=ahead,
         returned=returned,
         returned_minute=returned_minute,
     )

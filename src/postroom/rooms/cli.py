@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from postroom.rooms.limit_cli import limit
 from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, print_table, run, say
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 rooms = typer.Typer()
+rooms.command()(limit)
 Name = Annotated[str, typer.Argument(help="Name of the room.")]
 Pattern = Annotated[str, typer.Argument(help="Name, or a pattern such as 'tenant_*'; several separated by commas.")]
 OnServer = Annotated[str | None, typer.Option("--server", help="Name of the server in POSTROOM_SERVERS.")]

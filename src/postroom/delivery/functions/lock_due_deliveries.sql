@@ -5,10 +5,11 @@
 -- Webhooks and mail are read separately, because mail may have to wait for an account: if both are due, a batch has
 -- half of each, and at most p_webhook_limit webhooks (NULL: any), so that receivers that time out do not delay mail.
 -- With sender accounts or destination limits, lock_routed_mail selects the mail. p_bytes limits the content of the
--- mail, p_busy names accounts to leave out.
+-- mail, p_busy names accounts to leave out. Without p_with_mail only webhooks are locked.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(
     p_lane delivery_lane, p_limit integer, p_now timestamptz, p_use_senders boolean DEFAULT false,
-    p_webhook_limit integer DEFAULT NULL, p_bytes bigint DEFAULT NULL, p_busy bigint[] DEFAULT '{}'
+    p_webhook_limit integer DEFAULT NULL, p_bytes bigint DEFAULT NULL, p_busy bigint[] DEFAULT '{}',
+    p_with_mail boolean DEFAULT true
 )
 RETURNS TABLE (
     id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval,
@@ -41,6 +42,9 @@ BEGIN
         FOR UPDATE SKIP LOCKED
     ) AS due;
     GET DIAGNOSTICS v_webhooks = ROW_COUNT;
+    IF NOT p_with_mail THEN
+        RETURN;
+    END IF;
     IF v_routed OR EXISTS (SELECT FROM destination_domains) THEN
         RETURN QUERY
         SELECT m.id, m.ordinal + v_webhooks, m.claim_id, m.sender_account_id, m.start_in, m.send_delay, m.shaped_domain,

@@ -1,10 +1,10 @@
--- Take mails from the allowance of a holder: at least p_least or none, and up to p_wanted as long as a quarter of the rest
--- covers them, so that little is left unspent in other processes near the limit. A NULL limit does not limit. p_returned
+-- Take mails from the allowance of a holder: at least p_least or none, up to p_wanted, and up to p_ahead more from a
+-- quarter of the rest, so that little is left unspent in other processes near the limit. A NULL limit does not limit. p_returned
 -- mails of the minute p_returned_minute that were taken and not spent are returned first; with p_wanted = 0 nothing is
 -- taken. If too few are left, `exceeded` is rate or quota, and `wait` the time until that limit starts again.
 CREATE OR REPLACE FUNCTION take_allowance(
     p_holder text, p_rate integer, p_quota integer, p_least integer, p_wanted integer,
-    p_returned integer DEFAULT 0, p_returned_minute timestamptz DEFAULT NULL, p_now timestamptz DEFAULT clock_timestamp()
+    p_ahead integer DEFAULT 0, p_returned integer DEFAULT 0, p_returned_minute timestamptz DEFAULT NULL, p_now timestamptz DEFAULT clock_timestamp()
 )
 RETURNS TABLE (granted integer, minute timestamptz, valid_for interval, exceeded text, wait interval, unused integer)
 LANGUAGE plpgsql
@@ -36,7 +36,7 @@ BEGIN
     unused := greatest(least(v_rate, v_quota), 0);
     granted := CASE
         WHEN p_wanted = 0 OR unused < p_least THEN 0
-        ELSE greatest(p_least, least(p_wanted, unused / 4))
+        ELSE least(p_wanted, unused) + least(p_ahead, greatest(unused - p_wanted, 0) / 4)
     END;
     UPDATE allowances
     SET minute = v_minute, day = v_day, minute_used = v_used.minute_used + granted, day_used = v_used.day_used + granted

@@ -1,0 +1,112 @@
+"""Rate and quota of the room in workers: mail of every source, and mail beyond them waits."""
+
+import asyncio
+
+import pytest
+from tests.support.builders import BUSY, Recording, a_mail, a_worker, accepted
+from tests.support.dashboard import open_guest, text_of
+
+from postroom.cli import limit_checks
+from postroom.db.pool import Pool
+from postroom.db.room import Room
+from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.delivery.worker import Worker, WorkerOptions
+from postroom.limits import hold, service
+from postroom.post.address import Address
+
+
+@pytest.fixture
+def transport() -> Recording:
+    return Recording()
+
+
+async def set_limits(pool: Pool, **limits: int | None) -> None:
+    await service.set_room_limits(pool, limits, actor="tests")
+
+
+def to(count: int, **fields: object) -> DeliveryRequest:
+    """A mail to this many recipients."""
+    return a_mail(to=tuple(Address(f"a{n}@example.org") for n in range(count)), **fields)
+
+
+async def states(room: Room) -> dict[str, int]:
+    rows = await room.pool.fetch("SELECT state::text, count(*) FROM deliveries GROUP BY state")
+    return dict(map(tuple, rows))
+
+
+async def test_mail_beyond_the_quota_stays_queued_and_due(room: Room, transport: Recording) -> None:
+    """Recipients count, nothing is lost, no attempt is used up, and the pages and the doctor say why."""
+    await set_limits(room.pool, daily_quota=5)
+    [_first, _second, third, _fourth] = await accepted(room.pool, to(2), to(3), to(1), to(1))
+    worker = a_worker(room.pool, transport)
+    assert await worker.run_once(Lane.TRANSACTIONAL) == 4
+    assert await states(room) == {"sent": 2, "queued": 2}
+    assert await worker.run_once(Lane.TRANSACTIONAL) == 2  # released again
+    assert await worker.run_once(Lane.TRANSACTIONAL) == 0  # it claims nothing more today
+    row = await room.pool.fetchrow(
+        "SELECT attempt_count, next_attempt_at <= now() FROM deliveries WHERE id = $1", third
+    )
+    assert tuple(row) == (0, True)
+    guest = await open_guest(room)
+    assert "has sent its 5 mails of today; mail waits until 00:00 UTC" in text_of(
+        await guest.get(f"/deliveries/{third}")
+    )
+    async with room.pool.acquire() as connection:
+        assert "the others wait until 00:00 UTC" in (await limit_checks.examine_room(connection)).found
+
+
+async def test_raising_the_quota_sends_the_waiting_mail(
+    room: Room, transport: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker that holds it sees the new limit when its cache ends."""
+    monkeypatch.setattr("postroom.limits.limiter.CACHE_S", 0.0)
+    await set_limits(room.pool, daily_quota=1)
+    await accepted(room.pool, to(1), to(1))
+    worker = a_worker(room.pool, transport)
+    assert [await worker.run_once(Lane.TRANSACTIONAL) for _ in range(3)] == [2, 1, 0]
+    await set_limits(room.pool, daily_quota=2)
+    assert await worker.run_once(Lane.TRANSACTIONAL) == 1
+    assert await states(room) == {"sent": 2}
+
+
+async def test_workers_share_the_quota(room: Room) -> None:
+    """Three workers at once send exactly the quota."""
+    await set_limits(room.pool, daily_quota=50)
+    await accepted(room.pool, *(to(1) for _ in range(90)))
+    transports = [Recording() for _ in range(3)]
+    options = WorkerOptions(batch=10, chunk=5, until_empty=True)
+    workers: list[Worker] = [a_worker(room.pool, each, options=options) for each in transports]
+    await asyncio.gather(*(worker.run() for worker in workers))
+    assert sum(len(each.envelopes) for each in transports) == 50
+    assert await states(room) == {"sent": 50, "queued": 40}
+
+
+async def test_retries_are_not_counted_again(room: Room) -> None:
+    """A deferred mail was counted at its first attempt."""
+    await set_limits(room.pool, daily_quota=2)
+    await accepted(room.pool, to(1))
+    worker = a_worker(room.pool, Recording(BUSY))
+    await worker.run_once(Lane.TRANSACTIONAL)
+    await room.pool.execute("UPDATE deliveries SET next_attempt_at = now()")
+    await worker.run_once(Lane.TRANSACTIONAL)
+    await accepted(room.pool, to(1))
+    sent = Recording()
+    await a_worker(room.pool, sent).run_once(Lane.TRANSACTIONAL)
+    assert len(sent.envelopes) == 1
+
+
+async def test_mail_with_more_recipients_than_the_limit_leaves(room: Room, transport: Recording) -> None:
+    """It takes a whole minute or day for itself."""
+    await set_limits(room.pool, daily_quota=2)
+    await accepted(room.pool, to(3))
+    assert await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL) == 1
+    assert await states(room) == {"sent": 1}
+
+
+async def test_room_without_limits_is_not_held(room: Room, transport: Recording) -> None:
+    """Nothing is counted, and a worker that claims nothing looks nothing up."""
+    held = hold.RoomHold(room.pool)
+    assert not await held.holds_mail()
+    await accepted(room.pool, to(1))
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert await room.pool.fetchval("SELECT count(*) FROM allowances") == 0
