@@ -11,7 +11,7 @@ from postroom.limits.model import SENT, Limits, Use, clean_limits, facts_of
 
 
 async def get_room_limits(pool: Pool) -> Limits:
-    """The limits of the room; without any, all of them are None."""
+    """The limits of the room. A limit that is not set has no value."""
     async with pool.acquire() as connection:
         return await store.find_room_limits(connection) or Limits()
 

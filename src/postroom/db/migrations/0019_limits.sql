@@ -1,6 +1,6 @@
 -- Limits: of the room, and the counts of mails against the limits of the room and of API keys.
 
--- The limits of the room; no row: there are none. The limits of a key are columns of `api_keys`.
+-- The limits of the room; without limits, the table is empty. The limits of a key are columns of `api_keys`.
 CREATE TABLE room_limits (
     id              boolean     PRIMARY KEY DEFAULT true CHECK (id), -- always true: at most one row
     updated_at      timestamptz NOT NULL DEFAULT now(),
