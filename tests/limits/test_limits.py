@@ -21,7 +21,7 @@ from postroom.http.asgi import build_app, make_combiner
 from postroom.http.auth import Authenticator
 from postroom.limits import service, store
 from postroom.limits.errors import FromNotAllowed, RoomClosed
-from postroom.limits.model import Taken
+from postroom.limits.model import AllowanceAnswer
 from postroom.limits.store import take_allowance
 
 PAST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -252,7 +252,7 @@ async def test_concurrent_requests_take_slices(client: Client, monkeypatch: pyte
     browser = await client(daily_quota=150)
     taken: list[int] = []
 
-    async def take(*arguments: Any, **values: Any) -> Taken:
+    async def take(*arguments: Any, **values: Any) -> AllowanceAnswer:
         answer = await take_allowance(*arguments, **values)
         taken.append(answer.granted)
         return answer

@@ -9,7 +9,7 @@ from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput
 from postroom.http import service as keys
 from postroom.http.model import ALL, SCOPES, ApiKey
-from postroom.limits.model import ROOM, Limits, Use
+from postroom.limits.model import ROOM, MailLimits, Use
 from postroom.limits.service import get_room_limits, read_use
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.zones import instant_of
@@ -148,7 +148,7 @@ async def revoke_page(request: PageRequest) -> Answer:
     return request.done("/keys", f"The key {revoked.name} is revoked.")
 
 
-def _with_value(field: FormField, limits: Limits, request: PageRequest) -> FormField:
+def _with_value(field: FormField, limits: MailLimits, request: PageRequest) -> FormField:
     value: Any = limits.columns[field.name]
     if isinstance(value, datetime):
         value = request.viewer.local(value).replace(tzinfo=None).isoformat(timespec="minutes")

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from postroom.limits.model import Limits
+from postroom.limits.model import MailLimits
 
 
 class Role(StrEnum):
@@ -111,8 +111,8 @@ class ApiKey:
     from_domains: tuple[str, ...] = ()
 
     @property
-    def limits(self) -> Limits:
-        return Limits(
+    def limits(self) -> MailLimits:
+        return MailLimits(
             expires_at=self.expires_at,
             rate_per_minute=self.rate_per_minute,
             daily_quota=self.daily_quota,

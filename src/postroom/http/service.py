@@ -13,7 +13,7 @@ from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.model import ALL, SCOPES, ApiKey, Principal, hash_key, new_key, shown_part
-from postroom.limits.model import Limits, clean_limits, facts_of
+from postroom.limits.model import MailLimits, clean_limits, facts_of
 from postroom.runtime.page import Found, read_page
 
 ADMIN = "admin"
@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 async def create_key(
     pool: Pool, name: str, *, scopes: Sequence[str], actor: str, limits: Mapping[str, Any] | None = None
 ) -> tuple[str, ApiKey]:
-    """Make a key: returns it, this once, and its row. `limits` are fields of `Limits`."""
+    """Make a key: returns it, this once, and its row. `limits` are fields of `MailLimits`."""
     _check(name, scopes)
     checked = _check_limits(scopes, limits or {})
     async with pool.acquire() as connection, connection.transaction():
@@ -116,10 +116,10 @@ def _check(name: str, scopes: Sequence[str]) -> None:
         raise BadInput(errors)
 
 
-def _check_limits(scopes: Sequence[str], values: Mapping[str, Any]) -> Limits:
+def _check_limits(scopes: Sequence[str], values: Mapping[str, Any]) -> MailLimits:
     """The limits in stored form. A key that could send mail past its limits cannot have any but an expiry."""
     cleaned, errors = clean_limits(dict(values))
-    limits = Limits(**cleaned)
+    limits = MailLimits(**cleaned)
     beyond = [scope for scope in scopes if scope != WRITE and not scope.endswith(":read")]
     if limits.restrict_mail and beyond:
         text = f"{beyond[0]} can send mail past the limits: a key with limits has {WRITE} and scopes that only read"
@@ -130,7 +130,7 @@ def _check_limits(scopes: Sequence[str], values: Mapping[str, Any]) -> Limits:
 
 
 async def _insert(
-    connection: Connection, name: str, scopes: Sequence[str], *, actor: str, limits: Limits | None = None
+    connection: Connection, name: str, scopes: Sequence[str], *, actor: str, limits: MailLimits | None = None
 ) -> tuple[str, ApiKey]:
     key = new_key()
     try:
@@ -140,7 +140,7 @@ async def _insert(
             prefix=shown_part(key),
             scopes=sorted(set(scopes)),
             key_hash=hash_key(key),
-            **(limits or Limits()).columns,
+            **(limits or MailLimits()).columns,
         )
     except asyncpg.UniqueViolationError as error:
         raise BadInput.of("name", f"another key is named {name}; revoke that key or choose another name") from error

@@ -22,7 +22,7 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput, LimitError
 from postroom.limits import store
 from postroom.limits.errors import QuotaExceeded, RateExceeded
-from postroom.limits.model import HeldLimits, Taken
+from postroom.limits.model import AllowanceAnswer, HeldLimits
 
 SLICE_S = 1.0
 
@@ -49,7 +49,7 @@ class _Slice:
     since: float = 0.0
     waiting: int = 0  # mails of the calls that wait for the lock
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    refused: tuple[HeldLimits, int, Taken] | None = None  # the limits, the mails asked for, and the answer
+    refused: tuple[HeldLimits, int, AllowanceAnswer] | None = None  # the limits, the mails asked for, and the answer
     refused_until: float = 0.0
 
     def has(self, count: int, now: float) -> bool:
@@ -62,7 +62,7 @@ class _Slice:
             self.spent, self.since = 0, now
         return spent
 
-    def refusal(self, limits: HeldLimits, least: int, now: float) -> Taken | None:
+    def refusal(self, limits: HeldLimits, least: int, now: float) -> AllowanceAnswer | None:
         """The remembered refusal, if it answers a call for so many mails too."""
         if self.refused is None or now >= self.refused_until:
             return None
@@ -131,7 +131,7 @@ class Allowances:
         if taken.exceeded is not None:
             raise _exceeded(limits, taken)
 
-    async def _take(self, own: _Slice, holder: str, limits: HeldLimits, least: int) -> Taken:
+    async def _take(self, own: _Slice, holder: str, limits: HeldLimits, least: int) -> AllowanceAnswer:
         returned, own.left = own.left, 0  # not returned again after an error: it may have been committed
         async with self._pool.acquire() as connection:
             taken = await store.take_allowance(
@@ -202,7 +202,7 @@ def _check_fits(limits: HeldLimits, least: int) -> None:
             raise BadInput.of("request", text)
 
 
-def _exceeded(limits: HeldLimits, taken: Taken) -> LimitError:
+def _exceeded(limits: HeldLimits, taken: AllowanceAnswer) -> LimitError:
     wait = taken.wait or timedelta()
     if taken.exceeded == "rate":
         return RateExceeded(

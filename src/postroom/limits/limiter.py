@@ -18,7 +18,7 @@ from postroom.db.pool import Pool
 from postroom.limits import store
 from postroom.limits.allowance import Allowances, Grant
 from postroom.limits.errors import FromNotAllowed, RoomClosed
-from postroom.limits.model import ROOM, HeldLimits, Mail, count_mails
+from postroom.limits.model import ROOM, CountedMail, HeldLimits, count_mails
 from postroom.post.address import domain_of
 
 CACHE_S = 5.0
@@ -74,7 +74,7 @@ class Limiter:
                 self._known[key_id] = (self._monotonic() + CACHE_S, limits)
             return self._known[key_id][1]
 
-    async def admit(self, key_id: int | None, mails: Sequence[Mail]) -> Admission:
+    async def admit(self, key_id: int | None, mails: Sequence[CountedMail]) -> Admission:
         """Check and count the mails of a request: all of them or none.
 
         Raises `RoomClosed`, `FromNotAllowed`, `RateExceeded`, `QuotaExceeded`, and `BadInput` for a request that is
@@ -104,7 +104,7 @@ class Limiter:
         return grants
 
 
-def _check(limits: HeldLimits, mails: Sequence[Mail]) -> None:
+def _check(limits: HeldLimits, mails: Sequence[CountedMail]) -> None:
     if limits.holder == ROOM and limits.expires_at is not None and limits.expires_at <= datetime.now(UTC):
         raise RoomClosed(f"This room accepts no mail since {limits.expires_at:%Y-%m-%d %H:%M} UTC.")
     if not limits.from_domains:

@@ -16,7 +16,7 @@ SENT = "sent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class MailLimits:
     """Limits on mail: None and an empty tuple do not limit."""
 
     expires_at: datetime | None = None
@@ -45,7 +45,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldLimits(Limits):
+class HeldLimits(MailLimits):
     """Limits and their holder, in the table `allowances` and for people."""
 
     holder: str
@@ -62,7 +62,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class AllowanceAnswer:
     """An answer of `take_allowance`: the mails granted, or the limit that has too few left."""
 
     granted: int
@@ -73,7 +73,7 @@ class Taken:
     unused: int | None
 
 
-class Mail(Protocol):
+class CountedMail(Protocol):
     """A request as far as limits concern it."""
 
     @property
@@ -86,12 +86,12 @@ class Mail(Protocol):
     def sender(self) -> Address | None: ...
 
 
-def count_mails(mail: Mail) -> int:
+def count_mails(mail: CountedMail) -> int:
     """Each recipient in To, Cc and Bcc is one mail."""
     return len(mail.to) + len(mail.cc) + len(mail.bcc)
 
 
-def facts_of(limits: Limits) -> dict[str, object]:
+def facts_of(limits: MailLimits) -> dict[str, object]:
     """Limits for the audit log; those that are not set are left out."""
     return {
         name: value.isoformat() if isinstance(value, datetime) else value

@@ -7,26 +7,26 @@ from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.events.audit import audited
 from postroom.limits import store
-from postroom.limits.model import SENT, Limits, Use, clean_limits, facts_of
+from postroom.limits.model import SENT, MailLimits, Use, clean_limits, facts_of
 
 
-async def get_room_limits(pool: Pool) -> Limits:
+async def get_room_limits(pool: Pool) -> MailLimits:
     """The limits of the room. A limit that is not set has no value."""
     async with pool.acquire() as connection:
-        return await store.find_room_limits(connection) or Limits()
+        return await store.find_room_limits(connection) or MailLimits()
 
 
-async def set_room_limits(pool: Pool, changes: Mapping[str, Any], *, actor: str) -> Limits:
+async def set_room_limits(pool: Pool, changes: Mapping[str, Any], *, actor: str) -> MailLimits:
     """Change the limits of the room; fields that are left out stay, and None removes a limit. Raises `BadInput`.
 
     Processes apply them within `limiter.CACHE_S` seconds.
     """
     async with audited(pool, actor, "room.limit", "room") as (connection, note):
-        before = await store.find_room_limits(connection) or Limits()
+        before = await store.find_room_limits(connection) or MailLimits()
         values, errors = clean_limits({**before.columns, **changes})
         if errors:
             raise BadInput(errors)
-        limits = Limits(**values)
+        limits = MailLimits(**values)
         if limits.are_none:
             await store.delete_room_limits(connection)
         else:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from postroom.db.queries import Connection, load
-from postroom.limits.model import HeldLimits, Limits, Taken, Use
+from postroom.limits.model import AllowanceAnswer, HeldLimits, MailLimits, Use
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.limits")
@@ -15,9 +15,9 @@ async def delete_room_limits(connection: Connection) -> None:
     await QUERIES["delete_room_limits"].exec(connection)
 
 
-async def find_room_limits(connection: Connection) -> Limits | None:
+async def find_room_limits(connection: Connection) -> MailLimits | None:
     row = await QUERIES["find_room_limits"].maybe(connection)
-    return read_row(Limits, row) if row else None
+    return read_row(MailLimits, row) if row else None
 
 
 async def list_limits(connection: Connection, *, key_id: int | None) -> tuple[HeldLimits, ...]:
@@ -45,7 +45,7 @@ async def take_allowance(  # noqa: PLR0913 - one parameter per value of the stat
     ahead: int = 0,
     returned: int = 0,
     returned_minute: datetime | None = None,
-) -> Taken:
+) -> AllowanceAnswer:
     row = await QUERIES["take_allowance"].one(
         connection,
         holder=holder,
@@ -57,4 +57,4 @@ async def take_allowance(  # noqa: PLR0913 - one parameter per value of the stat
         returned=returned,
         returned_minute=returned_minute,
     )
-    return read_row(Taken, row)
+    return read_row(AllowanceAnswer, row)
