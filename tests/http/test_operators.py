@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.command_line import answer, postroom
+from tests.support.http import open_browser
 
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.dashboard.navigation import GROUPS
@@ -95,3 +96,37 @@ def test_operators_at_the_command_line(room: Room) -> None:
     assert postroom("operators", "remove", "ada@example.org", settings=settings).returncode == 0
     missing = postroom("operators", "disable", "ada@example.org", settings=settings)
     assert (missing.returncode, "There is no such operator." in missing.stderr) == (1, True)
+
+
+async def test_operators_over_http(room: Room) -> None:
+    """Added, changed, disabled, enabled and removed by a key with the scope; every change names the key."""
+    browser = await open_browser(room, "*")
+    made = await browser.post("/v1/operators", json={"email": "Ada@example.org", "role": "support"})
+    assert (made.status, made.json["email"], "sessions_since" in made.json) == (201, "ada@example.org", False)
+    path = made.headers["location"]
+    assert (await browser.get(path)).json == made.json
+    assert (await browser.ask("PATCH", path, json={"role": "read-only"})).json["role"] == "read-only"
+    assert (await browser.post(f"{path}/disable")).json["disabled_at"] is not None
+    assert (await browser.post(f"{path}/enable")).json["disabled_at"] is None
+    assert [each["role"] for each in (await browser.get("/v1/operators")).json["items"]] == ["read-only"]
+    assert (await browser.ask("DELETE", path)).status == 200
+    assert (await browser.get(path)).status == 404
+    assert (await browser.post("/v1/operators", json={"email": "ada", "role": "support"})).fields == ["email"]
+    assert (await browser.post("/v1/operators", json={"email": "a@example.org", "role": "chief"})).fields == ["role"]
+    entries, _more = await list_audit(room.pool, action="operator")
+    verbs = [entry.action.partition(".")[2] for entry in reversed(entries)]
+    assert verbs == ["add", "role", "disable", "enable", "remove"]
+    assert {entry.actor.partition(":")[0] for entry in entries} == {"key"}
+
+
+async def test_a_key_gives_no_role_above_its_own_scopes(room: Room) -> None:
+    """`operators:manage` alone makes no admin, and removes none."""
+    admin = await operators.add_operator(room.pool, "admin@example.org", Role.ADMIN, actor="tests")
+    manager = await open_browser(room, "operators:manage", name="manager")
+    for role in ("admin", "read-only"):
+        refused = await manager.post("/v1/operators", json={"email": "bob@example.org", "role": role})
+        assert (role, refused.status) == (role, 403)
+    assert (await manager.ask("DELETE", f"/v1/operators/{admin.id}")).status == 403
+    reader = await open_browser(room, "deliveries:read", name="reader")
+    assert (await reader.get("/v1/operators")).status == 403
+    assert [each.email for each in (await operators.list_operators(room.pool))[0]] == ["admin@example.org"]

@@ -28,7 +28,7 @@ from postroom.feedback import api as feedback_api
 from postroom.feedback import provider_api
 from postroom.feedback.providers.model import ProviderOptions
 from postroom.http import api as key_api
-from postroom.http import health
+from postroom.http import health, operator_api
 from postroom.http.auth import Authenticator
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
@@ -165,6 +165,7 @@ def build_app(
         *resend_api.ENDPOINTS,
         *ses_api.ENDPOINTS,
         *key_api.ENDPOINTS,
+        *operator_api.ENDPOINTS,
         *health.ENDPOINTS,
         *more,
     ]

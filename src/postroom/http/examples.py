@@ -17,6 +17,7 @@ EXAMPLES: dict[tuple[str, str], Any] = {
     ],
     ("POST", "/v1/login-codes"): {"email": "ada@example.org", "code": "123456", "expires_in": 600},
     ("POST", "/v1/mass-actions"): {"kind": "retry", "status": "dead_letter", "reason": "max_age"},
+    ("POST", "/v1/operators"): {"email": "ada@example.org", "role": "support"},
     ("POST", "/v1/malformed-commands/{command_id:int}/resubmit"): {"fields": {"source": "shop"}},
     ("POST", "/v1/accounts"): {"email": "ada@example.org", "login": "ada"},
     ("POST", "/v1/activations"): {"email": "ada@example.org"},
