@@ -5,8 +5,11 @@ with a one-line error before any port is open.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -24,15 +27,22 @@ from postroom.errors import SettingInvalid
 from postroom.inbox.transport import CaptureTransport
 from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.dkim_keys import load_signers
+from postroom.mail.publishing import publish_files
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
+from postroom.outbox.run import make_publishers
 from postroom.outbox.webhooks.service import disable_gone
 from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import domain_of
 from postroom.post.message_id import room_keys
+from postroom.rooms.fleet import Fleet
+from postroom.rooms.model import Watcher
+from postroom.rooms.server_rooms import FleetOptions
+from postroom.rooms.service import open_servers
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secrets import SecretBox
+from postroom.runtime.terminal import actor
 from postroom.runtime.tracing import enable_tracing
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import UnusableTransport
@@ -151,10 +161,13 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
 # ── processes ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def run_worker(room: Room, *, stop: asyncio.Event, until_empty: bool = False) -> None:
+async def run_worker(
+    room: Room, *, stop: asyncio.Event, until_empty: bool = False, upkeep_in: timedelta | None = None
+) -> None:
     """Run the background loops (render, deliver, collect, schedule, retention) until `stop` is set.
 
-    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due.
+    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due. `upkeep_in` is
+    for a process with several rooms; see `open_loops`.
     """
     settings = room.settings
     if settings.tracing:
@@ -184,8 +197,35 @@ async def run_worker(room: Room, *, stop: asyncio.Event, until_empty: bool = Fal
                 pass
             await run_loops([], main=worker, stop=stop)
         else:
-            others = [renderer.loop(), *await open_loops(room, stack, stop)]
+            others = [renderer.loop(), *await open_loops(room, stack, stop, upkeep_in=upkeep_in)]
             await run_loops(others, main=worker, stop=stop, failed=failed)
+
+
+async def run_fleet(settings: Settings, pattern: str, *, stop: asyncio.Event, ready: Callable[[], None]) -> None:
+    """Serve every room whose name matches the pattern, on all servers of the settings, until `stop` is set."""
+    watcher = Watcher(
+        pid=os.getpid(),
+        host=socket.gethostname(),
+        collects_tokens=settings.account_mail and settings.secret_key is not None,
+        publishers=tuple(make_publishers(settings).names),
+    )
+    async with open_servers(settings) as servers:
+        fleet = Fleet(
+            servers,
+            pattern,
+            run_room=_run_member,
+            watcher=watcher,
+            templates=settings.template_dir,
+            options=FleetOptions(awake=settings.rooms_awake),
+        )
+        ready()
+        await fleet.run(stop)
+
+
+async def _run_member(room: Room, *, stop: asyncio.Event, upkeep_in: timedelta) -> None:
+    if not upkeep_in:
+        await publish_files(room, actor=actor())
+    await run_worker(room, stop=stop, upkeep_in=upkeep_in)
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

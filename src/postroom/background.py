@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 
 import structlog
@@ -62,14 +63,52 @@ NOTICES = (
 )
 
 
-async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """All background loops; the stack closes their resources after they have ended."""
+UPKEEP = frozenset({"archive", "attempt partitions", "notices", "retention", "schedule audit", "tracking partitions"})
+"""Loops that keep a room in order. No work of theirs wakes a room: a sleeping room runs them once an hour."""
+
+WAKES = {
+    "collector": "next_token_at",
+    "expiry": "next_delivery_at",
+    "feeder": "next_feed_at",
+    "mass actions": "next_delivery_at",
+    "outbox": "next_publication_at",
+    "recovery": "next_delivery_at",
+    "renderer": "next_delivery_at",
+    "rollup": "next_rollup_at",
+    "schedule sweep": "next_event_at",
+    "scheduler": "next_event_at",
+}
+"""Every other loop that a sleeping room lacks, and the function that says when it has work."""
+
+
+URGENT = frozenset({"collector", "feeder"})
+HEAD_START = timedelta(seconds=1)
+"""A room that wakes is cold: every first statement takes 10 to 50 ms. Only urgent loops run beside its first mail."""
+
+
+async def open_loops(
+    room: Room, stack: AsyncExitStack, stop: asyncio.Event, *, upkeep_in: timedelta | None = None
+) -> list[Loop]:
+    """All background loops; the stack closes their resources after they have ended.
+
+    With `upkeep_in` the process serves other rooms too: it reads no stream and no mailbox, because their entries do not
+    name a room, and the loops of upkeep start after this time.
+    """
+    loops = await _open_loops(room, stack, stop)
+    if upkeep_in is None:
+        return [*loops, *await _open_readers(room, stack, stop)]
+    for loop in loops:
+        if loop.name in UPKEEP:
+            loop.postpone(max(upkeep_in, HEAD_START))
+        elif loop.name not in URGENT:
+            loop.postpone(HEAD_START)
+    return loops
+
+
+async def _open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
     settings, pool = room.settings, room.pool
     feeder = campaigns.Feeder(pool, campaigns.FeederOptions(most_target=settings.campaign_queue))
     await stack.enter_async_context(room.listener.hearing(f"{room.name}_campaigns", feeder.notified))
-    consumers = open_consumers(
-        pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(pool)
-    )
     options = schedule.SchedulerOptions(policy=policy_of(settings), poll_interval=settings.poll_interval)
     return [
         *delivery.Maintenance(pool, maintenance_options(settings)).loops(),
@@ -81,13 +120,12 @@ async def open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> 
         Sweeper(pool, RETENTION, settings).loop(),
         ArchiveWorker(room, ArchiveOptions.in_background(settings)).loop(),
         await stack.enter_async_context(open_outbox(room, stop=stop)),
-        *await stack.enter_async_context(consumers),
         *await _optional_loops(room, stack, stop),
     ]
 
 
 async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """Loops that need a setting: an administrator, templates, a mailbox of bounces, the key that signs links."""
+    """Loops that need a setting: an administrator, templates, the key that signs links."""
     settings, loops = room.settings, list[Loop]()
     if settings.admin_email is not None:
         admin = read_address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
@@ -95,13 +133,23 @@ async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event
     if settings.template_dir is not None:
         interval = settings.template_reload
         loops.append(TemplateWatcher(room, settings.template_dir, interval=interval, actor=actor()).loop())
-    if settings.bounce_imap_url is not None:
-        loops.append(_imap_poller(room, settings.bounce_imap_url, stop).loop())
     if (collector := accounts.make_mailing_collector(room, stop=stop)) is not None:
         await stack.enter_async_context(accounts.listen(room, collector))
         loops.append(collector.loop())
     elif settings.account_mail:
         _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
+    return loops
+
+
+async def _open_readers(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
+    """Loops that read what comes from outside: streams of commands, a mailbox of bounces."""
+    settings = room.settings
+    consumers = open_consumers(
+        room.pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(room.pool)
+    )
+    loops = await stack.enter_async_context(consumers)
+    if settings.bounce_imap_url is not None:
+        loops.append(_imap_poller(room, settings.bounce_imap_url, stop).loop())
     return loops
 
 

@@ -1,5 +1,6 @@
 """`postroom work`: render and deliver, in this process or in several supervised ones."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,9 @@ def work(
         bool, typer.Option("--until-empty", help="Collect account mail, then end when nothing is due.")
     ] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
+    rooms: Annotated[
+        str | None, typer.Option(help="Work for all rooms that match, such as 'tenant_*', on all POSTROOM_SERVERS.")
+    ] = None,
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> None:
     """Render and deliver queued mail, until SIGTERM or Ctrl-C.
@@ -32,13 +36,17 @@ def work(
     from postroom.cli.lifetime import MARGIN, live
 
     settings = load_settings()
+    if rooms is not None and (until_empty or migrate):
+        raise typer.BadParameter("cannot be used with --until-empty or --migrate.", param_hint="--rooms")
 
     async def main(life: "Lifetime") -> None:
         if supervised:
             from postroom.runtime.processes import stop_with_parent
 
             stop_with_parent(life.end)
-        if processes > 1:
+        if rooms is not None:
+            await work_for_rooms(settings, rooms, processes, life)
+        elif processes > 1:
             await work_in_processes(settings, processes, life, until_empty=until_empty, migrating=migrate)
         else:
             await work_here(settings, life, until_empty=until_empty, migrating=migrate)
@@ -60,6 +68,20 @@ async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, 
         with metrics_served(None if until_empty else settings.metrics_addr):
             life.running()
             await run_worker(room, stop=life.stop, until_empty=until_empty)
+
+
+async def work_for_rooms(settings: Settings, pattern: str, processes: int, life: "Lifetime") -> None:
+    """Run a worker of many rooms in this process, or supervise several."""
+    if processes > 1:
+        life.running()
+        await supervise_workers(processes, life, settings, arguments=("--rooms", pattern))
+        return
+    from postroom.app import run_fleet
+    from postroom.runtime.metrics_server import metrics_served
+    from postroom.runtime.secret_key import with_secret_key
+
+    with metrics_served(settings.metrics_addr):
+        await run_fleet(with_secret_key(settings, making=False), pattern, stop=life.stop, ready=life.running)
 
 
 async def work_in_processes(
@@ -85,12 +107,13 @@ async def supervise_workers(
     *,
     until_empty: bool = False,
     environment: dict[str, str] | None = None,
+    arguments: Sequence[str] = (),
 ) -> None:
     """Keep worker processes running until `life.stop`; raises if one had to be killed."""
     from postroom.runtime.processes import Supervisor, SupervisorOptions, own_command
 
     # A worker ends itself within its grace time and MARGIN; one that does not even do that is killed a little later.
     options = SupervisorOptions(grace=settings.shutdown_grace + KILL_MARGIN, until_done=until_empty)
-    command = own_command("work", "--supervised", *(["--until-empty"] if until_empty else []))
+    command = own_command("work", "--supervised", *(["--until-empty"] if until_empty else []), *arguments)
     if not await Supervisor(command, processes, options=options, environment=environment).run(life.stop):
         raise PostroomError("A worker did not stop within POSTROOM_SHUTDOWN_GRACE and was killed.")

@@ -68,8 +68,10 @@ _NOT_MADE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.Int
 class Connector:
     """Opens one connection per call. Calls raise the driver's errors."""
 
-    def __init__(self, url: Url, *, options: dict[str, Any]) -> None:
-        self._url, self._options = url, options
+    def __init__(
+        self, url: Url, *, options: dict[str, Any], connection: type[PostgresConnection] = PostgresConnection
+    ) -> None:
+        self._url, self._options = url, {**options, "connection_class": connection}
         self._last: Host | None = None
         self._made: WeakKeyDictionary[PostgresConnection, Host] = WeakKeyDictionary()
 
@@ -83,7 +85,7 @@ class Connector:
             hosts = hosts_of(url)
         except ValueError as error:
             raise SettingInvalid("POSTROOM_DATABASE_URL", f"is not a URL of PostgreSQL: {error}") from error
-        options = {"dsn": url, "timeout": CONNECT_S, **self._options, **more, "connection_class": PostgresConnection}
+        options = {"dsn": url, "timeout": CONNECT_S, **more, **self._options}
         if not hosts:
             made: PostgresConnection = await asyncpg.connect(**options)
             return made

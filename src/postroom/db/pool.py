@@ -28,7 +28,8 @@ def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _options(room: str, *, pooled: bool) -> dict[str, Any]:
+def session_options(room: str, *, pooled: bool = False) -> dict[str, Any]:
+    """The driver's options of a session that finds the tables of the room."""
     if pooled:
         return {"statement_cache_size": 0}
     return {
@@ -43,14 +44,26 @@ def _options(room: str, *, pooled: bool) -> dict[str, Any]:
     }
 
 
-class _RoomPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
+class LimitedPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
     """A pool with a timeout for acquiring, releasing and closing."""
 
     __slots__ = ("_acquire_s", "connector")
 
-    def __init__(self, *, acquire_s: float | None, connect: Connector, **options: Any) -> None:
-        super().__init__(connect=connect, **options)
-        self._acquire_s, self.connector = acquire_s, connect
+    def __init__(self, connector: Connector, *, size: int, init_size: int, limit_s: float | None) -> None:
+        super().__init__(
+            connect=connector,
+            init_size=init_size,
+            min_size=0,  # the driver logs a traceback, not JSON, for each failure to keep a minimum open
+            max_size=size,
+            max_queries=50_000,
+            max_inactive_connection_lifetime=300,
+            reset=_leave_as_is,
+            loop=None,
+            connection_class=PostgresConnection,
+            record_class=asyncpg.Record,
+        )
+        self._acquire_s = None if limit_s is None else limit_s + CONNECT_S
+        self.connector = connector
 
     def acquire(self, *, timeout: float | None = None) -> Any:
         return super().acquire(timeout=self._acquire_s if timeout is None else timeout)
@@ -79,23 +92,11 @@ async def open_pool(
     `timeout` limits each statement; a connection that exceeds it is dropped. Acquiring a connection takes at most as
     long as a statement and a connect together.
     """
-    options = _options(room, pooled=pooled)
+    options = session_options(room, pooled=pooled)
     limit_s = None if timeout is None else timeout.total_seconds()
     connector = Connector(url, options={**options, "command_timeout": limit_s})
     try:
-        return await _RoomPool(
-            acquire_s=None if limit_s is None else limit_s + CONNECT_S,
-            connect=connector,
-            init_size=1,
-            min_size=0,  # the driver logs a traceback, not JSON, for each failure to keep a minimum open
-            max_size=size,
-            max_queries=50_000,
-            max_inactive_connection_lifetime=300,
-            reset=_leave_as_is,
-            loop=None,
-            connection_class=PostgresConnection,
-            record_class=asyncpg.Record,
-        )
+        return await LimitedPool(connector, size=size, init_size=1, limit_s=limit_s)
     except _UNREACHED as error:
         raise _unreachable(connector.url, error) from error
 
@@ -110,7 +111,7 @@ async def _leave_as_is(_connection: Session) -> None:
 
 async def connect(url: Url, room: str, *, pooled: bool = False) -> Session:
     """One connection outside any pool, for LISTEN, migrations and advisory locks. Statements have no time limit."""
-    connector = Connector(url, options=_options(room, pooled=pooled))
+    connector = Connector(url, options=session_options(room, pooled=pooled))
     try:
         return await connector()
     except _UNREACHED as error:

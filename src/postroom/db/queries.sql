@@ -32,6 +32,10 @@ SELECT system_identifier AS system, current_database()::text AS database,
     (pg_current_wal_insert_lsn() - '0/0')::bigint AS position
 FROM pg_control_system();
 
+-- name: enter_room :exec
+-- Let this session find the tables of another room.
+SELECT set_config('search_path', :search_path, false);
+
 -- name: find_index :maybe
 -- An index of the room, and whether it is valid.
 SELECT indisvalid AS is_valid

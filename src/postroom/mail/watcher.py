@@ -27,14 +27,14 @@ class TemplateWatcher:
 
     def __init__(self, room: Room, directory: Path, *, interval: timedelta, actor: str) -> None:
         self._room, self._directory, self._interval, self._actor = room, directory, interval, actor
-        self._published = self._seen = _signature(directory)
+        self._published = self._seen = signature_of(directory)
 
     def loop(self) -> Loop:
         return Loop("templates", self.run_once, rest=self._interval)
 
     async def run_once(self) -> dict[str, int]:
         """Publish the files if they changed and are complete; returns the new versions."""
-        before, self._seen = self._seen, await asyncio.to_thread(_signature, self._directory)
+        before, self._seen = self._seen, await asyncio.to_thread(signature_of, self._directory)
         if self._seen in (self._published, frozenset()) or self._seen != before:
             return {}
         self._published = self._seen
@@ -45,7 +45,7 @@ class TemplateWatcher:
             return {}
 
 
-def _signature(directory: Path) -> Signature:
+def signature_of(directory: Path) -> Signature:
     """Empty if the folder cannot be read, for example while a deployment replaces it."""
     try:
         found = [(path, path.stat()) for path in directory.rglob("*") if path.is_file()]

@@ -94,6 +94,8 @@ class Relay:
     async def run(self, follower_id: int | None = None) -> None:
         """Publish until stopped or replaced."""
         self._follower_id = follower_id
+        self._rest.is_asleep = follower_id is not None  # as a process that slept may have left it
+        await self._wake_up()
         step = PublishStep.MOVED
         try:
             while not self._stopping and step is not PublishStep.LOST:

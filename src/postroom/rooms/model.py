@@ -89,3 +89,22 @@ def without_duplicates(rooms: Iterable[FoundRoom]) -> tuple[FoundRoom, ...]:
         replace(room, state=RoomState.DUPLICATE) if room.state in USABLE and places[room.name] > 1 else room
         for room in found
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """A process in which rooms sleep, and the work that it does at all."""
+
+    pid: int
+    host: str
+    collects_tokens: bool
+    publishers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A sleeping room: whether its watcher was registered just now, and the seconds until it has work."""
+
+    room: str
+    is_new: bool
+    wait_s: float | None

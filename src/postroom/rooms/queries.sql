@@ -19,9 +19,14 @@ SELECT (SELECT count(*) FROM due_deliveries)
     + (SELECT count(*) FROM claims AS c JOIN deliveries AS d ON d.id = ANY(c.delivery_ids) AND d.claim_id = c.id)
     AS waiting;
 
--- name: enter_room :exec
--- Let this session find the tables of another room.
-SELECT set_config('search_path', quote_ident(:name), false);
+-- name: find_work :one
+-- When the loops of an awake room have work next, in seconds, and whether a mail is on its way.
+SELECT extract(epoch FROM next_work_at(:collects_tokens::boolean, :publishers::text[]) - now())::float8 AS wait_s,
+    EXISTS (SELECT FROM claims) AS has_claims;
+
+-- name: forget_sleeper :maybe
+-- Remove the registration of this process in a room that no longer sleeps; see functions/forget_sleeper.sql.
+SELECT @room.forget_sleeper(:pid::integer, :host::text);
 
 -- name: inspect_room :one
 -- The last migration of the room and its size with indexes.
@@ -70,3 +75,8 @@ SELECT reopen_room();
 -- name: try_move_lock :one
 -- Try to take the lock of moves of this room; held until the session ends.
 SELECT pg_try_advisory_lock(hashtextextended('postroom:move:' || current_schema(), 0)) AS is_locked;
+
+-- name: watch_room :many
+-- Keep this process registered in a sleeping room, and find when it has work; see functions/watch_room.sql.
+SELECT room, is_new, wait_s
+FROM @room.watch_room(:pid::integer, :host::text, :collects_tokens::boolean, :publishers::text[])

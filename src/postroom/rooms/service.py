@@ -13,6 +13,7 @@ from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session, connect
 from postroom.db.room import open_database
 from postroom.db.settings import parse_schema
+from postroom.db.shared_pool import enter_room
 from postroom.errors import BadInput
 from postroom.rooms import store
 from postroom.rooms.errors import ServerUnknown
@@ -95,7 +96,7 @@ async def _inspected(session: Session, room: FoundRoom) -> FoundRoom:
     """The room with its version and size; a room that another process drops meanwhile stays as it was found."""
     if room.state not in (RoomState.READY, RoomState.MOVING, RoomState.MOVED):
         return room
-    await store.enter_room(session, name=room.name)
+    await enter_room(session, room.name)
     try:
         known = replace(room, **await store.inspect_room(session))
         if room.state is RoomState.READY:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from postroom.runtime.setting import postgres_url, setting
+from postroom.runtime.setting import positive, postgres_url, setting
 
 
 def _servers(value: str) -> tuple[tuple[str, str], ...]:
@@ -28,4 +28,10 @@ class RoomsSettings:
         "PostgreSQL servers of many rooms: name=URL pairs, separated by spaces or newlines; "
         "absent: the one of POSTROOM_DATABASE_URL",
         secret=True,
+    )
+    rooms_awake: int = setting(
+        "POSTROOM_ROOMS_AWAKE",
+        positive,
+        50,
+        "most rooms of one server that a worker of many rooms serves at the same time; the others wait for their turn",
     )

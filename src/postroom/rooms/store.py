@@ -1,10 +1,11 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from postroom.db.queries import Connection, load
-from postroom.rooms.model import FoundRoom, Move, RoomState
+from postroom.db.queries import Connection, Statement, load
+from postroom.rooms.model import FoundRoom, Move, RoomState, Watched
 
 QUERIES = load("postroom.rooms")
 
@@ -25,8 +26,16 @@ async def count_waiting(connection: Connection) -> int:
     return int((await QUERIES["count_waiting"].one(connection))["waiting"])
 
 
-async def enter_room(connection: Connection, *, name: str) -> int:
-    return await QUERIES["enter_room"].exec(connection, name=name)
+async def find_work(
+    connection: Connection, *, collects_tokens: bool, publishers: Sequence[str]
+) -> tuple[float | None, bool]:
+    row = await QUERIES["find_work"].one(connection, collects_tokens=collects_tokens, publishers=publishers)
+    return row["wait_s"], row["has_claims"]
+
+
+async def forget_sleeper(connection: Connection, rooms: Sequence[str], *, pid: int, host: str) -> None:
+    """One statement for several rooms."""
+    await _together("forget_sleeper", rooms).many(connection, pid=pid, host=host)
 
 
 async def inspect_room(connection: Connection) -> Mapping[str, Any]:
@@ -69,3 +78,25 @@ def _state(row: Mapping[str, Any], move: Move | None) -> RoomState:
     if move is not None:
         return RoomState.MOVED if move.is_done else RoomState.MOVING
     return RoomState.RESTORING if row["is_restoring"] else RoomState.READY
+
+
+async def watch_room(
+    connection: Connection,
+    rooms: Sequence[str],
+    *,
+    pid: int,
+    host: str,
+    collects_tokens: bool,
+    publishers: Sequence[str],
+) -> list[Watched]:
+    """One statement for several rooms."""
+    rows = await _together("watch_room", rooms).many(
+        connection, pid=pid, host=host, collects_tokens=collects_tokens, publishers=publishers
+    )
+    return [Watched(**row) for row in rows]
+
+
+def _together(name: str, rooms: Sequence[str]) -> Statement:
+    """One statement that calls a function in each of these rooms; the arguments are the same for all."""
+    statements = [QUERIES.in_room(name, room) for room in rooms]
+    return replace(statements[0], kind="many", sql="\nUNION ALL\n".join(each.sql for each in statements))

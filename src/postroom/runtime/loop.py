@@ -69,9 +69,16 @@ class Loop:
         self._wake, self._interruptible, self._expected, self._fatal = wake, interruptible, expected, fatal
         self._interruption = interruption or Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
         self._failure = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
+        self._first_rest = timedelta()
+
+    def postpone(self, by: timedelta) -> None:
+        """Rest before the first run."""
+        self._first_rest = by
 
     async def run(self, stop: asyncio.Event, failed: Failed | None = None) -> None:
         """Run until `stop` is set, or `ends` is true of a result."""
+        if self._first_rest:
+            await wait_for_any(stop, timeout_s=self._first_rest.total_seconds())
         while not stop.is_set():
             try:
                 result = await self._run(stop)

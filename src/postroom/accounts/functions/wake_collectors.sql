@@ -8,6 +8,7 @@ AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM busy_jobs WHERE until > clock_timestamp()) THEN
         NOTIFY token_insert;
+        PERFORM pg_notify(current_schema() || '_tokens', ''); -- `token_insert` does not name the room
     END IF;
 END
 $$;

@@ -693,6 +693,11 @@ CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_s
     SET enable_bitmapscan TO 'off'
     AS $$…$$;
 
+CREATE FUNCTION forget_sleeper(p_pid integer, p_host text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
 CREATE FUNCTION forget_tokens(p_after bigint, p_limit integer, p_retention interval, p_now timestamp with time zone DEFAULT now(), OUT looked_at integer, OUT last_id bigint, OUT forgotten bigint) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -909,6 +914,35 @@ CREATE FUNCTION names_steps(p_query jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
+CREATE FUNCTION next_delivery_at() RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_event_at() RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_feed_at() RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_publication_at(p_publishers text[]) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_rollup_at() RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_token_at() RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION next_work_at(p_collects_tokens boolean, p_publishers text[]) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
 CREATE FUNCTION only_tag(p_query jsonb) RETURNS text
     LANGUAGE sql IMMUTABLE
     RETURN CASE WHEN (p_query = jsonb_build_array(jsonb_build_object('types', '[]'::jsonb, 'tags', jsonb_build_array((p_query #>> '{0,tags,0}'::text[]))))) THEN (p_query #>> '{0,tags,0}'::text[]) ELSE NULL::text END;
@@ -953,6 +987,10 @@ CREATE FUNCTION partition_column(p_table text) RETURNS text
 CREATE FUNCTION publish_templates(p_template text[], p_content_hash text[], p_files text[], p_published_by text) RETURNS TABLE(template text, version_id bigint)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION put_followers_to_sleep(p_ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
     AS $$…$$;
 
 CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
@@ -1032,6 +1070,10 @@ CREATE FUNCTION refuse_view_change() RETURNS trigger
 CREATE FUNCTION refuse_while_moving() RETURNS trigger
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION register_sleeper(p_pid integer, p_host text) RETURNS boolean
+    LANGUAGE plpgsql
     AS $$…$$;
 
 CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
@@ -1221,6 +1263,11 @@ CREATE FUNCTION wake_workers(p_lanes text[]) RETURNS void
 
 CREATE FUNCTION want_senders(p_lane delivery_lane, p_now timestamp with time zone) RETURNS void
     LANGUAGE sql
+    AS $$…$$;
+
+CREATE FUNCTION watch_room(p_pid integer, p_host text, p_collects_tokens boolean, p_publishers text[], OUT room text, OUT is_new boolean, OUT wait_s double precision) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE TABLE outbox_topic_progress (

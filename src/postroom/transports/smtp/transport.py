@@ -11,6 +11,7 @@ from postroom.transports.smtp.pool import ConnectionPool
 from postroom.transports.smtp.protocol import SmtpClientConnection
 from postroom.transports.smtp.relay import SmtpRelay
 from postroom.transports.smtp.session import SmtpSession
+from postroom.transports.tls import client_context
 
 DEFAULT_TIMEOUTS = Timeouts()
 
@@ -92,11 +93,4 @@ def went_stale(connection: SmtpClientConnection, reply: Reply) -> bool:
 
 
 def tls_context(relay: SmtpRelay) -> ssl.SSLContext | None:
-    """The relay's TLS context; created once, because loading the authorities takes milliseconds."""
-    if relay.tls == "none":
-        return None
-    context = ssl.create_default_context(cafile=relay.ca_file)
-    if not relay.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+    return None if relay.tls == "none" else client_context(relay.ca_file, verify=relay.verify)

@@ -15,6 +15,7 @@ from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 from postroom.transports.response import KnownResponse
+from postroom.transports.tls import client_context
 from postroom.transports.webhook.inbox import CAPTURE_URL
 from postroom.transports.webhook.replies import GONE, REFUSED, reply_to
 
@@ -65,7 +66,7 @@ class WebhookTransport:
         self._timeout_s = timeout.total_seconds()
         self._resolver = GuardedResolver(allow_private=allow_private, allow_loopback=allow_loopback)
         self._max_connections, self._inbox, self._on_gone = max_connections, inbox, on_gone
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls or client_context()
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
