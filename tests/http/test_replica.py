@@ -217,4 +217,4 @@ async def test_a_server_that_is_no_replica_of_the_room_is_never_read(
 async def test_doctor_reports_the_lag(scene: Scene) -> None:
     async with scene.room.pool.acquire() as connection:
         finding = await replica_checks.examine(connection, scene.room.settings)
-    assert (finding.verdict, finding.found) == (Severity.OK, "0.0 s behind")
+    assert (finding.verdict, finding.found.endswith(" s behind")) == (Severity.OK, True)
