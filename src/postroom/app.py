@@ -18,6 +18,7 @@ from postroom.accounts.worker import make_mailing_collector
 from postroom.background import open_loops, read_address
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.db.failures import record_loop_failure
+from postroom.db.processes import process_registered
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.lane import LaneWakeups
@@ -176,6 +177,7 @@ async def run_worker(
     templates = TemplateRendering(room.pool, versions)
     failed = partial(record_loop_failure, room.pool)
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(process_registered(room.pool, room.name, "work"))
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
         worker = Worker(

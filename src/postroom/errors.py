@@ -8,7 +8,8 @@
     │   └── mail: TemplateInvalid
     ├── db: DatabaseError           the database does not match this version
     │   ├── rooms: ServerUnreachable
-    │   └── DatabaseUnreachable, DatabaseNewer, MigrationChanged, MigrationPending, RoomMissing
+    │   └── DatabaseUnreachable, DatabaseNewer, MigrationChanged, MigrationPending,
+    │       OldProcessRuns, RoomMissing
     ├── InputError                  the caller's data is invalid; nothing was stored
     │   └── BadInput                names every invalid field
     ├── AccessError

@@ -4,6 +4,7 @@ import re
 
 from tests.support.http import Browser
 
+from postroom.db.migrate import RELEASE
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -38,9 +39,14 @@ async def test_a_room_that_lacks_a_migration_is_not_ready(browser: Browser, room
 
 async def test_a_process_stays_ready_when_a_newer_version_migrates_its_room(browser: Browser, room: Room) -> None:
     """Old processes answer until they are replaced: an upgrade needs no pause of the API."""
-    await room.pool.execute("INSERT INTO migrations (name, checksum) VALUES ('9999_future_thing.sql', 'x')")
+    await room.pool.execute(
+        "INSERT INTO migrations (name, checksum, release) VALUES ('9999_future_thing.sql', 'x', $1)", RELEASE + 1
+    )
     await room.pool.execute("UPDATE migrations SET checksum = 'newer' WHERE name = 'delivery/send.sql'")
     assert (await browser.get("/readyz")).status == 200
+    await room.pool.execute("UPDATE migrations SET name = '9999_future.after.sql' WHERE name = '9999_future_thing.sql'")
+    response = await browser.get("/readyz")
+    assert (response.status, response.json["code"]) == (503, "database_newer")
 
 
 async def test_metrics_count_requests_by_route(browser: Browser) -> None:

@@ -12,7 +12,7 @@ from postroom.archive.model import ArchiveOptions
 from postroom.cli import index_checks, limit_checks
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
-from postroom.db.migrate import check_migrated
+from postroom.db.migrate import check_migrated, list_later
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.embedded.binaries import OLDEST_MAJOR
@@ -121,12 +121,15 @@ def _connections(row: asyncpg.Record, settings: Settings) -> Finding:
 async def _migrations(session: Session, settings: Settings) -> Finding:
     try:
         await check_migrated(session, settings.schema)
+        later = await list_later(session, settings.schema)
     except (DatabaseNewer, MigrationChanged) as error:
         return fail("migrations", error.message, "install the version that migrated this room")
     except DatabaseError as error:
         return fail("migrations", error.message, "run `postroom migrate`")
     except asyncpg.UndefinedTableError:
         return fail("migrations", "the room's tables are not on the search path", "see the row about the pooler")
+    if later:
+        return warn("migrations", f"{len(later)} wait for the end of the upgrade", "run `postroom migrate --after`")
     return ok("migrations", "up to date")
 
 

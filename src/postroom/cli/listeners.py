@@ -13,6 +13,7 @@ from functools import partial
 from postroom.app import link_signer
 from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
+from postroom.db.processes import process_registered
 from postroom.db.replica import Replica, replica_followed
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
@@ -84,6 +85,7 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
     receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
     async with AsyncExitStack() as stack:
+        await stack.enter_async_context(process_registered(room.pool, room.name, "serve"))
         replica = await stack.enter_async_context(replica_followed(room.pool, settings))
         sites = []
         if settings.secret_key:

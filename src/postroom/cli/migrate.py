@@ -17,15 +17,19 @@ def migrate(
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
     ] = True,
+    after: Annotated[
+        bool, typer.Option("--after", help="Finish an upgrade: also remove what only older processes used.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every file.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring the room's schema up to this version. Safe to run from several hosts at once."""
     settings = load_settings()
-    plan, saved = run(_migrated(settings, dry_run=dry_run, backup=backup))
+    plan, saved = run(_migrated(settings, dry_run=dry_run, backup=backup, after=after))
     names = [file.name for file in (*plan.migrations, *plan.functions)]
     if as_json:
-        print_json({"room": settings.schema, "dry_run": dry_run, "files": names, "backup": saved})
+        later = [file.name for file in plan.later]
+        print_json({"room": settings.schema, "dry_run": dry_run, "files": names, "later": later, "backup": saved})
         return
     if saved:
         say(f"Backed up to {saved}; `postroom backup --check` verifies it.")
@@ -37,12 +41,16 @@ def migrate(
         say(f"Room {settings.schema!r}: {done} {len(plan.migrations)} migrations, {len(plan.functions)} functions.")
     else:
         say(f"The room {settings.schema!r} is up to date.")
+    if plan.later:
+        say(f"{len(plan.later)} migrations wait: run `postroom migrate --after` when no older process is left.")
 
 
-async def _migrated(settings: "Settings", *, dry_run: bool, backup: bool) -> "tuple[MigrationPlan, str | None]":
+async def _migrated(
+    settings: "Settings", *, dry_run: bool, backup: bool, after: bool
+) -> "tuple[MigrationPlan, str | None]":
     """The files that were applied, or would be, and where the room was backed up before."""
     from postroom.db.room import open_database
     from postroom.rooms.lifecycle import migrate_room
 
     async with open_database(settings, creating=not dry_run) as (_, direct_url):
-        return await migrate_room(direct_url, settings, actor=actor(), backup=backup, dry_run=dry_run)
+        return await migrate_room(direct_url, settings, actor=actor(), backup=backup, dry_run=dry_run, after=after)

@@ -23,5 +23,9 @@ class MigrationPending(DatabaseError):
     """The database lacks migrations; run `postroom migrate`."""
 
 
+class OldProcessRuns(DatabaseError):
+    """Processes of an older release still run on the room; stop them, then migrate."""
+
+
 class RoomMissing(DatabaseError):
     """There is no room. Run `postroom up` to create one, or set POSTROOM_DATABASE_URL."""

@@ -8,7 +8,7 @@ nothing else of Postroom; `postroom migrate` adds the rest later.
 from collections.abc import Sequence
 from importlib.metadata import version
 
-from postroom.db.migrate import SqlFile, comment_texts, function_files, migration_files
+from postroom.db.migrate import RELEASE, SqlFile, comment_texts, function_files, migration_files
 from postroom.db.pool import quote_identifier
 from postroom.db.queries import load
 
@@ -44,8 +44,8 @@ def room_script(room: str, *, only: Sequence[str] = ()) -> str:
 
 def _applied(file: SqlFile) -> str:
     """The text of a file, and the statement that records it as applied."""
-    values = f"({_literal(file.name)}, {_literal(file.checksum)})"
-    record = f"INSERT INTO migrations (name, checksum) VALUES {values};"  # noqa: S608 - quoted, and from our own files
+    values = f"({_literal(file.name)}, {_literal(file.checksum)}, {RELEASE})"
+    record = f"INSERT INTO migrations (name, checksum, release) VALUES {values};"  # noqa: S608 - quoted, and from our own files
     return f"\n-- {file.name}\n{file.text.rstrip()}\n{record}"
 
 

@@ -1,10 +1,20 @@
 """Forward-only migrations and canonical function files.
 
-`db/migrations/NNNN_<capability>.sql` creates the tables of a capability; a later version changes them by
-`NNNN_<capability>_<change>.sql`. Each file is applied once, in its own transaction. Stored functions have one file
-each in `<capability>/functions/`, which is applied again whenever its text changes. An advisory lock serialises
-concurrent starts. A database that a later version migrated is rejected, and so is an applied file that was edited
-since.
+`db/migrations/NNNN_<capability>.sql` creates the tables of a capability; a later release changes them. Each file is
+applied once, in its own transaction. Stored functions have one file each in `<capability>/functions/`, which is applied
+again whenever its text changes. An advisory lock serialises concurrent starts. An applied file must not be edited.
+
+Two releases run side by side during an upgrade, so a release changes the schema in two phases:
+
+    before   `NNNN_<capability>_<change>.sql` and all functions, before the first new process starts. Old processes
+             continue on the result: tables and columns are only added, and functions keep their names and parameters
+    after    `NNNN_<capability>_<change>.after.sql`, when no old process is left: it removes what only those used
+
+In a release, files of the first phase have the lower numbers. A file of the second phase that a later release follows
+is overdue, and applied with the first phase of that release.
+
+A process accepts a room that the next release has migrated, until that release's second phase; it refuses every other
+newer room, and a room without the first phase of its own release.
 """
 
 import dataclasses
@@ -12,15 +22,17 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import TypeAlias
 
 import asyncpg
 
 from postroom.db.comments import read_comments
 from postroom.db.connection import Url
-from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending
+from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending, OldProcessRuns
 from postroom.db.pool import connect, quote_identifier
 from postroom.db.queries import load
 
@@ -47,6 +59,11 @@ CAPABILITIES = (
 )
 """The packages with stored functions; a function in LANGUAGE sql comes after those that it calls."""
 
+RELEASE = 1
+"""The number of this release's schema. The first change of tables or functions after a release increments it."""
+
+PROCESS_SILENCE = timedelta(minutes=3)  # a running process reports every minute
+
 _QUERIES = load("postroom.db")
 
 
@@ -68,19 +85,29 @@ class SqlFile:
     @property
     def capability(self) -> str:
         """The second part of a migration's name."""
-        return self.name.removesuffix(".sql").split("_")[1]
+        return self.name.partition(".")[0].split("_")[1]
+
+    @property
+    def is_after(self) -> bool:
+        """True for a migration of the second phase."""
+        return is_after(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """The files that a migration run applies, or has applied."""
+    """The files that a migration run applies, or has applied; `later` are those that wait for the second phase."""
 
     migrations: tuple[SqlFile, ...]
     functions: tuple[SqlFile, ...]
+    later: tuple[SqlFile, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         return not (self.migrations or self.functions)
+
+
+def is_after(name: str) -> bool:
+    return name.endswith(".after.sql")
 
 
 @cache
@@ -103,14 +130,20 @@ def function_files() -> tuple[SqlFile, ...]:
     return tuple(found)
 
 
-async def migrate(url: Url, room: str, *, dry_run: bool = False) -> MigrationPlan:
-    """Migrate the room to this version. With `dry_run`, only return the plan."""
+async def migrate(url: Url, room: str, *, dry_run: bool = False, after: bool = False) -> MigrationPlan:
+    """Apply the first phase of this release, with `after` also the second. With `dry_run`, only return the plan.
+
+    Raises `OldProcessRuns` while a process runs that the result would break. A new room gets both phases.
+    """
     connection = await connect(url, room)
     try:
         await _QUERIES["lock_migrations"].exec(connection, room=room)
         await _ensure_schema(connection, room, dry_run=dry_run)
-        plan = await _plan(connection, room)
+        plan = await _plan(connection, room, after=after)
         if not dry_run:
+            if any(file.is_after for file in plan.migrations):
+                await _QUERIES["lock_starts"].exec(connection, room=room)
+            await _check_processes(connection, room, oldest=RELEASE if after else RELEASE - 1)
             await _apply(connection, plan)
         return plan
     finally:
@@ -135,25 +168,35 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
 
 
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
-    """Raise `MigrationPending` unless the room is completely restored and has exactly this version's files."""
+    """Raise `MigrationPending` if the room lacks a file of this release, or its restore is unfinished.
+
+    Raises `DatabaseNewer` unless this process can run on the room: see the phases above.
+    """
     await _check_whole(connection, room)
-    plan = await _plan(connection, room)
+    applied = await _read_applied(connection, room)
+    _check_usable(applied, room)
+    plan = _plan_for(applied, room)
     if not plan.is_empty:
         waiting = ", ".join(file.name for file in (*plan.migrations, *plan.functions)[:3])
         raise MigrationPending(f"The room {room!r} lacks {waiting}; run `postroom migrate`.")
 
 
-async def check_served(connection: asyncpg.Connection, room: str) -> None:
-    """Raise `MigrationPending` if the room lacks a migration of this version, or its restore is unfinished.
+async def list_later(connection: asyncpg.Connection, room: str) -> tuple[SqlFile, ...]:
+    """The files of the second phase that have not been applied."""
+    return _plan_for(await _read_applied(connection, room), room).later
 
-    A running process continues when a newer version migrates the room: migrations only add, and functions keep their
-    parameters. Otherwise an upgrade would remove every old process from its load balancer at once.
+
+async def check_served(connection: asyncpg.Connection, room: str) -> None:
+    """Raise `MigrationPending` or `DatabaseNewer` if a running process can no longer work on the room.
+
+    It continues during an upgrade. Otherwise the first phase would remove every old process from its load balancer.
     """
     await _check_whole(connection, room)
-    applied = {row["name"] for row in await _QUERIES["list_applied_files"].many(connection)}
-    missing = [file.name for file in migration_files() if file.name not in applied]
+    applied = await _read_applied(connection, room)
+    _check_usable(applied, room)
+    missing = _plan_for(applied, room).migrations
     if missing:
-        raise MigrationPending(f"The room {room!r} lacks {missing[0]}; run `postroom migrate`.")
+        raise MigrationPending(f"The room {room!r} lacks {missing[0].name}; run `postroom migrate`.")
 
 
 async def _check_whole(connection: asyncpg.Connection, room: str) -> None:
@@ -174,23 +217,72 @@ async def _ensure_schema(connection: asyncpg.Connection, room: str, *, dry_run: 
         ) from error
 
 
-async def _plan(connection: asyncpg.Connection, room: str) -> MigrationPlan:
-    migrations, functions = migration_files(), function_files()
-    exists = await _QUERIES["find_migrations_table"].maybe(connection, room=room)
-    if exists is None:
-        return MigrationPlan(migrations, functions)
-    applied = {row["name"]: row["checksum"] for row in await _QUERIES["list_applied_files"].many(connection)}
-    known = {file.name for file in migrations}
-    newer = sorted(name for name in applied if "/" not in name and name not in known)
-    if newer:
-        raise DatabaseNewer(f"The room {room!r} has {newer[-1]}, which this version does not know; upgrade Postroom.")
+Applied: TypeAlias = dict[str, asyncpg.Record]
+"""The applied files by name: the checksum of the text, and the release that applied it."""
+
+
+async def _read_applied(connection: asyncpg.Connection, room: str) -> Applied:
+    """Empty for a room that does not exist."""
+    if await _QUERIES["find_migrations_table"].maybe(connection, room=room) is None:
+        return {}
+    return {row["name"]: row for row in await _QUERIES["list_applied_files"].many(connection)}
+
+
+async def _plan(connection: asyncpg.Connection, room: str, *, after: bool = False) -> MigrationPlan:
+    applied = await _read_applied(connection, room)
+    newest = max((row["release"] for row in applied.values()), default=0)
+    if newest > RELEASE:
+        raise DatabaseNewer(f"Release {newest} has migrated the room {room!r}, this is release {RELEASE}: upgrade it.")
+    return _plan_for(applied, room, after=after)
+
+
+def _plan_for(applied: Applied, room: str, *, after: bool = False) -> MigrationPlan:
+    migrations = migration_files()
     for file in migrations:
-        if applied.get(file.name, file.checksum) != file.checksum:
+        if file.name in applied and applied[file.name]["checksum"] != file.checksum:
             raise MigrationChanged(f"{file.name} was edited after it had been applied to {room!r}.")
-    return MigrationPlan(
-        tuple(file for file in migrations if file.name not in applied),
-        tuple(file for file in functions if applied.get(file.name) != file.checksum),
-    )
+    pending = [file for file in migrations if file.name not in applied]
+    last = max(file.version for file in migrations if not file.is_after)
+    both = after or not applied
+    due = tuple(file for file in pending if both or not file.is_after or file.version < last)
+    functions = tuple(file for file in function_files() if not _has(applied, file))
+    return MigrationPlan(due, functions, tuple(file for file in pending if file not in due))
+
+
+def _has(applied: Applied, function: SqlFile) -> bool:
+    """True if the room has this text of a function, or that of a newer release, which keeps its parameters."""
+    row = applied.get(function.name)
+    return row is not None and (row["checksum"] == function.checksum or row["release"] > RELEASE)
+
+
+def _check_usable(applied: Applied, room: str) -> None:
+    """Raise `DatabaseNewer` for a room that has lost what this release needs, or may have."""
+    newest = max((row["release"] for row in applied.values()), default=0)
+    if newest > RELEASE + 1:
+        problem = f"release {newest} has migrated it, and this is release {RELEASE}"
+    elif unknown := sorted(name for name in applied if is_after(name) and name not in _known_names()):
+        problem = f"it has {unknown[-1]}, with which the next release removed what this one needs"
+    else:
+        return
+    raise DatabaseNewer(f"This process cannot run on the room {room!r}: {problem}. Upgrade Postroom.")
+
+
+@cache
+def _known_names() -> frozenset[str]:
+    return frozenset(file.name for file in migration_files())
+
+
+async def _check_processes(connection: asyncpg.Connection, room: str, *, oldest: int) -> None:
+    """Raise `OldProcessRuns` if a process of an earlier release than `oldest` runs."""
+    if await _QUERIES["find_processes_table"].maybe(connection, room=room) is None:
+        return
+    rows = await _QUERIES["list_old_processes"].many(connection, oldest=oldest, silence=PROCESS_SILENCE)
+    if rows:
+        shown = ", ".join(f"{row['command']} on {row['host']} (pid {row['pid']})" for row in rows)
+        raise OldProcessRuns(
+            f"Processes of an older release run on the room {room!r}: {shown}. Stop them and run the command again; a "
+            f"process that was killed counts for {PROCESS_SILENCE.total_seconds() / 60:g} minutes."
+        )
 
 
 async def _apply(connection: asyncpg.Connection, plan: MigrationPlan) -> None:
@@ -200,14 +292,23 @@ async def _apply(connection: asyncpg.Connection, plan: MigrationPlan) -> None:
     for file in plan.migrations:
         async with connection.transaction():
             await connection.execute(file.text)
-            await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+            await _QUERIES["record_applied_file"].exec(
+                connection, name=file.name, checksum=file.checksum, release=RELEASE
+            )
     await _QUERIES["put_temporary_tables_last"].exec(connection)
     async with connection.transaction():
         for file in plan.functions:
             await connection.execute(file.text)
-            await _QUERIES["record_applied_file"].exec(connection, name=file.name, checksum=file.checksum)
+            await _QUERIES["record_applied_file"].exec(
+                connection, name=file.name, checksum=file.checksum, release=RELEASE
+            )
         await _QUERIES["close_functions"].exec(connection)
         await _QUERIES["describe_room"].exec(connection, **comment_texts(migration_files(), function_files()))
+
+
+async def _record(connection: asyncpg.Connection, file: SqlFile) -> None:
+    record = _QUERIES["record_applied_file"]
+    await record.exec(connection, name=file.name, checksum=file.checksum, release=RELEASE)
 
 
 def comment_texts(migrations: Sequence[SqlFile], functions: Sequence[SqlFile]) -> dict[str, str]:

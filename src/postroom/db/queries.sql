@@ -9,7 +9,8 @@ SELECT close_functions();
 CREATE TABLE IF NOT EXISTS migrations (
     name       text        PRIMARY KEY,
     checksum   text        NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    release    integer     NOT NULL
 );
 
 -- name: describe_copy :one
@@ -48,6 +49,12 @@ SELECT 1
 FROM pg_catalog.pg_tables
 WHERE schemaname = :room AND tablename = 'migrations';
 
+-- name: find_processes_table :maybe
+-- The table of running processes, if the room has one.
+SELECT 1
+FROM pg_catalog.pg_tables
+WHERE schemaname = :room AND tablename = 'processes';
+
 -- name: find_restore :maybe
 -- The mark of an unfinished restore.
 SELECT 1
@@ -60,9 +67,13 @@ SELECT 1
 FROM pg_catalog.pg_namespace
 WHERE nspname = :room;
 
+-- name: forget_process :exec
+-- Remove a process that ends.
+DELETE FROM processes WHERE id = :process_id;
+
 -- name: list_applied_files :many
 -- Every migration and function file applied so far, with the checksum of its text.
-SELECT name, checksum
+SELECT name, checksum, release
 FROM migrations;
 
 -- name: list_loop_failures :many
@@ -73,9 +84,25 @@ WHERE failed_at > clock_timestamp() - :since::interval
 ORDER BY failed_at DESC
 LIMIT 5;
 
+-- name: list_old_processes :many
+-- Running processes of releases before this one.
+SELECT pid, host, command
+FROM processes
+WHERE release < :oldest AND seen_at > clock_timestamp() - :silence::interval
+ORDER BY host, pid
+LIMIT 10;
+
 -- name: lock_migrations :exec
 -- Wait for another process that is migrating this room; the lock ends with the session.
 SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
+
+-- name: lock_starts :exec
+-- Let no process start while files of the second phase are applied; the lock ends with the session.
+SELECT pg_advisory_lock(hashtextextended('postroom:start:' || :room, 0));
+
+-- name: lock_starts_shared :exec
+-- Wait for the second phase of another process's migration; the lock ends with the transaction.
+SELECT pg_advisory_xact_lock_shared(hashtextextended('postroom:start:' || :room, 0));
 
 -- name: ping :one
 -- Check that the server responds on this connection.
@@ -87,9 +114,9 @@ SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', 
 
 -- name: record_applied_file :exec
 -- Record that a file was applied, with its checksum.
-INSERT INTO migrations (name, checksum)
-VALUES (:name, :checksum)
-ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, applied_at = now();
+INSERT INTO migrations (name, checksum, release)
+VALUES (:name, :checksum, :release)
+ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, release = excluded.release, applied_at = now();
 
 -- name: record_loop_failure :exec
 -- Count a failure of a background loop on this host.
@@ -97,3 +124,16 @@ INSERT INTO loop_failures (loop, host, pid, error)
 VALUES (:loop, :host, :pid, :error)
 ON CONFLICT (loop, host) DO UPDATE
 SET pid = excluded.pid, error = excluded.error, failed_at = now(), failures = loop_failures.failures + 1;
+
+-- name: register_process :one
+-- Register a process, and remove those that have not been seen for a day.
+WITH silent AS (
+    DELETE FROM processes WHERE id IN (SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000)
+)
+INSERT INTO processes (pid, release, host, command)
+VALUES (:pid, :release, :host, :command)
+RETURNING id;
+
+-- name: renew_process :exec
+-- Record that a process runs.
+UPDATE processes SET seen_at = clock_timestamp() WHERE id = :process_id;

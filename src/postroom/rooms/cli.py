@@ -62,6 +62,9 @@ def migrate(
     backup: Annotated[
         bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
     ] = True,
+    after: Annotated[
+        bool, typer.Option("--after", help="Finish an upgrade: also remove what only older processes used.")
+    ] = False,
 ) -> None:
     """Migrate all matching rooms to this version. Exit 1 if a room or a server failed; the others are migrated."""
     from postroom.rooms.lifecycle import migrate_rooms
@@ -72,7 +75,9 @@ def migrate(
         done.append(result)
         _report_migration(result)
 
-    found = on_servers(lambda servers: migrate_rooms(servers, pattern, actor=actor(), backup=backup, report=report))
+    found = on_servers(
+        lambda servers: migrate_rooms(servers, pattern, actor=actor(), backup=backup, after=after, report=report)
+    )
     if not done:
         say(f"No room matches {pattern!r}.")
     if _report_failures(found) or any(result.error for result in done):

@@ -62,6 +62,7 @@ async def migrate_rooms(
     *,
     actor: str,
     backup: bool = True,
+    after: bool = False,
     report: Callable[[RoomMigration], None],
 ) -> Discovery:
     """Migrate every matching room on every server, and report each when it is done."""
@@ -70,7 +71,7 @@ async def migrate_rooms(
     async def on_server(server: Server) -> None:
         for room in found.rooms:
             if room.server == server.name and room.state in MIGRATED:
-                report(await _migrated(server, room, actor=actor, backup=backup))
+                report(await _migrated(server, room, actor=actor, backup=backup, after=after))
 
     await asyncio.gather(*(on_server(server) for server in servers))
     return found
@@ -96,15 +97,15 @@ async def drop_room(
 
 
 async def migrate_room(
-    url: Url, settings: Settings, *, actor: str, backup: bool = True, dry_run: bool = False
+    url: Url, settings: Settings, *, actor: str, backup: bool = True, dry_run: bool = False, after: bool = False
 ) -> tuple[MigrationPlan, str | None]:
     """The files that were applied, or would be, and where the room was backed up before."""
-    plan, saved = await migrate(url, settings.schema, dry_run=True), None
+    plan, saved = await migrate(url, settings.schema, dry_run=True, after=after), None
     if dry_run:
         return plan, None
     if plan.migrations and backup:
         saved = await back_up_before_migrating(url, settings)
-    plan = await migrate(url, settings.schema)
+    plan = await migrate(url, settings.schema, after=after)
     await settle_room(url, settings, actor=actor)
     return plan, saved
 
@@ -147,9 +148,10 @@ async def find_room(servers: Sequence[Server], name: str, *, server: str | None 
     return rooms[0]
 
 
-async def _migrated(server: Server, room: FoundRoom, *, actor: str, backup: bool) -> RoomMigration:
+async def _migrated(server: Server, room: FoundRoom, *, actor: str, backup: bool, after: bool) -> RoomMigration:
+    settings = server.settings_of(room.name)
     try:
-        plan, saved = await migrate_room(server.url, server.settings_of(room.name), actor=actor, backup=backup)
+        plan, saved = await migrate_room(server.url, settings, actor=actor, backup=backup, after=after)
     except (PostroomError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
         return RoomMigration(room, error=str(error) or type(error).__name__)
     return RoomMigration(room, plan=plan, backup=saved)

@@ -1,0 +1,65 @@
+"""The running processes of a room, with their releases.
+
+A process registers before it works and reports once a minute. Registering waits for the second phase of a migration and
+then checks the room, so that no process of an older release can start unseen during that phase.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+
+from postroom.db.migrate import RELEASE, check_migrated
+from postroom.db.pool import Pool
+from postroom.db.queries import load
+from postroom.runtime.loop import Loop
+
+REPORT = timedelta(minutes=1)  # a third of PROCESS_SILENCE
+FORGET_S = 1.0  # a process that ends must not wait for a database that does not answer
+
+_QUERIES = load("postroom.db")
+
+
+@asynccontextmanager
+async def process_registered(pool: Pool, room: str, command: str) -> AsyncIterator[None]:
+    """Count this process as one that runs on the room. Raises `DatabaseNewer` if it cannot run there."""
+    registration = _Registration(pool, room, command)
+    await registration.register()
+    loop = Loop("process", registration.renew, rest=REPORT)
+    task = asyncio.create_task(loop.run(asyncio.Event()), name=loop.name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await registration.forget()
+
+
+class _Registration:
+    """One row of `processes`."""
+
+    def __init__(self, pool: Pool, room: str, command: str) -> None:
+        self._pool, self._room, self._command = pool, room, command
+        self._id: int | None = None
+
+    async def register(self) -> None:
+        async with self._pool.acquire() as connection, connection.transaction():
+            await _QUERIES["lock_starts_shared"].exec(connection, room=self._room)
+            await check_migrated(connection, self._room)
+            row = await _QUERIES["register_process"].one(
+                connection, pid=os.getpid(), release=RELEASE, host=socket.gethostname(), command=self._command
+            )
+        self._id = row["id"]
+
+    async def renew(self) -> None:
+        """Report; a row that was removed meanwhile, as after a day without the database, is written again."""
+        if await _QUERIES["renew_process"].exec(self._pool, process_id=self._id) == 0:
+            await self.register()
+
+    async def forget(self) -> None:
+        with suppress(Exception):  # the row expires by itself
+            async with asyncio.timeout(FORGET_S):
+                await _QUERIES["forget_process"].exec(self._pool, process_id=self._id)
