@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.support.dashboard import Guest, open_guest, text_of
+from tests.support.dashboard import Guest, hidden_fields, open_guest, text_of
 from tests.support.webhook_server import Receiver, receiving
 
 from postroom.db.room import Room
@@ -150,6 +150,39 @@ async def test_lost_webhooks_are_recovered_since_a_time(room: Room, guest: Guest
     for wrong in ({"since": "soon", "key": "x"}, {"since": "2026-01-01T00:00", "key": "x"}, {**given, "key": ""}):
         assert (wrong, (await guest.submit(ask, f"{path}/recover", **wrong)).status) == (wrong, 400)
     assert (await guest.get(f"{path}/recover?since=soon")).status == 400
+
+
+async def test_dead_webhooks_are_recovered_once(room: Room, guest: Guest) -> None:
+    """Dead letters return to the queue and arrive with their own webhook-id; a second recovery repeats nothing."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    async with receiving(Receiver(status=503)) as receiver:
+        endpoint = await an_endpoint(room, receiver.url)
+        path = f"/webhooks/{endpoint.id}"
+        old, dead = [await service.send_test(room.pool, endpoint.id, actor="tests") for _ in range(2)]
+        await room.pool.execute("UPDATE deliveries SET max_retries = 0")
+        await room.pool.execute("UPDATE deliveries SET created_at = now() - interval '3 days' WHERE id = $1", old)
+        await deliver(room)
+        receiver.status = 400
+        failed = await posted(room, endpoint)
+        before = [request.headers["webhook-id"] for request in receiver.requests]
+        receiver.status = 200
+        ask = f"{path}/recover?since={since:%Y-%m-%dT%H:%M}"
+        expected = "1 dead letter returns to the queue, and 1 failed webhook is posted again"
+        page = await guest.get(ask)
+        assert expected in text_of(page)
+        await guest.post(f"{path}/recover", hidden_fields(page))
+        await deliver(room)
+        assert [request.headers["webhook-id"] for request in receiver.requests[3:]] == before[1:]
+        again = await guest.get(ask)
+        assert "0 dead letters return to the queue, and 0 failed webhooks are posted again" in text_of(again)
+        assert "Post them again" not in text_of(again)
+    found, _more = await list_deliveries(room.pool, DeliveryFilter(endpoint_id=endpoint.id))
+    states: dict[int, DeliveryState] = {each.id: each.state for each in found}
+    assert [states[each] for each in (old, dead, failed)] == [
+        DeliveryState.DEAD_LETTER,
+        DeliveryState.SENT,
+        DeliveryState.FAILED,
+    ]
 
 
 async def test_webhooks_need_their_scope(room: Room) -> None:

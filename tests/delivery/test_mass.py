@@ -96,6 +96,8 @@ async def test_a_resend_copies_each_delivery_once(pool: Pool, monkeypatch: pytes
     copied = await pool.fetch("SELECT resend_of FROM deliveries WHERE resend_of IS NOT NULL ORDER BY resend_of")
     assert [row["resend_of"] for row in copied] == ids
     assert late not in ids
+    again = await service.start(pool, MassKind.RESEND, SHOP, actor=ADA, before_id=seen.before_id)
+    assert (again.changed, again.skipped) == (0, {"resent": 3})
 
 
 async def test_a_retry_makes_waiting_ones_due_and_returns_dead_letters(pool: Pool) -> None:

@@ -129,6 +129,16 @@ async def test_withdrawn_dead_letters_are_skipped(pool: Pool) -> None:
     assert (done.changed, done.skipped) == (0, {"ended": 1})
 
 
+async def test_resent_dead_letters_are_skipped(pool: Pool) -> None:
+    """The copy may have arrived; a person can still retry the original by itself."""
+    [delivery] = await given_up(pool)
+    await deliveries.resend(pool, delivery, actor=ADA)
+    done = await redrive(pool)
+    assert (done.changed, done.skipped) == (0, {"resent": 1})
+    await deliveries.retry(pool, delivery, actor=ADA)
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
+
+
 async def test_ids_and_a_message_id_select_what_has_both(pool: Pool) -> None:
     """Neither of two exact filters is ignored."""
     one, two = await accepted(pool, *[a_mail(headers={"Message-ID": f"<{n}@example.org>"}) for n in (1, 2)])

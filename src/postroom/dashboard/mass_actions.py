@@ -36,6 +36,7 @@ _REASONS = {
     "content_deleted": "content deleted",
     "expired": "expired",
     "campaign_cancelled": "campaign cancelled",
+    "resent": "resent before",
 }
 _AMBIGUOUS = "Ambiguous dead letters among them may have arrived already: their recipients would get them twice."
 

@@ -75,6 +75,7 @@ CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries (idempotency_key, s
 CREATE INDEX deliveries_source_idx ON deliveries (source, (id >> 10));
 CREATE INDEX deliveries_template_idx ON deliveries (template_id, (id >> 10)) WHERE template_id IS NOT NULL;
 CREATE INDEX deliveries_campaign_idx ON deliveries (campaign_id, (id >> 10)) WHERE campaign_id IS NOT NULL;
+CREATE INDEX deliveries_resend_idx ON deliveries (resend_of) WHERE resend_of IS NOT NULL; -- list_standings
 CREATE INDEX deliveries_endpoint_idx ON deliveries (endpoint_id, (id >> 10)) WHERE endpoint_id IS NOT NULL;
 CREATE INDEX deliveries_tags_idx ON deliveries USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
 CREATE INDEX deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops)

@@ -27,6 +27,7 @@ class Obstacle(StrEnum):
     ENDED = "ended"
     CONTENT_DELETED = "content_deleted"
     EXPIRED = "expired"
+    RESENT = "resent"  # a resend has copied it: the copy is the one that leaves again
     CAMPAIGN_CANCELLED = "campaign_cancelled"
 
 
@@ -39,6 +40,7 @@ class Standing:
     has_body: bool
     is_expired: bool
     is_campaign_cancelled: bool
+    is_resent: bool = False
     is_withdrawn: bool = False  # a dead letter whose cause was deleted: it must not leave again
 
 
@@ -90,6 +92,8 @@ def _resend_obstacle(delivery: Standing, *, is_resend: bool) -> Obstacle | None:
         return Obstacle.CAMPAIGN_CANCELLED
     if not delivery.has_body:
         return Obstacle.CONTENT_DELETED
+    if delivery.is_resent:
+        return Obstacle.RESENT
     return Obstacle.EXPIRED if is_resend and delivery.is_expired else None
 
 

@@ -34,19 +34,20 @@ LIMIT :page_limit;
 
 -- name: list_standings :many
 -- The facts that decide whether these deliveries can be changed, and the deliveries that have them in common.
-SELECT array_agg(id) AS ids, state, has_body, is_expired, is_campaign_cancelled, is_withdrawn
+SELECT array_agg(id) AS ids, state, has_body, is_expired, is_campaign_cancelled, is_resent, is_withdrawn
 FROM (
     SELECT d.id, d.state::text,
         EXISTS (SELECT FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS has_body,
         coalesce(d.expires_at <= coalesce(:now::timestamptz, now()), false) AS is_expired,
         EXISTS (SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status = 'cancelled')
             AS is_campaign_cancelled,
+        EXISTS (SELECT FROM deliveries AS copy WHERE copy.resend_of = d.id) AS is_resent,
         d.state = 'dead_letter' AND NOT EXISTS (SELECT FROM dead_letters AS l WHERE l.delivery_id = d.id)
             AS is_withdrawn
     FROM deliveries AS d
     WHERE d.id = ANY(:delivery_ids::bigint[])
 ) AS each
-GROUP BY state, has_body, is_expired, is_campaign_cancelled, is_withdrawn;
+GROUP BY state, has_body, is_expired, is_campaign_cancelled, is_resent, is_withdrawn;
 
 -- name: list_unfinished :many
 -- Actions with steps left, oldest first.
