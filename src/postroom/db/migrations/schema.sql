@@ -2891,6 +2891,8 @@ CREATE INDEX deliveries_endpoint_idx ON deliveries USING btree (endpoint_id, ((i
 
 CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries USING btree (idempotency_key, source) WHERE (idempotency_key IS NOT NULL);
 
+CREATE INDEX deliveries_resend_idx ON deliveries USING btree (resend_of) WHERE (resend_of IS NOT NULL);
+
 CREATE INDEX deliveries_source_idx ON deliveries USING btree (source, ((id >> 10)));
 
 CREATE INDEX deliveries_tags_idx ON deliveries USING gin (tags jsonb_path_ops) WHERE (tags IS NOT NULL);
