@@ -3,24 +3,35 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
-from tests.conftest import TestServer
+from tests.conftest import TestServer, postgres_major
 from tests.support.builders import Steps
+from tests.support.command_line import outcome
+from tests.support.outbox import until
 from tests.support.rooms import execute, fetch_value, servers_with
 
+from postroom.app import run_fleet
+from postroom.db.migrate import migrate
 from postroom.db.room import Room
+from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.rooms.fleet import Fleet
 from postroom.rooms.model import Watcher
 from postroom.rooms.server_rooms import FleetOptions
-from postroom.rooms.service import open_servers
+from postroom.rooms.service import find_rooms, open_servers
 from postroom.settings import Settings
 
 NEVER = timedelta(hours=1)
 PATIENCE_S = 60
 WATCHER = Watcher(pid=1, host="tests", collects_tokens=True, publishers=("log",))
 SEND = "SELECT {}.send('{{ada@example.org}}', p_subject => 'Hi', p_text => 'Hi')"
+DELTA = (
+    "INSERT INTO {}.stat_deltas (hour, campaign_id, sender_account_id, amount, domain, metric)"
+    " VALUES (now(), 0, 0, 1, 'example.org', 'opened')"
+)
 DELIVERED = "DELETE FROM {0}.due_deliveries; DELETE FROM {0}.delivery_steps"
 
 
@@ -75,3 +86,108 @@ async def test_a_mail_wakes_its_room_and_no_other(server: TestServer) -> None:
             assert await worked.ended.get() == "tenant_a"
             assert worked.began.empty()
         assert await fetch_value(url, "SELECT count(*) FROM tenant_a.workers") == 0
+
+
+async def test_a_room_without_a_notification_is_found_by_a_check(server: TestServer) -> None:
+    """Work that is written by plain SQL notifies no process; the next check of the room finds it."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        worked, steps, [(_, url)] = Worked(), Steps(), settings.servers
+        async with running(settings, worked, steps=steps, check=timedelta(milliseconds=100)):
+            await steps.reached("asleep tenant_a")
+            await execute(url, DELTA.format("tenant_a"))
+            assert await worked.began.get() == "tenant_a"
+
+
+async def test_rooms_come_and_go(server: TestServer) -> None:
+    """A new room joins without a restart; a room that is being moved or was dropped stops at once."""
+    async with servers_with(server, "tenant_a", working=True) as settings, open_servers(settings) as servers:
+        worked, steps, [(_, url)] = Worked(), Steps(), settings.servers
+        async with running(settings, worked, steps=steps) as fleet:
+            await steps.reached("asleep tenant_a")
+            await migrate(url, "tenant_b")
+            await fleet.discover()
+            await steps.reached("asleep tenant_b")
+            await execute(url, SEND.format("tenant_a"))
+            assert await worked.began.get() == "tenant_a"
+            await execute(url, "SET search_path = tenant_a; SELECT begin_move('moving from a to b')")
+            await fleet.discover()
+            assert await worked.ended.get() == "tenant_a"
+            await execute(url, "DROP SCHEMA tenant_b CASCADE")
+            await fleet.discover()
+            assert not (await find_rooms(servers, "tenant_*")).ready
+
+
+async def test_rooms_take_turns(server: TestServer) -> None:
+    """With one place, a room whose turn is over gives way, although it has more work."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        [(_, url)] = settings.servers
+        await migrate(url, "tenant_b")
+        for name in ("tenant_a", "tenant_b"):
+            await execute(url, SEND.format(name))
+        worked = Worked()
+        async with running(settings, worked, awake=1, turn=timedelta()):
+            order = [await worked.began.get() for _ in range(4)]
+        assert order[:2] == order[2:]
+        assert set(order) == {"tenant_a", "tenant_b"}
+
+
+async def test_an_error_of_one_room_stops_no_other(server: TestServer) -> None:
+    """A room that lacks a migration is not served, and the others are."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        [(_, url)] = settings.servers
+        await migrate(url, "tenant_b")
+        await execute(
+            url, "DROP FUNCTION tenant_a.next_work_at; DELETE FROM tenant_a.migrations WHERE name ~ 'next_work'"
+        )
+        await execute(url, SEND.format("tenant_b"))
+        worked = Worked()
+        async with running(settings, worked):
+            assert await worked.began.get() == "tenant_b"
+
+
+async def test_a_server_that_is_down_stops_no_other(server: TestServer, tmp_path: Path) -> None:
+    """The rooms of the other server are served; those of the stopped one again when it is back."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        other = EmbeddedServer(tmp_path / "other", ServerOptions(fsync=False, major=postgres_major()))
+        url, here = await other.start(), settings.servers[0][1]
+        await migrate(url, "tenant_b")
+        worked, steps = Worked(), Steps()
+        try:
+            async with running(Settings(servers=(("a", here), ("b", url))), worked, steps=steps) as fleet:
+                await steps.reached("asleep tenant_b")
+                await other.stop()
+                await fleet.discover()
+                await execute(here, SEND.format("tenant_a"))
+                assert await worked.began.get() == "tenant_a"
+                assert await other.start() == url
+                await execute(url, SEND.format("tenant_b"))
+                assert await worked.began.get() == "tenant_b"
+        finally:
+            await other.stop()
+
+
+async def test_a_mail_of_a_sleeping_room_is_sent(server: TestServer) -> None:
+    """With the loops of the product: the mail is in the room's inbox, and the process ends when asked."""
+    async with servers_with(server, "tenant_a", working=True) as found:
+        [(_, url)] = found.servers
+        settings, stop = replace(found, transport="capture"), asyncio.Event()
+        task = asyncio.create_task(run_fleet(settings, "tenant_*", stop=stop, ready=lambda: None))
+        try:
+            await until(lambda: counts(url, "tenant_a.workers", 1))
+            await execute(url, SEND.format("tenant_a"))
+            await until(lambda: counts(url, "tenant_a.inbox_messages", 1))
+        finally:
+            stop.set()
+            await task
+        assert await counts(url, "tenant_a.workers", 0)
+
+
+async def counts(url: str, table: str, number: int) -> bool:
+    return bool(await fetch_value(url, f"SELECT count(*) = $1 FROM {table}", number))
+
+
+async def test_rooms_are_not_worked_until_empty() -> None:
+    """`--until-empty` and `--migrate` are about one room."""
+    code, _, errors = await outcome("work", "--rooms", "tenant_*", "--until-empty")
+    assert code == 2
+    assert "cannot be used with --until-empty or --migrate" in " ".join(errors.split())
