@@ -7,7 +7,7 @@
     │   ├── embedded: EmbeddedServerError
     │   └── mail: TemplateInvalid
     ├── db: DatabaseError           the database does not match this version
-    │   ├── rooms: ServerUnreachable
+    │   ├── rooms: RoomNotReady, ServerUnreachable
     │   └── DatabaseUnreachable, DatabaseNewer, MigrationChanged, MigrationPending,
     │       OldProcessRuns, RoomMissing
     ├── InputError                  the caller's data is invalid; nothing was stored

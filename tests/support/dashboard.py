@@ -31,6 +31,7 @@ from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
 from postroom.post.reply import Reply
+from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 SECRET = bytes(range(32))
@@ -101,10 +102,13 @@ def dashboard_app(
     stop: asyncio.Event | None = None,
     examine: Examine | None = None,
     replica: Replica | None = None,
+    discover: Discover | None = None,
 ) -> HttpApplication:
     """The application with the API and the dashboard."""
     auth = Authenticator(room.pool)
-    site = build_dashboard(room, secret=SECRET, stop=stop, auth=auth, examine=examine, replica=replica)
+    site = build_dashboard(
+        room, secret=SECRET, stop=stop, auth=auth, examine=examine, replica=replica, discover=discover
+    )
     return build_app(room, sites=[site], auth=auth, replica=replica)
 
 

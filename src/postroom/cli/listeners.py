@@ -14,16 +14,18 @@ from postroom.app import link_signer
 from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.processes import process_registered
-from postroom.db.replica import Replica, replica_followed
+from postroom.db.replica import replica_followed
 from postroom.db.room import Room
+from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import ListenerOptions, bounce_server
-from postroom.http.asgi import build_app, make_combiner
+from postroom.http.asgi import HttpApplication, build_app, make_combiner
 from postroom.http.auth import Authenticator
 from postroom.http.model import KEY_PREFIX
 from postroom.intake.smtp.handler import Authenticate
 from postroom.intake.smtp.server import allows_any_login, submission_options, submission_server
 from postroom.post.message_id import room_keys
+from postroom.rooms.service import Discover, find_rooms, servers_of
 from postroom.runtime import uvicorn_server
 from postroom.runtime.endpoint import Site
 from postroom.runtime.http_connection import HttpLimits
@@ -85,13 +87,11 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
     receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(process_registered(room.pool, room.name, "serve"))
-        replica = await stack.enter_async_context(replica_followed(room.pool, settings))
-        sites = []
-        if settings.secret_key:
-            sites.append(_dashboard(room, settings.secret_key, stop=stop, auth=auth, replica=replica))
         accepting = make_combiner(room)
         stack.push_async_callback(accepting.close)
+        discover = partial(find_rooms, servers_of(room), inspecting=True)
+        opening = open_application(room, stop=stop, auth=auth, accepting=accepting, discover=discover)
+        app = await stack.enter_async_context(opening)
         for listener, options in submissions:
             if listener is not None and options is not None:
                 authenticate = submitter(auth, any_login=any_login)
@@ -99,18 +99,35 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
                 await stack.enter_async_context(submission)
         if receiving is not None:
             await stack.enter_async_context(bounce_server(room.pool, receiving, listener=doors.bounces))
-        signer = link_signer(settings)
-        if signer is not None:
-            sites.append(await stack.enter_async_context(public_links(room, signer)))
-        app = build_app(room, sites=sites, auth=auth, replica=replica, accepting=accepting)
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
         )
 
 
-def _dashboard(room: Room, secret: bytes, *, stop: asyncio.Event, auth: Authenticator, replica: Replica | None) -> Site:
-    examine_room = partial(examine, room.settings)
-    return build_dashboard(room, secret=secret, stop=stop, auth=auth, examine=examine_room, replica=replica)
+@asynccontextmanager
+async def open_application(
+    room: Room, *, stop: asyncio.Event, auth: Authenticator, accepting: AcceptCombiner, discover: Discover | None
+) -> AsyncIterator[HttpApplication]:
+    """The HTTP application of a room: API, and with a secret key dashboard and links."""
+    settings, sites = room.settings, list[Site]()
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(process_registered(room.pool, room.name, "serve"))
+        replica = await stack.enter_async_context(replica_followed(room.pool, settings))
+        if settings.secret_key:
+            dashboard = build_dashboard(
+                room,
+                secret=settings.secret_key,
+                stop=stop,
+                auth=auth,
+                examine=partial(examine, settings),
+                replica=replica,
+                discover=discover,
+            )
+            sites.append(dashboard)
+        signer = link_signer(settings)
+        if signer is not None:
+            sites.append(await stack.enter_async_context(public_links(room, signer)))
+        yield build_app(room, sites=sites, auth=auth, replica=replica, accepting=accepting)
 
 
 def http_limits(settings: Settings) -> HttpLimits:

@@ -14,15 +14,29 @@ if TYPE_CHECKING:
 NO_KEY = "There is no API key yet. Create one with: postroom keys create app --scope '*'\n"
 
 
-def serve(*, migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False) -> None:
+def serve(
+    *,
+    rooms: Annotated[
+        str | None,
+        typer.Option("--rooms", help="Serve HTTP for all rooms that match, such as 'tenant_*'; no SMTP."),
+    ] = None,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
+) -> None:
     """Answer on POSTROOM_HTTP_ADDR and POSTROOM_SMTP_ADDR, until SIGTERM or Ctrl-C."""
     from postroom.cli.lifetime import live
 
     settings = load_settings()
 
     async def main(life: "Lifetime") -> None:
-        await serve_here(settings, life, migrating=migrate)
+        if rooms is None:
+            await serve_here(settings, life, migrating=migrate)
+        else:
+            from postroom.cli.serve_rooms import serve_rooms
 
+            await serve_rooms(settings, rooms, life)
+
+    if rooms is not None and migrate:
+        raise typer.BadParameter("--migrate is for one room; run `postroom rooms migrate` first")
     run(live(main, grace=settings.shutdown_grace))
 
 

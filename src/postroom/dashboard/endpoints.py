@@ -48,6 +48,7 @@ from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.http.asgi import is_https
 from postroom.http.auth import Authenticator
+from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, Site
 from postroom.runtime.peers import WrongKeyCounter
 
@@ -148,7 +149,7 @@ ENDPOINTS = (
 )
 
 
-def build_dashboard(
+def build_dashboard(  # noqa: PLR0913 - the parts of a process that pages use
     room: Room,
     *,
     secret: bytes,
@@ -156,15 +157,17 @@ def build_dashboard(
     auth: Authenticator | None = None,
     examine: Examine | None = None,
     replica: Replica | None = None,
+    discover: Discover | None = None,
 ) -> Site:
     """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does.
 
-    `examine` runs the doctor's checks. The overview's history is read from the `replica`.
+    `examine` runs the doctor's checks. The overview's history is read from the `replica`. `discover` finds the rooms of
+    all servers, for the dashboard of a person who may see them.
     """
     static = read_static()
     dashboard = Dashboard(
         room=room,
-        views=PageTemplates(room.name, static),
+        views=PageTemplates(room.name, static, url_path=room.settings.url_path),
         sessions=Sessions(secret, room.name),
         auth=auth or Authenticator(room.pool),
         guesses=WrongKeyCounter(),
@@ -172,6 +175,7 @@ def build_dashboard(
         static=static,
         is_secure=is_https(room.settings),
         oidc=oidc_provider(room.settings, secret, room=room.name),
+        discover=discover,
     )
     codes, sign_in_links = SignInCodes(room, secret), links.SignInLinks(secret, room.name)
     tools = (dashboard, codes, sign_in_links, LiveFeeds(stop or asyncio.Event()))

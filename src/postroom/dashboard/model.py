@@ -38,16 +38,6 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRoom:
-    """A room of the same database."""
-
-    name: str
-    owner: str
-    is_this: bool
-    bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class SeenWorker:
     """A worker and its last report; `asleep` names the lanes in which it waits for work."""
 

@@ -32,6 +32,7 @@ from postroom.http.auth import Authenticator
 from postroom.http.model import ApiKey, Operator
 from postroom.http.problems import Problem
 from postroom.http.routing import LARGEST_ID
+from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
 from postroom.runtime.peers import WrongKeyCounter
@@ -86,14 +87,20 @@ class Dashboard:
     static: Mapping[str, bytes]
     is_secure: bool
     oidc: OidcProvider | None = None
+    discover: Discover | None = None
 
     def cookie(self, name: str) -> str:
-        """A cookie's name; behind https, with the prefix that makes browsers refuse it from any other host."""
-        return f"__Host-{name}" if self.is_secure else name
+        """A cookie's name; behind https, with the prefix that makes browsers refuse it from any other host.
+
+        Browsers permit the prefix `__Host-` only for cookies of a whole host.
+        """
+        prefix = "__Secure-" if self.room.settings.url_path else "__Host-"
+        return f"{prefix}{name}" if self.is_secure else name
 
     def with_cookie(self, answer: Answer, name: str, value: str, *, age_s: int, same_site: str = "strict") -> Answer:
         """The answer with a cookie that scripts and other sites cannot read."""
-        cookie = f"{self.cookie(name)}={value}; HttpOnly; Max-Age={age_s}; Path=/; SameSite={same_site}"
+        path = f"{self.room.settings.url_path}/"
+        cookie = f"{self.cookie(name)}={value}; HttpOnly; Max-Age={age_s}; Path={path}; SameSite={same_site}"
         cookie += "; Secure" if self.is_secure else ""
         return replace(answer, headers={**answer.headers, "set-cookie": cookie})
 

@@ -75,6 +75,7 @@ async def save_page(request: "PageRequest") -> Answer:
         raise BadInput.of("zone", "must be a time zone such as Europe/Berlin; theme and rows must be listed values")
     secure = "; Secure" if request.dashboard.is_secure else ""
     values = urlencode({"theme": chosen.theme, "rows": chosen.rows, "zone": chosen.zone}, safe="/")
-    cookie = f"{COOKIE}={values}; HttpOnly; Max-Age={_AGE_S}; Path=/; SameSite=strict{secure}"
+    path = f"{request.dashboard.room.settings.url_path}/"
+    cookie = f"{COOKIE}={values}; HttpOnly; Max-Age={_AGE_S}; Path={path}; SameSite=strict{secure}"
     answer = request.done(request.form.get("back", "/preferences"), "The preferences are saved in this browser.")
     return replace(answer, headers={**answer.headers, "set-cookie": cookie})

@@ -58,18 +58,6 @@ WHERE c.relnamespace = current_schema()::regnamespace
 ORDER BY p.relname, c.relname DESC
 LIMIT :page_limit;
 
--- name: list_rooms :many
--- The rooms of this database: schemas with a table of applied files. Sizes are those of their tables and indexes.
-SELECT n.nspname::text AS name, pg_get_userbyid(n.nspowner)::text AS owner,
-    n.nspname = current_schema() AS is_this,
-    (SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class AS c
-        WHERE c.relnamespace = n.oid AND c.relkind = 'r') AS bytes
-FROM pg_namespace AS n
-WHERE EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'migrations' AND c.relkind = 'r')
-    AND EXISTS (SELECT FROM pg_class AS c WHERE c.relnamespace = n.oid AND c.relname = 'deliveries')
-ORDER BY n.nspname
-LIMIT :page_limit;
-
 -- name: list_workers :many
 -- Who works here, the last seen first.
 SELECT id, pid, host, started_at, seen_at, asleep::text[]

@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from postroom.dashboard.model import Partition, RequestedCodes, SeenRoom, SeenWorker, TriedCode
+from postroom.dashboard.model import Partition, RequestedCodes, SeenWorker, TriedCode
 from postroom.db.queries import Connection, load
 from postroom.delivery.model import Lane
 from postroom.http.model import ApiKey, Operator
@@ -58,10 +58,6 @@ async def insert_sign_in_code(  # noqa: PLR0913 - one parameter per column
 
 async def list_partitions(connection: Connection, *, page_limit: int) -> list[Partition]:
     return [Partition(**row) for row in await QUERIES["list_partitions"].many(connection, page_limit=page_limit)]
-
-
-async def list_rooms(connection: Connection, *, page_limit: int) -> list[SeenRoom]:
-    return [SeenRoom(**row) for row in await QUERIES["list_rooms"].many(connection, page_limit=page_limit)]
 
 
 async def list_workers(connection: Connection, *, page_limit: int) -> list[SeenWorker]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -11,16 +12,18 @@ from postroom.archive.model import Segment
 from postroom.backup.stores import StoredBackup, list_backups
 from postroom.dashboard import store
 from postroom.dashboard.listing import Filter, ListColumn, columns
-from postroom.dashboard.model import Partition, SeenRoom, SeenWorker
+from postroom.dashboard.model import Partition, SeenWorker
 from postroom.dashboard.overview import ROWS_BEHIND
 from postroom.dashboard.page import PageRequest
-from postroom.runtime.endpoint import Answer
+from postroom.rooms.model import FoundRoom
+from postroom.runtime.endpoint import Answer, ProtocolError
 from postroom.runtime.finding import Finding
 from postroom.settings import Settings
 
 SYSTEM = "audit:read"
 MOST_WORKERS = 200
 MOST_PARTITIONS = 200
+MOST_ROOMS = 200
 
 
 _FINDING = columns(
@@ -135,14 +138,16 @@ _PARTITION = columns(
     bytes={"form": "size", "label": "Size"}, bounds={"is_minor": True},
 )  # fmt: skip
 _ROOM = columns(
-    SeenRoom, "name", "owner", "is_this", "bytes",
-    name={"form": "code", "label": "Room"}, is_this={"label": "This one"}, bytes={"form": "size", "label": "Size"},
+    FoundRoom, "name", "server", "state", "version", "bytes",
+    name={"form": "code", "label": "Room"}, version={"label": "Last migration"},
+    bytes={"form": "size", "label": "Size"},
 )  # fmt: skip
 
 
-def _storage_tabs(shown: str) -> list[tuple[str, str, bool]]:
+def _storage_tabs(request: PageRequest, shown: str) -> list[tuple[str, str, bool]]:
     pages = {"partitions": "/storage", "rooms": "/storage/rooms", "backups": "/storage/backups"}
-    return [(name, path, name == shown) for name, path in pages.items()]
+    is_alone = request.dashboard.discover is None
+    return [(name, path, name == shown) for name, path in pages.items() if name != "rooms" or not is_alone]
 
 
 async def partitions_page(request: PageRequest) -> Answer:
@@ -152,17 +157,23 @@ async def partitions_page(request: PageRequest) -> Answer:
         (await store.list_partitions(request.pool, page_limit=MOST_PARTITIONS), None),
         lead="Large tables have a partition per month. Workers make those of the coming months, and the archive "
         "exports and drops old ones.",
-        tabs=_storage_tabs("partitions"),
+        tabs=_storage_tabs(request, "partitions"),
     )
 
 
 async def rooms_page(request: PageRequest) -> Answer:
+    """The rooms of all servers; a tenant's dashboard does not list those of others."""
+    if request.dashboard.discover is None:
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "The rooms are listed in the dashboard of POSTROOM_SCHEMA.")
+    found = await request.dashboard.discover()
+    silent = "".join(f" Server {failure.server} does not respond: {failure.reason}." for failure in found.failures)
     return request.listing(
         "Rooms",
         _ROOM,
-        (await store.list_rooms(request.pool, page_limit=MOST_PARTITIONS), None),
-        lead="Installations in this database, each in its own schema. This dashboard shows one of them.",
-        tabs=_storage_tabs("rooms"),
+        (list(found.rooms[:MOST_ROOMS]), None),
+        lead=f"{len(found.rooms)} rooms on the servers of POSTROOM_SERVERS, each in its own schema; "
+        f"`postroom rooms list` prints them all. This dashboard shows {request.call.room.name}.{silent}",
+        tabs=_storage_tabs(request, "rooms"),
     )
 
 
@@ -180,7 +191,7 @@ async def backups_page(request: PageRequest) -> Answer:
         lead="Finished backups in the store of this room. Making, verifying and restoring them are commands: postroom "
         "backup and postroom restore. Those written to other places are in the audit log.",
         empty="There is no backup in the store. POSTROOM_BACKUP_URL switches scheduled backups on.",
-        tabs=_storage_tabs("backups"),
+        tabs=_storage_tabs(request, "backups"),
     )
 
 

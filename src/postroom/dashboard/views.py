@@ -1,6 +1,7 @@
 """Templates, and how times and sizes are written in them. Every value is escaped, except HTML that is made here."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,9 @@ _RELATIVE = timedelta(days=14)
 _VIEWER: ContextVar[Viewer] = ContextVar("viewer")
 """The preferences of the viewer for whom a template is drawn; filters get no other arguments."""
 
+_ADDRESS = r"""(\s(?:(?:href|action|formaction|src|data-[a-z-]+)="|content="0;url=))(?=/(?!/))"""
+"""The beginning of an attribute with an address of ours. Text has no such quotation marks: they are escaped."""
+
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -43,7 +47,10 @@ def read_static() -> Mapping[str, bytes]:
 class PageTemplates:
     """The templates of the dashboard, ready to draw."""
 
-    def __init__(self, room: str, static: Mapping[str, bytes]) -> None:
+    def __init__(self, room: str, static: Mapping[str, bytes], *, url_path: str = "") -> None:
+        self._url_path = url_path
+        # Part of a page may have been drawn before, so an address may have the path already.
+        self._address = re.compile(rf"{_ADDRESS}(?!{re.escape(url_path)}/)")
         # Without a version in its address, a browser would keep yesterday's style.
         versions = {name: hashlib.sha256(content).hexdigest()[:12] for name, content in static.items()}
         self._environment = Environment(
@@ -76,9 +83,10 @@ class PageTemplates:
     def draw(self, template: str, *, viewer: Viewer, **values: Any) -> str:
         before = _VIEWER.set(viewer)
         try:
-            return self._environment.render_template(template, viewer=viewer, **values)
+            drawn = self._environment.render_template(template, viewer=viewer, **values)
         finally:
             _VIEWER.reset(before)
+        return self._address.sub(rf"\1{self._url_path}", drawn) if self._url_path else drawn
 
 
 def _escape(value: object) -> object:

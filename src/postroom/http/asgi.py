@@ -8,6 +8,7 @@ without its message, which may hold personal data, and answered without its caus
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -75,6 +76,7 @@ class HttpApplication:
         self._refuse_unknown = [site.refuse_unknown for site in sites if site.refuse_unknown is not None]
         self._routes = Routes(self.endpoints)
         self._proxies = TrustedProxies(room.settings.trusted_proxies)
+        self._url_path = room.settings.url_path
         self._max_body = room.settings.max_body_mb * MEGABYTE
         always = HSTS if is_https(room.settings) else {}
         self._always = encode_headers(always)
@@ -88,7 +90,7 @@ class HttpApplication:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
         elif scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await lifespan(receive, send)
         else:
             await send({"type": "websocket.close", "code": 1000})
 
@@ -105,6 +107,10 @@ class HttpApplication:
         except Exception as error:  # noqa: BLE001 - every error becomes an answer without its cause
             answer = self._refuse(route, call, error)
             body = body_of(answer)
+        if self._url_path and answer.headers.get("location", "").startswith("/"):
+            answer = replace(
+                answer, headers={**answer.headers, "location": self._url_path + answer.headers["location"]}
+            )
         always = self._headers.get((route.path, method), self._always)
         await send_head(send, answer, body, (*always, (b"x-request-id", call.request_id.encode())))
         route.measure(method, answer.status, time.perf_counter() - started)
@@ -209,7 +215,7 @@ def _log_bug(error: Exception, route: Route, call: Call) -> Answer:
     return our_fault()
 
 
-async def _lifespan(receive: Receive, send: Send) -> None:
+async def lifespan(receive: Receive, send: Send) -> None:
     """Acknowledge a server's start and stop; the composition root opens and closes the room."""
     while True:
         message = await receive()

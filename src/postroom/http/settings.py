@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from urllib.parse import urlsplit
 
 from postroom.runtime.setting import http_url, parse_address, positive, setting
 
@@ -21,7 +22,10 @@ class HttpSettings:
         "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "address where the HTTP server listens"
     )
     public_url: str | None = setting(
-        "POSTROOM_PUBLIC_URL", http_url, None, "public URL of the HTTP server, for links in mail"
+        "POSTROOM_PUBLIC_URL",
+        http_url,
+        None,
+        "public URL of the HTTP server, for links in mail; with many rooms, {room} is the place of a room's name",
     )
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = setting(
         "POSTROOM_TRUSTED_PROXIES",
@@ -46,3 +50,8 @@ class HttpSettings:
         """The public URL; without one, the address where the HTTP server listens."""
         host, port = self.http_addr
         return self.public_url or f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def url_path(self) -> str:
+        """The path of the public URL, which a proxy or the process itself removes from requests; often empty."""
+        return urlsplit(self.public_url or "").path

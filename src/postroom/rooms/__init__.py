@@ -13,6 +13,10 @@ MOVES    fence, drain, close, copy, commit, open, drop; see `rooms/moving.py`. T
          killed move is continued by the same command, or undone before its commit; until then the room refuses writes
          as a read-only server does. The copy has the same rows, compared table by table, and keeps its archive.
          Grants of other roles are not copied
+SERVES   `postroom serve --rooms`: each room at `/rooms/<name>/`, or at a host of its own, see `rooms/address.py`. A
+         room is opened by its first request and closed when it is idle or moves. Keys, sessions, forms and links are signed
+         or stored per room, so none is good in another; only the dashboard of POSTROOM_SCHEMA lists all rooms
 LIMITS   a table of servers has direct URLs: behind a transaction pooler a role has one search path, so one room
-FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`
+FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`,
+         `RoomNotReady`
 """

@@ -16,6 +16,10 @@ class ServerUnreachable(DatabaseError):
     """A server does not respond, so it is unknown whether it has the room."""
 
 
+class RoomNotReady(DatabaseError):
+    """The room is moving, being restored, or on several servers."""
+
+
 class RoomExists(ConflictError):
     """A room of this name exists."""
 

@@ -1,7 +1,7 @@
 """Servers, and the rooms on them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
@@ -11,11 +11,12 @@ from postroom.db.connection import Url
 from postroom.db.errors import DatabaseError, MigrationPending
 from postroom.db.migrate import check_migrated
 from postroom.db.pool import Session, connect
-from postroom.db.room import open_database
+from postroom.db.room import Room, open_database
 from postroom.db.settings import parse_schema
 from postroom.db.shared_pool import enter_room
 from postroom.errors import BadInput
 from postroom.rooms import store
+from postroom.rooms.address import RoomAddress
 from postroom.rooms.errors import ServerUnknown
 from postroom.rooms.model import Discovery, FoundRoom, RoomState, ServerFailure, matches, without_duplicates
 from postroom.settings import Settings
@@ -33,18 +34,24 @@ class Server:
     settings: Settings = field(repr=False)  # the process's own, with the database's URL
 
     def settings_of(self, room: str) -> Settings:
-        """The settings to open one room of this server."""
-        return replace(self.settings, schema=room)
+        """The settings to open one room of this server, with its public URL among many rooms."""
+        return replace(self.settings, schema=room, public_url=RoomAddress(self.settings.base_url).url_of(room))
+
+
+Discover = Callable[[], Awaitable[Discovery]]
+"""Finds all rooms, for a page that lists them."""
+
+
+def servers_of(room: Room) -> tuple[Server, ...]:
+    """The servers of POSTROOM_SERVERS; without it, the one of an open room."""
+    return _table(room.settings) or (Server(DEFAULT_SERVER, room.direct, room.settings),)
 
 
 @asynccontextmanager
 async def open_servers(settings: Settings, *, creating: bool = False) -> AsyncIterator[tuple[Server, ...]]:
     """The servers of POSTROOM_SERVERS; without it one, named `default`, whose embedded server is started if needed."""
     if settings.servers:
-        yield tuple(
-            Server(name, url, replace(settings, database_url=url, database_direct_url=None))
-            for name, url in settings.servers
-        )
+        yield _table(settings)
         return
     async with open_database(settings, creating=creating) as (_, direct):
         yield (Server(DEFAULT_SERVER, direct, settings),)
@@ -75,6 +82,13 @@ async def find_rooms(servers: Sequence[Server], pattern: str = "*", *, inspectin
     rooms = [room for answer in answers if not isinstance(answer, ServerFailure) for room in answer]
     return Discovery(
         without_duplicates(rooms), tuple(answer for answer in answers if isinstance(answer, ServerFailure))
+    )
+
+
+def _table(settings: Settings) -> tuple[Server, ...]:
+    return tuple(
+        Server(name, url, replace(settings, database_url=url, database_direct_url=None))
+        for name, url in settings.servers
     )
 
 

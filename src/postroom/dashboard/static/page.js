@@ -86,7 +86,7 @@
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (went) {
       went = false;
-      if (event.key === ",") location.assign("/preferences");
+      if (event.key === ",") document.querySelector('a[href$="/preferences"]')?.click();
       document.querySelector(`[data-go="${CSS.escape(event.key)}"]`)?.click();
       return;
     }
