@@ -14,8 +14,9 @@ MOVES    fence, drain, close, copy, commit, open, drop; see `rooms/moving.py`. T
          as a read-only server does. The copy has the same rows, compared table by table, and keeps its archive.
          Grants of other roles are not copied
 SERVES   `postroom serve --rooms`: each room at `/rooms/<name>/`, or at a host of its own, see `rooms/address.py`. A
-         room is opened by its first request and closed when it is idle or moves. Keys, sessions, forms and links are signed
-         or stored per room, so none is good in another; only the dashboard of POSTROOM_SCHEMA lists all rooms
+         room is opened by its first request and closed when it is idle or moves. Keys and sessions, forms and links
+         are stored or signed per room, so another room refuses them; only the dashboard of POSTROOM_SCHEMA lists all
+         rooms
 LIMITS   a table of servers has direct URLs: behind a transaction pooler a role has one search path, so one room
 FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`,
          `RoomNotReady`
