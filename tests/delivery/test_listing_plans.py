@@ -22,7 +22,7 @@ FILL = f"""
         CASE WHEN n % {RARE} = 0 THEN 7 ELSE 8 END, CASE WHEN n % {RARE} = 0 THEN 7 ELSE 8 END,
         jsonb_build_object('kind', CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END),
         jsonb_build_object('kind', CASE WHEN n % {RARE} = 0 THEN 'rare' ELSE 'usual' END),
-        'key-' || n, '', now(), now() - interval '1 second' * ({ROWS} - n)
+        'key-' || n, 0, now(), now() - interval '1 second' * ({ROWS} - n)
     FROM generate_series(1, {ROWS}) AS n
 """
 FILL_RECIPIENTS = f"""

@@ -143,8 +143,7 @@ class Acceptance(StrEnum):
     CONFLICT = "conflict"
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(msgspec.Struct, frozen=True, gc=False):
     """The answer to one request. `id` and `state` are those of the delivery for its key."""
 
     id: DeliveryId

@@ -3,7 +3,7 @@
 
 -- name: accept :many
 -- Accept requests; see functions/accept_deliveries.sql.
-SELECT ordinal, delivery_id, state, acceptance
+SELECT delivery_id, state, acceptance
 FROM accept_deliveries(
     p_channel => :channel::text[],
     p_lane => :lane::text[],
@@ -27,11 +27,13 @@ FROM accept_deliveries(
     p_tags => :tags::text[],
     p_custom_data => :custom_data::text[],
     p_traceparent => :traceparent::text[],
-    p_recipient_ordinal => :recipient_ordinal::integer[],
-    p_recipient_kind => :recipient_kind::text[],
-    p_recipient_position => :recipient_position::integer[],
-    p_recipient_email => :recipient_email::text[],
-    p_recipient_name => :recipient_name::text[],
+    p_email => :email::text[],
+    p_name => :name::text[],
+    p_other_ordinal => :other_ordinal::integer[],
+    p_other_kind => :other_kind::text[],
+    p_other_position => :other_position::integer[],
+    p_other_email => :other_email::text[],
+    p_other_name => :other_name::text[],
     p_idempotency_ttl => :idempotency_ttl::interval,
     p_now => coalesce(:now::timestamptz, now()),
     p_endpoint_id => :endpoint_id::bigint[]

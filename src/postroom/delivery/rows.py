@@ -1,8 +1,9 @@
 """Conversion between rows and records, in both directions; only this module does it."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 import asyncpg
@@ -246,6 +247,9 @@ _REQUEST_COLUMNS = (
 )  # fmt: skip
 
 
+_OTHER_COLUMNS = ("other_ordinal", "other_kind", "other_position", "other_email", "other_name")
+
+
 def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
     """The values of `_REQUEST_COLUMNS`."""
     sender = request.sender
@@ -279,22 +283,27 @@ def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
 def accept_columns(
     requests: Sequence[DeliveryRequest], *, idempotency_ttl: timedelta, now: datetime | None
 ) -> dict[str, Any]:
-    """One list per column; recipients are flat and refer to their request by ordinal, counted from one.
+    """One list per column; recipients after the first are flat and refer to their request by ordinal, from one.
 
     A column without values becomes NULL instead of a list of NULLs, which costs time to encode and to read.
     """
     columns = zip(*map(_request_values, requests), strict=True)
-    given = (column if column.count(None) < len(column) else None for column in columns)
-    flat = [
-        (ordinal, *recipient) for ordinal, request in enumerate(requests, start=1) for recipient in _recipients(request)
+    first = [request.to[0] for request in requests]
+    others = [
+        (ordinal, *each) for ordinal, request in enumerate(requests, start=1) for each in _other_recipients(request)
     ]
-    names = ("recipient_ordinal", "recipient_kind", "recipient_position", "recipient_email", "recipient_name")
     return {
-        **dict(zip(_REQUEST_COLUMNS, given, strict=True)),
-        **dict(zip(names, zip(*flat, strict=True), strict=True)),
+        **{name: _given(column) for name, column in zip(_REQUEST_COLUMNS, columns, strict=True)},
+        "email": [address.email for address in first],
+        "name": _given([address.name for address in first]),
+        **dict(zip(_OTHER_COLUMNS, zip(*others, strict=True) if others else repeat(None), strict=False)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,
     }
+
+
+def _given(column: Sequence[Any]) -> Sequence[Any] | None:
+    return column if column.count(None) < len(column) else None
 
 
 def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: datetime | None) -> dict[str, Any]:
@@ -338,6 +347,13 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
         "give_up_after": request.give_up_after,
         "traceparent": request.traceparent,
     }
+
+
+def _other_recipients(request: DeliveryRequest) -> Iterable[tuple[str, int, str, str | None]]:
+    """The recipients after the first, which most mail does not have."""
+    if len(request.to) == 1 and not request.cc and not request.bcc and not request.reply_to:
+        return ()
+    return islice(_recipients(request), 1, None)
 
 
 def _recipients(request: DeliveryRequest) -> Iterator[tuple[str, int, str, str | None]]:

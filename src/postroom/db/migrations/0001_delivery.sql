@@ -44,6 +44,7 @@ CREATE TABLE deliveries (
     expires_at             timestamptz,      -- after this time it must not leave
     finished_at            timestamptz,
     idempotency_expires_at timestamptz,
+    request_fingerprint    bigint,
     resend_of              bigint,
     campaign_id            bigint,           -- the campaign that its content comes from; the payload has the recipient's variables
     endpoint_id            bigint,           -- of a webhook: the endpoint that gets it, whose secret signs it
@@ -56,7 +57,6 @@ CREATE TABLE deliveries (
     ladder                 text             NOT NULL,
     source                 text             NOT NULL,
     idempotency_key        text,
-    request_fingerprint    bytea,
     template_id            text,
     locale                 text,
     reason                 text,             -- why it ended in its state, as a slug

@@ -1,8 +1,9 @@
 -- Accept any number of requests at once: check suppression, enforce idempotency, store, and wake a sleeping worker.
 --
--- One array per column, one element per request; recipients are flat and refer to their request by ordinal (from 1).
--- JSON is passed as text, so that the codecs of the caller's connection do not matter. Returns one row per request:
--- accepted (new), replayed (same key, same body: the first answer again) or conflict (same key, other body).
+-- One array per column, one element per request; NULL stands for an array of NULLs. Every request has a first recipient;
+-- the others are flat, in the order of kind and position, and refer to their request by ordinal (from 1). JSON is passed
+-- as text, so that the codecs of the caller's connection do not matter. Returns one row per request: accepted (new),
+-- replayed (same key, same body: the first answer again) or conflict (same key, other body).
 --
 -- A unique index decides between concurrent requests with the same key: the second waits for the first to commit and
 -- then gets its answer. An expired key moves from the old delivery to the new one.
@@ -29,11 +30,13 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
     p_tags                text[],
     p_custom_data         text[],
     p_traceparent         text[],
-    p_recipient_ordinal   integer[],
-    p_recipient_kind      text[],
-    p_recipient_position  integer[],
-    p_recipient_email     text[],
-    p_recipient_name      text[],
+    p_email               text[],
+    p_name                text[],
+    p_other_ordinal       integer[],
+    p_other_kind          text[],
+    p_other_position      integer[],
+    p_other_email         text[],
+    p_other_name          text[],
     p_idempotency_ttl     interval,
     p_now                 timestamptz DEFAULT now(),
     p_endpoint_id         bigint[] DEFAULT NULL
@@ -41,163 +44,199 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off
+SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off -- a cached plan outlives a small table
 SET enable_nestloop = off -- a cached plan guesses ten rows per array and would compare every pair of five hundred
 AS $$
 #variable_conflict use_column
 DECLARE
-    v_ids          bigint[]  := array_fill(NULL::bigint, ARRAY[cardinality(p_lane)]);
-    v_states       text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
-    v_acceptances  text[]    := array_fill(NULL::text, ARRAY[cardinality(p_lane)]);
-    v_row          record;
+    -- Each statement reads only the columns that it needs: one for all of them copies every request six times.
+    v_ids          bigint[] := ARRAY(SELECT nextval('deliveries_id_seq') FROM generate_series(1, cardinality(p_lane)));
+    v_lanes        delivery_lane[]    := p_lane::delivery_lane[];
+    v_channels     delivery_channel[] := p_channel::delivery_channel[];
+    v_kinds        recipient_kind[]   := p_other_kind::recipient_kind[];
+    v_variables    jsonb[]            := p_variables::jsonb[];
+    v_headers      jsonb[]            := p_headers::jsonb[];
+    v_attachments  jsonb[]            := p_attachments::jsonb[];
+    v_tags         jsonb[]            := p_tags::jsonb[];
+    v_custom_data  jsonb[]            := p_custom_data::jsonb[];
+    v_fingerprints bigint[];
+    -- Of requests with a suppressed recipient; NULL: there is no such recipient.
+    v_stopped      timestamptz[]; -- until when each first recipient gets no mail
+    v_stopped_other timestamptz[]; -- until when each other recipient gets no mail
+    v_suppressed   boolean[];
+    v_held_until   timestamptz[];
+    -- The result of requests whose key is known, and of which nothing is stored; NULL: there is no such request.
+    v_known_ids    bigint[];
+    v_states       text[];
+    v_acceptances  text[];
+    v_stored       bigint[] := '{}';
+    v_inserted     bigint[];
     v_existing     record;
-    v_unresolved   integer := cardinality(p_lane);
+    v_row          record;
 BEGIN
-    FOR v_round IN 1..5 LOOP
-        FOR v_row IN
-            WITH request AS MATERIALIZED (
-                SELECT r.*, nextval('deliveries_id_seq') AS id, r.lane::delivery_lane AS lane_name
-                FROM unnest(
-                    p_channel, p_lane, p_source, p_idempotency_key, p_send_at, p_expires_at, p_ladder, p_max_retries,
-                    p_give_up_after, p_template_id, p_locale, p_variables::jsonb[], p_from_email, p_from_name, p_subject, p_text, p_html,
-                    p_headers::jsonb[], p_attachments::jsonb[], p_tags::jsonb[], p_custom_data::jsonb[], p_traceparent, p_endpoint_id
+    IF (SELECT is_listed FROM find_suppressions(p_email || p_other_email)) THEN
+        v_stopped := ARRAY(
+            SELECT (SELECT until FROM suppressed_until(r.email, r.lane, p_now))
+            FROM unnest(p_email, v_lanes) WITH ORDINALITY AS r(email, lane, ordinal)
+            ORDER BY ordinal);
+        v_stopped_other := ARRAY(
+            SELECT CASE WHEN kind <> 'reply_to' THEN (SELECT until FROM suppressed_until(r.email, v_lanes[r.ordinal], p_now)) END
+            FROM unnest(p_other_ordinal, v_kinds, p_other_email) WITH ORDINALITY AS r(ordinal, kind, email, place)
+            ORDER BY place);
+        SELECT array_agg(is_suppressed ORDER BY ordinal), array_agg(held_until ORDER BY ordinal)
+        INTO v_suppressed, v_held_until
+        FROM (
+            SELECT ordinal, bool_and(until IS NOT DISTINCT FROM 'infinity') AS is_suppressed,
+                max(until) FILTER (WHERE until < 'infinity') AS held_until
+            FROM (
+                SELECT ordinal, until FROM unnest(v_stopped) WITH ORDINALITY AS r(until, ordinal)
+                UNION ALL
+                SELECT ordinal, until
+                FROM unnest(p_other_ordinal, v_kinds, v_stopped_other) AS r(ordinal, kind, until)
+                WHERE kind <> 'reply_to'
+            ) AS receiving
+            GROUP BY ordinal
+        ) AS request;
+    END IF;
+    IF p_idempotency_key IS NOT NULL THEN
+        v_fingerprints := ARRAY(
+            SELECT CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
+                    channel, lane, send_at, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
+                    headers, attachments, tags, custom_data, ARRAY['to'::recipient_kind] || other.kinds,
+                    ARRAY[email] || other.emails, ARRAY[name] || other.names) END
+            FROM unnest(
+                    p_idempotency_key, v_channels, v_lanes, p_send_at, p_template_id, p_locale, v_variables, p_from_email,
+                    p_from_name, p_subject, p_text, p_html, v_headers, v_attachments, v_tags, v_custom_data, p_email, p_name
                 ) WITH ORDINALITY AS r(
-                    channel, lane, source, idempotency_key, send_at, expires_at, ladder, max_retries,
-                    give_up_after, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
-                    headers, attachments, tags, custom_data, traceparent, endpoint_id, ordinal
+                    idempotency_key, channel, lane, send_at, template_id, locale, variables, from_email, from_name, subject,
+                    text_body, html_body, headers, attachments, tags, custom_data, email, name, ordinal
                 )
-                WHERE v_round = 1 OR v_ids[r.ordinal] IS NULL
-            ),
-            recipient AS MATERIALIZED (
-                SELECT request.id, request.ordinal, r.kind::recipient_kind AS kind, r.position, r.email, r.name,
-                    CASE WHEN r.kind <> 'reply_to' THEN (
-                        SELECT until
-                        FROM suppressed_until(r.email, request.lane_name, p_now)
-                    ) END AS stopped_until
-                FROM unnest(
-                    p_recipient_ordinal, p_recipient_kind, p_recipient_position, p_recipient_email, p_recipient_name
-                ) AS r(ordinal, kind, position, email, name)
-                JOIN request USING (ordinal)
-            ),
-            addressed AS (
-                SELECT ordinal,
-                    bool_and(stopped_until IS NOT DISTINCT FROM 'infinity') FILTER (WHERE kind <> 'reply_to') AS is_suppressed,
-                    max(stopped_until) FILTER (WHERE stopped_until < 'infinity') AS held_until,
-                    array_agg(kind ORDER BY kind, position) AS kinds,
-                    array_agg(email ORDER BY kind, position) AS emails,
-                    array_agg(name ORDER BY kind, position) AS names
-                FROM recipient
+            LEFT JOIN (
+                SELECT ordinal, array_agg(kind ORDER BY place) AS kinds, array_agg(email ORDER BY place) AS emails,
+                    array_agg(name ORDER BY place) AS names
+                FROM unnest(p_other_ordinal, v_kinds, p_other_email, p_other_name) WITH ORDINALITY
+                    AS o(ordinal, kind, email, name, place)
                 GROUP BY ordinal
-            ),
-            prepared AS MATERIALIZED (
-                SELECT request.*, version.version_id, coalesce(addressed.is_suppressed, false) AS is_suppressed,
-                    greatest(send_at, addressed.held_until, p_now) AS due_at, addressed.held_until > p_now AS is_held,
-                    addressed.emails[1] AS first_email,
-                    CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
-                        channel::delivery_channel, lane_name, send_at, template_id, locale, variables, from_email, from_name,
-                        subject, text_body, html_body, headers, attachments, tags, custom_data, kinds, emails, names
-                    ) END AS fingerprint
-                FROM request
-                LEFT JOIN addressed USING (ordinal)
-                CROSS JOIN LATERAL current_template_version(request.template_id) AS version
-            ),
-            inserted AS (
-                INSERT INTO deliveries AS d (
-                    id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at,
-                    reason, ladder, max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                    template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
-                )
-                SELECT id,
-                    CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state,
-                    lane_name, channel::delivery_channel,
-                    CASE WHEN NOT is_suppressed THEN due_at END,
-                    p_now, due_at, expires_at,
-                    CASE WHEN is_suppressed THEN p_now END,
-                    CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN is_held THEN 'recipient_held' END,
-                    ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
-                    CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END,
-                    template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id
-                FROM prepared
-                -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
-                ORDER BY source COLLATE "C", idempotency_key COLLATE "C", ordinal
-                ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
-                RETURNING d.id, d.state
-            ),
-            waiting AS (
-                INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-                SELECT id, due_at, lane_name, channel::delivery_channel,
-                    template_id IS NOT NULL AND due_at > p_now + interval '10 seconds', expires_at
-                FROM prepared
-                WHERE id IN (SELECT id FROM inserted) AND NOT is_suppressed
-            ),
-            unsent AS (
-                INSERT INTO unsent_deliveries (id, state)
-                SELECT id, state
-                FROM inserted
-                WHERE state = 'suppressed'
-            ),
-            steps AS (
-                INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
-                SELECT (SELECT id FROM step_transaction()), id, p_now, step, lane_name, channel::delivery_channel, source,
-                    CASE WHEN step = 'suppressed' THEN 'recipient_suppressed' END,
-                    CASE WHEN step = 'suppressed' AND channel = 'email' THEN lower(split_part(first_email, '@', -1)) END
-                FROM prepared
-                CROSS JOIN LATERAL unnest(CASE WHEN is_suppressed THEN '{accepted,suppressed}' ELSE '{accepted}' END
-                    ::delivery_step[]) AS step
-                WHERE id IN (SELECT id FROM inserted)
-            ),
-            addresses AS (
-                INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-                SELECT id, kind, position, email, name,
-                    CASE WHEN stopped_until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
-                FROM recipient
-                WHERE id IN (SELECT id FROM inserted)
-            ),
-            payloads AS (
-                INSERT INTO delivery_payloads (
-                    delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-                )
-                SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-                FROM prepared
-                WHERE id IN (SELECT id FROM inserted)
-                    AND NOT (is_suppressed AND lane_name = 'auth') -- it has ended: see empty_auth_payload
+            ) AS other USING (ordinal)
+            ORDER BY ordinal);
+    END IF;
+
+    FOR v_round IN 1..5 LOOP
+        WITH inserted AS (
+            INSERT INTO deliveries AS d (
+                id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at, reason, ladder,
+                max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
+                template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
             )
-            SELECT prepared.ordinal, prepared.source, prepared.idempotency_key, prepared.fingerprint, prepared.lane,
-                inserted.id, inserted.state
-            FROM prepared
-            LEFT JOIN inserted USING (id)
+            SELECT id, CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state, lane, channel,
+                CASE WHEN is_suppressed IS NOT TRUE THEN greatest(send_at, held_until, p_now) END,
+                p_now, greatest(send_at, held_until, p_now), expires_at, CASE WHEN is_suppressed THEN p_now END,
+                CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN held_until > p_now THEN 'recipient_held' END,
+                ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
+                CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END, template_id,
+                CASE WHEN template_id IS NOT NULL THEN (SELECT version_id FROM current_template_version(template_id)) END,
+                locale, traceparent, tags, custom_data, endpoint_id
+            FROM unnest(
+                    v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, p_ladder, p_max_retries,
+                    p_give_up_after, p_source, p_idempotency_key, v_fingerprints, p_template_id, p_locale, p_traceparent,
+                    v_tags, v_custom_data, p_endpoint_id
+                ) AS r(
+                    id, is_suppressed, held_until, lane, channel, send_at, expires_at, ladder, max_retries, give_up_after,
+                    source, idempotency_key, fingerprint, template_id, locale, traceparent, tags, custom_data, endpoint_id
+                )
+            WHERE id IS NOT NULL AND id <> ALL (v_stored)
+            -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
+            ORDER BY source COLLATE "C", idempotency_key COLLATE "C", id
+            ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
+            RETURNING d.id
+        )
+        SELECT array_agg(id) INTO v_inserted FROM inserted;
+        v_stored := v_stored || v_inserted;
+        EXIT WHEN cardinality(v_stored) = cardinality(v_ids) - cardinality(array_positions(v_ids, NULL));
+
+        -- Other deliveries have the keys of the rest. Their rows are committed by now, and a new statement sees them.
+        v_known_ids := coalesce(v_known_ids, array_fill(NULL::bigint, ARRAY[cardinality(v_ids)]));
+        v_states := coalesce(v_states, array_fill(NULL::text, ARRAY[cardinality(v_ids)]));
+        v_acceptances := coalesce(v_acceptances, array_fill(NULL::text, ARRAY[cardinality(v_ids)]));
+        FOR v_row IN
+            SELECT ordinal, source, idempotency_key, fingerprint
+            FROM unnest(v_ids, p_source, p_idempotency_key, v_fingerprints) WITH ORDINALITY
+                AS r(id, source, idempotency_key, fingerprint, ordinal)
+            WHERE id IS NOT NULL AND id <> ALL (v_stored)
         LOOP
-            IF v_row.id IS NULL THEN
-                -- Another delivery has this key. Its row is committed by now and a new statement sees it.
-                SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
-                INTO v_existing
-                FROM deliveries AS d
-                WHERE d.source = v_row.source AND d.idempotency_key = v_row.idempotency_key;
-                IF v_existing.is_expired THEN
-                    UPDATE deliveries AS d
-                    SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
-                    WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
-                END IF;
-                CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- deleted or expired: the next round takes the key
-                v_ids[v_row.ordinal] := v_existing.id;
-                v_states[v_row.ordinal] := v_existing.state;
-                v_acceptances[v_row.ordinal] :=
-                    CASE WHEN v_existing.request_fingerprint = v_row.fingerprint THEN 'replayed' ELSE 'conflict' END;
-            ELSE
-                v_ids[v_row.ordinal] := v_row.id;
-                v_states[v_row.ordinal] := v_row.state;
-                v_acceptances[v_row.ordinal] := 'accepted';
+            SELECT d.id, d.state, d.request_fingerprint, d.idempotency_expires_at <= p_now AS is_expired
+            INTO v_existing
+            FROM deliveries AS d
+            WHERE d.source = v_row.source AND d.idempotency_key = v_row.idempotency_key;
+            IF v_existing.is_expired THEN
+                UPDATE deliveries AS d
+                SET idempotency_key = NULL, request_fingerprint = NULL, idempotency_expires_at = NULL
+                WHERE d.id = v_existing.id AND d.idempotency_expires_at <= p_now;
             END IF;
-            v_unresolved := v_unresolved - 1;
+            CONTINUE WHEN v_existing.id IS NULL OR v_existing.is_expired; -- deleted or expired: the next round takes the key
+            v_ids[v_row.ordinal] := NULL;
+            v_known_ids[v_row.ordinal] := v_existing.id;
+            v_states[v_row.ordinal] := v_existing.state;
+            v_acceptances[v_row.ordinal] :=
+                CASE WHEN v_existing.request_fingerprint = v_row.fingerprint THEN 'replayed' ELSE 'conflict' END;
         END LOOP;
-        EXIT WHEN v_unresolved = 0;
+        EXIT WHEN cardinality(v_stored) = cardinality(v_ids) - cardinality(array_positions(v_ids, NULL));
+        IF v_round = 5 THEN
+            RAISE EXCEPTION 'an idempotency key changes hands too fast' USING ERRCODE = 'serialization_failure';
+        END IF;
     END LOOP;
-    IF v_unresolved > 0 THEN
-        RAISE EXCEPTION 'an idempotency key changes hands too fast' USING ERRCODE = 'serialization_failure';
+
+    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
+    SELECT id, 'to', 0, email, name, CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+    FROM unnest(v_ids, p_email, p_name, v_stopped) AS r(id, email, name, until)
+    WHERE id IS NOT NULL;
+    IF p_other_ordinal IS NOT NULL THEN
+        INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
+        SELECT v_ids[ordinal], kind, position, email, name,
+            CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+        FROM unnest(p_other_ordinal, v_kinds, p_other_position, p_other_email, p_other_name, v_stopped_other)
+            AS r(ordinal, kind, position, email, name, until)
+        WHERE v_ids[ordinal] IS NOT NULL;
+    END IF;
+    INSERT INTO delivery_payloads (
+        delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    )
+    SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    FROM unnest(v_ids, v_lanes, v_suppressed, p_from_email, p_from_name, p_subject, p_text, p_html, v_variables, v_headers,
+            v_attachments
+        ) AS r(id, lane, is_suppressed, from_email, from_name, subject, text_body, html_body, variables, headers, attachments)
+    WHERE id IS NOT NULL AND (is_suppressed AND lane = 'auth') IS NOT TRUE; -- it has ended: see empty_auth_payload
+    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', lane, channel, source
+    FROM unnest(v_ids, v_lanes, v_channels, p_source) AS r(id, lane, channel, source)
+    WHERE id IS NOT NULL;
+    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
+    SELECT id, greatest(send_at, held_until, p_now), lane, channel,
+        template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds', expires_at
+    FROM unnest(v_ids, v_suppressed, p_send_at, v_held_until, v_lanes, v_channels, p_template_id, p_expires_at)
+        AS r(id, is_suppressed, send_at, held_until, lane, channel, template_id, expires_at)
+    WHERE id IS NOT NULL AND is_suppressed IS NOT TRUE;
+    IF v_suppressed IS NOT NULL THEN
+        INSERT INTO unsent_deliveries (id, state)
+        SELECT id, 'suppressed'
+        FROM unnest(v_ids, v_suppressed) AS r(id, is_suppressed)
+        WHERE id IS NOT NULL AND is_suppressed;
+        INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
+        SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'suppressed', lane, channel, source,
+            'recipient_suppressed', CASE WHEN channel = 'email' THEN lower(split_part(email, '@', -1)) END
+        FROM unnest(v_ids, v_suppressed, v_lanes, v_channels, p_source, p_email)
+            AS r(id, is_suppressed, lane, channel, source, email)
+        WHERE id IS NOT NULL AND is_suppressed;
     END IF;
 
     PERFORM wake_workers(p_lane);
 
-    RETURN QUERY SELECT o::integer, v_ids[o], v_states[o], v_acceptances[o] FROM generate_series(1, cardinality(p_lane)) AS o;
+    RETURN QUERY
+    SELECT r.ordinal::integer, coalesce(id, known_id),
+        CASE WHEN id IS NULL THEN known_state WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END,
+        coalesce(known, 'accepted')
+    FROM unnest(v_ids, v_known_ids, v_states, v_acceptances, v_suppressed) WITH ORDINALITY
+        AS r(id, known_id, known_state, known, is_suppressed, ordinal);
 END
 $$;

@@ -48,7 +48,7 @@ DECLARE
     v_held_until     timestamptz;
     v_is_suppressed  boolean := false;
     v_due_at         timestamptz;
-    v_fingerprint    bytea;
+    v_fingerprint    bigint;
     v_existing       record;
 BEGIN
     -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
