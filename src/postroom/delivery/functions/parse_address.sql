@@ -17,8 +17,7 @@ BEGIN
     IF p_value IS NULL THEN
         RETURN NULL;
     END IF;
-    -- The usual form, without the bounds that make the full pattern cost as much as five INSERTs.
-    IF length(p_value) < 60 AND p_value ~ '^[a-z0-9_+-]+(\.[a-z0-9_+-]+)*@([a-z0-9]+(-+[a-z0-9]+)*\.)+[a-z]+$' THEN
+    IF is_plain_address(p_value) THEN
         RETURN ARRAY[p_value, NULL];
     END IF;
     v_email := btrim(p_value);

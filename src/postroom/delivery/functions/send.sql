@@ -77,12 +77,7 @@ BEGIN
     IF EXISTS (SELECT FROM room_limits) THEN
         PERFORM check_room_limits(v_from[1]);
     END IF;
-    IF cardinality(p_to) + coalesce(cardinality(p_cc || p_bcc || p_reply_to), 0) = 1 THEN -- the usual mail, without loops
-        v_parsed := parse_address('to[0]', coalesce(p_to[1], ''));
-        v_kinds := '{to}';
-        v_emails := v_parsed[1:1];
-        v_names := v_parsed[2:2];
-    ELSE
+    IF (cardinality(p_to || p_cc || p_bcc || p_reply_to) = 1 AND is_plain_address(p_to[1])) IS NOT TRUE THEN
         FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
             v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
             FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
@@ -95,7 +90,8 @@ BEGIN
     END IF;
 
     v_accepted := accept_delivery(
-        p_source => v_source, p_kinds => v_kinds, p_emails => v_emails, p_names => v_names, p_lane => p_lane::delivery_lane,
+        p_source => v_source, p_kinds => coalesce(v_kinds, '{to}'), p_emails => coalesce(v_emails, p_to),
+        p_names => coalesce(v_names, '{NULL}'), p_lane => p_lane::delivery_lane,
         p_idempotency_key => p_idempotency_key, p_idempotency_ttl => p_idempotency_ttl, p_send_at => p_send_at,
         p_expires_at => p_expires_at, p_ladder => CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END,
         p_max_retries => p_max_retries, p_give_up_after => p_give_up_after, p_template_id => p_template,

@@ -88,7 +88,7 @@ async def search_deliveries(
     async with pool.acquire() as connection:
         search, filters = await _search(connection, chosen, before_id, limit + 1)
         if search.find in _UNORDERED:
-            sample = replace(search, find=store.ids_newest, value={}, id_limit=SAMPLE)
+            sample = replace(_newest(search, chosen), id_limit=SAMPLE)
             found, more = await _read(connection, sample, filters, limit, windows=1)
             if len(found) == limit:
                 return found, more
@@ -105,8 +105,7 @@ async def read_window(
     """
     search, filters = await _search(connection, chosen, before_id, id_limit)
     if search.find in _UNORDERED:
-        every = replace(search, find=store.ids_newest, value={})
-        found, more = await _matching(connection, every, filters)
+        found, more = await _matching(connection, _newest(search, chosen), filters)
         if more is None or len(found) * FREQUENT >= id_limit:
             return found, more
     return await _matching(connection, search, filters)
@@ -158,7 +157,12 @@ def _finder(state: DeliveryState | None, filters: dict[str, Any]) -> tuple[Find,
         if name == "state" and state in _BY_STATE:
             return _BY_STATE[state], {}
         return find, {"value": filters[name]}
-    return store.ids_newest, {}
+    return store.ids_newest, {"created_before": filters["created_before"]}
+
+
+def _newest(search: Search, chosen: DeliveryFilter) -> Search:
+    """The same search among all deliveries."""
+    return replace(search, find=store.ids_newest, value={"created_before": chosen.created_before})
 
 
 def _filters(chosen: DeliveryFilter) -> dict[str, Any]:

