@@ -139,3 +139,12 @@ async def test_a_time_is_found_without_reading_the_deliveries(full: Session) -> 
     assert abs(half - ROWS // 2) < 600  # the seconds since the room was filled
     await full.execute("SELECT pg_stat_force_next_flush()")
     assert await full.fetchval(count) - before < 50
+
+
+async def test_later_deliveries_are_skipped_by_their_time(full: Session) -> None:
+    """Between the id that a time leads to and the first match are ten minutes of mail: one window skips them."""
+    moment = await full.fetchval("SELECT created_at FROM deliveries WHERE id = $1", ROWS // 2)
+    later = await store.find_id_since(full, since=moment + pages.CLOCK_SLACK)
+    found = await store.ids_newest(full, before_id=later, first_id=0, id_limit=51, created_before=moment)
+    assert later - ROWS // 2 >= pages.CLOCK_SLACK.total_seconds()
+    assert found == list(range(ROWS // 2 - 1, ROWS // 2 - 52, -1))

@@ -77,9 +77,9 @@ LIMIT :id_limit;
 -- Mail to an address, in any case.
 SELECT delivery_id AS id
 FROM delivery_recipients
-WHERE lower(email) = lower(:value::text) AND kind <> 'reply_to'
+WHERE hashtext(lower(email)) = hashtext(lower(:value::text)) AND lower(email) = lower(:value) AND kind <> 'reply_to'
     AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
-ORDER BY lower(email), delivery_id DESC
+ORDER BY hashtext(lower(email)), delivery_id DESC
 LIMIT :id_limit;
 
 -- name: ids_by_recipient_part :many
