@@ -26,6 +26,7 @@ from bench.server import Arena
 from bench.sink import Sink, start_sink
 from bench.statements import read_statements
 from bench.workers import Command, drain, run_workers
+from postroom import send
 from postroom.db.pool import connect
 from postroom.delivery import service, store
 from postroom.delivery.check import check_batch, check_request
@@ -90,6 +91,7 @@ class PostroomSubject:
         self._urls = {name: await arena.create_database(f"bench_postroom_{name}") for name in ("main", "few", "many")}
         for url in self._urls.values():
             await asyncio.to_thread(ask, postroom(url, self._templates, "migrate"))
+            await asyncio.to_thread(ask, postroom(url, self._templates, "templates", "publish"))
         self._connections = [await connect(self._urls["main"], ROOM) for _ in range(10)]
         self._few = await connect(self._urls["few"], ROOM)
         self._many = await connect(self._urls["many"], ROOM)
@@ -270,7 +272,15 @@ class PostroomSubject:
 
 
 async def accept_one(connection: asyncpg.Connection, number: int) -> None:
-    await service.accept(connection, check_request(by_template(number)))
+    await send(
+        connection,
+        to=letters.recipient(number),
+        template=letters.TEMPLATE_ID,
+        variables=letters.variables(number),
+        locale=letters.LOCALE,
+        source="bench",
+        idempotency_key=f"key-{number}",
+    )
 
 
 async def accept_in_transaction(connection: asyncpg.Connection, number: int) -> None:
