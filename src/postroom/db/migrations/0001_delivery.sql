@@ -141,8 +141,8 @@ CREATE TABLE delivery_recipients (
     -- full pages, five in six updates moved to another page and wrote two index entries each.
 ) WITH (fillfactor = 50);
 
--- ids_by_recipient, erase_deliveries
-CREATE INDEX delivery_recipients_email_idx ON delivery_recipients (lower(email), delivery_id)
+-- ids_by_recipient, erase_deliveries. By a hash of the address: an entry takes 40 bytes instead of 100.
+CREATE INDEX delivery_recipients_email_idx ON delivery_recipients (hashtext(lower(email)), delivery_id)
     WHERE kind <> 'reply_to';
 
 -- ids_by_domain: see deliveries_source_idx
@@ -263,8 +263,8 @@ CREATE TABLE delivery_steps_default PARTITION OF delivery_steps DEFAULT;
 -- Readers of facts and the rollup of statistics, in order
 CREATE INDEX delivery_steps_order_idx ON delivery_steps (transaction_id, position);
 
--- Facts of one delivery
-CREATE INDEX delivery_steps_delivery_idx ON delivery_steps (delivery_id);
+-- Facts of one delivery, among those of 64: equal keys are stored once, see deliveries_source_idx
+CREATE INDEX delivery_steps_delivery_idx ON delivery_steps ((delivery_id >> 6));
 
 -- Facts of one rare type. About every second step has each of the other two types: the order finds them.
 CREATE INDEX delivery_steps_rare_idx ON delivery_steps (step, transaction_id, position)

@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
     FROM delivery_recipients
-    WHERE lower(email) = p_address AND kind <> 'reply_to';
+    WHERE hashtext(lower(email)) = hashtext(p_address) AND lower(email) = p_address AND kind <> 'reply_to';
     PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
 
     SELECT coalesce(array_agg(id), '{}') INTO v_sole

@@ -26,7 +26,10 @@ BEGIN
         RETURN QUERY
         SELECT s.*
         FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
-            SELECT * FROM delivery_steps WHERE delivery_id = split_part(p_tags[1], '=', 2)::bigint OFFSET 0
+            SELECT * FROM delivery_steps
+            WHERE delivery_id >> 6 = split_part(p_tags[1], '=', 2)::bigint >> 6
+                AND delivery_id = split_part(p_tags[1], '=', 2)::bigint
+            OFFSET 0
         ) AS s
         WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
