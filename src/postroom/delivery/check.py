@@ -60,7 +60,10 @@ CheckedRequest = NewType("CheckedRequest", DeliveryRequest)
 
 def check_request(request: DeliveryRequest) -> CheckedRequest:
     """Return the request as checked; raise `BadInput` that names every invalid field."""
-    return check_batch([request])[0]
+    errors = [FieldError(field, message) for field, message in problems(request)]
+    if errors:
+        raise BadInput(errors)
+    return CheckedRequest(request)
 
 
 def check_batch(requests: Sequence[DeliveryRequest]) -> list[CheckedRequest]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import islice, repeat
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import asyncpg
@@ -319,34 +320,31 @@ def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: 
     }
 
 
+_SENT_AS_GIVEN = (
+    "subject", "text", "html", "template", "locale", "source", "idempotency_key", "send_at", "expires_at",
+    "max_retries", "give_up_after", "traceparent",
+)  # fmt: skip
+_as_given = attrgetter(*_SENT_AS_GIVEN)
+_SENT_AS_JSON = ("variables", "headers", "attachments", "tags", "custom_data")
+_as_json = attrgetter(*_SENT_AS_JSON)
+
+
 def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict[str, Any]:
-    """One mail as the arguments of SQL `send`."""
-    return {
-        "to": [write_address(address) for address in request.to],
-        "cc": [write_address(address) for address in request.cc] or None,
-        "bcc": [write_address(address) for address in request.bcc] or None,
-        "reply_to": [write_address(address) for address in request.reply_to] or None,
-        "from": write_address(request.sender) if request.sender else None,
-        "subject": request.subject,
-        "text": request.text,
-        "html": request.html,
-        "template": request.template,
-        "variables": _json_text(request.variables),
-        "locale": request.locale,
-        "headers": _json_text(request.headers),
-        "attachments": _json_text(request.attachments),
-        "tags": _json_text(request.tags),
-        "custom_data": _json_text(request.custom_data),
-        "lane": request.lane.value,
-        "source": request.source,
-        "idempotency_key": request.idempotency_key,
-        "idempotency_ttl": idempotency_ttl,
-        "send_at": request.send_at,
-        "expires_at": request.expires_at,
-        "max_retries": request.max_retries,
-        "give_up_after": request.give_up_after,
-        "traceparent": request.traceparent,
-    }
+    """One mail as the arguments of SQL `send`, without those that have no value."""
+    given = zip(_SENT_AS_GIVEN, _as_given(request), strict=True)
+    values = {name: value for name, value in given if value is not None}
+    values["to"] = [write_address(address) for address in request.to]
+    values["lane"] = request.lane.value
+    values["idempotency_ttl"] = idempotency_ttl
+    for name, value in zip(_SENT_AS_JSON, _as_json(request), strict=True):
+        if value:
+            values[name] = _encode(value).decode()
+    if request.sender is not None:
+        values["from"] = write_address(request.sender)
+    for name in ("cc", "bcc", "reply_to"):
+        if addresses := getattr(request, name):
+            values[name] = [write_address(address) for address in addresses]
+    return values
 
 
 def _other_recipients(request: DeliveryRequest) -> Iterable[tuple[str, int, str, str | None]]:

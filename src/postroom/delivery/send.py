@@ -58,10 +58,10 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     errors: list[FieldError] = []
     request = DeliveryRequest(
         to=parse_addresses("to", to, errors),
-        cc=parse_addresses("cc", cc, errors),
-        bcc=parse_addresses("bcc", bcc, errors),
-        reply_to=parse_addresses("reply_to", reply_to, errors),
-        sender=_sender(sender, errors),
+        cc=parse_addresses("cc", cc, errors) if cc else (),
+        bcc=parse_addresses("bcc", bcc, errors) if bcc else (),
+        reply_to=parse_addresses("reply_to", reply_to, errors) if reply_to else (),
+        sender=_sender(sender, errors) if sender else None,
         subject=subject,
         text=text,
         html=html,
@@ -69,7 +69,7 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
         variables=variables or {},
         locale=locale,
         headers=headers or {},
-        attachments=tuple(attachments),
+        attachments=tuple(attachments) if attachments else (),
         tags=tags or {},
         custom_data=custom_data,
         lane=_lane(lane, errors),
@@ -98,9 +98,9 @@ def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> 
     return tuple(parsed)
 
 
-def _sender(value: str | None, errors: list[FieldError]) -> Address | None:
+def _sender(value: str, errors: list[FieldError]) -> Address | None:
     try:
-        return parse_address(value) if value else None
+        return parse_address(value)
     except ValueError as error:
         errors.append(FieldError("from", str(error)))
         return None

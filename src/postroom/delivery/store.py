@@ -1,6 +1,6 @@
 """One function per statement of `queries.sql`, under the same name; `rows` converts its results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -337,10 +337,9 @@ async def return_untried(connection: Connection, *, account_id: Sequence[int], c
     return await QUERIES["return_untried"].exec(connection, account_id=account_id, claim_id=claim_id)
 
 
-async def send(connection: Connection, *, room: str, **values: Any) -> DeliveryId:
+async def send(connection: Connection, room: str, values: Mapping[str, Any]) -> DeliveryId:
     """Accept one mail on a connection that is not ours; `room` names the schema."""
-    given = {name: value for name, value in values.items() if value is not None}
-    row = await QUERIES.call_in_room("send", room, tuple(given)).one(connection, **given)
+    row = await QUERIES.call_in_room("send", room, tuple(values)).one(connection, **values)
     return DeliveryId(row["delivery_id"])
 
 
