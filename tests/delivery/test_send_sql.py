@@ -207,6 +207,15 @@ async def test_sql_reads_addresses_as_python_does(strict: Session) -> None:
             assert (caught.value.sqlstate, caught.value.column_name) == ("PR001", "to[0]")
 
 
+async def test_a_plain_address_is_parsed_as_itself(strict: Session) -> None:
+    """`send` does not parse an address in the usual form: parsing would return it unchanged, and never reject it."""
+    plain = "SELECT array_agg(a) FROM unnest($1::text[]) AS a WHERE postroom.is_plain_address(a)"
+    found = await strict.fetchval(plain, [written for written, _, _ in ACCEPTED])
+    assert found
+    assert {(address, address, None) for address in found} <= set(ACCEPTED)
+    assert not await strict.fetchval(plain, [written for written, _ in REFUSED if "\x00" not in written])
+
+
 async def test_sql_and_python_forbid_the_same_headers(foreign: Session) -> None:
     """A header that Postroom writes itself can be given by neither way."""
     for header in FORBIDDEN_HEADERS:

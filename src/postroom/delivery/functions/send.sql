@@ -72,7 +72,7 @@ BEGIN
     END IF;
 
     IF p_from IS NOT NULL THEN
-        v_from := parse_address('from', p_from);
+        v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
     END IF;
     IF EXISTS (SELECT FROM room_limits) THEN
         PERFORM check_room_limits(v_from[1]);
@@ -81,7 +81,8 @@ BEGIN
         FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
             v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
             FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
-                v_parsed := parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], ''));
+                v_parsed := CASE WHEN is_plain_address(v_list[i]) THEN ARRAY[v_list[i], NULL]
+                    ELSE parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], '')) END;
                 v_kinds := v_kinds || v_kind;
                 v_emails := v_emails || v_parsed[1];
                 v_names := v_names || v_parsed[2];
