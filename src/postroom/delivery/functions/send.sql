@@ -37,6 +37,7 @@ DECLARE
     v_source     text := bind_source(p_source);
     v_from       text[];
     v_version_id bigint;
+    v_is_limited boolean;
     v_kind       recipient_kind;
     v_list       text[];
     v_parsed     text[];
@@ -45,9 +46,8 @@ DECLARE
     v_names      text[];
     v_accepted   record;
 BEGIN
-    IF p_template IS NOT NULL THEN
-        v_version_id := (SELECT version_id FROM current_template_version(p_template));
-    END IF;
+    SELECT version_id, EXISTS (SELECT FROM room_limits) INTO v_version_id, v_is_limited
+    FROM current_template_version(p_template);
     -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
     IF (cardinality(p_to) > 0
         AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
@@ -74,7 +74,7 @@ BEGIN
     IF p_from IS NOT NULL THEN
         v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
     END IF;
-    IF EXISTS (SELECT FROM room_limits) THEN
+    IF v_is_limited THEN
         PERFORM check_room_limits(v_from[1]);
     END IF;
     IF (cardinality(p_to || p_cc || p_bcc || p_reply_to) = 1 AND is_plain_address(p_to[1])) IS NOT TRUE THEN
