@@ -146,10 +146,11 @@ CREATE TYPE token_action AS ENUM (
     'password_recovery'
 );
 
-CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_recipient_ordinal integer[], p_recipient_kind text[], p_recipient_position integer[], p_recipient_email text[], p_recipient_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now(), p_endpoint_id bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
+CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_email text[], p_name text[], p_other_ordinal integer[], p_other_kind text[], p_other_position integer[], p_other_email text[], p_other_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now(), p_endpoint_id bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
+    SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
     AS $$…$$;
@@ -741,6 +742,10 @@ CREATE FUNCTION is_month_read(p_table text, p_from timestamp with time zone, p_t
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
+CREATE FUNCTION is_plain_address(p_value text) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$…$$;
+
 CREATE FUNCTION keep_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -1090,7 +1095,7 @@ CREATE FUNCTION reopen_room() RETURNS void
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
-CREATE FUNCTION request_fingerprint(p_channel delivery_channel, p_lane delivery_lane, p_send_at timestamp with time zone, p_template_id text, p_locale text, p_variables jsonb, p_from_email text, p_from_name text, p_subject text, p_text text, p_html text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_kinds recipient_kind[], p_emails text[], p_names text[]) RETURNS bytea
+CREATE FUNCTION request_fingerprint(p_channel delivery_channel, p_lane delivery_lane, p_send_at timestamp with time zone, p_template_id text, p_locale text, p_variables jsonb, p_from_email text, p_from_name text, p_subject text, p_text text, p_html text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_kinds recipient_kind[], p_emails text[], p_names text[]) RETURNS bigint
     LANGUAGE sql STABLE
     AS $$…$$;
 
@@ -1704,6 +1709,7 @@ CREATE TABLE deliveries (
     expires_at timestamp with time zone,
     finished_at timestamp with time zone,
     idempotency_expires_at timestamp with time zone,
+    request_fingerprint bigint,
     resend_of bigint,
     campaign_id bigint,
     endpoint_id bigint,
@@ -1716,7 +1722,6 @@ CREATE TABLE deliveries (
     ladder text NOT NULL,
     source text NOT NULL,
     idempotency_key text,
-    request_fingerprint bytea,
     template_id text,
     locale text,
     reason text,
@@ -2903,9 +2908,9 @@ CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (
 
 CREATE INDEX delivery_recipients_domain_idx ON delivery_recipients USING btree (lower(split_part(email, '@'::text, '-1'::integer)), ((delivery_id >> 10))) WHERE (kind <> 'reply_to'::recipient_kind);
 
-CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (lower(email), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
+CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (hashtext(lower(email)), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
 
-CREATE INDEX delivery_steps_delivery_idx ON ONLY delivery_steps USING btree (delivery_id);
+CREATE INDEX delivery_steps_delivery_idx ON ONLY delivery_steps USING btree (((delivery_id >> 6)));
 
 CREATE INDEX delivery_steps_order_idx ON ONLY delivery_steps USING btree (transaction_id, "position");
 
