@@ -79,9 +79,13 @@ SELDOM = DeliveryRequest(
 
 def copied_values(count: int, word: str) -> dict[str, str]:
     """SQL for columns in which copies differ."""
+    made_at = f"now() - interval '{DAYS} days' * (1 - n / {count}.0)"
     return {
         "idempotency_key": f"'{word}-' || n",
-        "deliveries.created_at": f"now() - interval '{DAYS} days' * (1 - n / {count}.0)",
+        "deliveries.created_at": made_at,
+        "delivery_steps.at": made_at,
+        "delivery_steps.position": "nextval('events_position_seq')",
+        "delivery_steps.domain": "CASE WHEN s.domain IS NOT NULL THEN 'domain-' || n % 70 || '.example' END",
     }
 
 
@@ -91,7 +95,16 @@ SELDOM_VALUES = {"deliveries.template_id": "'rare'", "deliveries.campaign_id": "
 
 @contextlib.asynccontextmanager
 async def filled_room(arena: Arena, templates: Path, size: int) -> AsyncIterator[Pool]:
-    """A room with so many finished deliveries, all of them copies of two real ones."""
+    """The pool of a filled database."""
+    pool = await open_pool(await create_filled_database(arena, templates, size), ROOM, size=2)
+    try:
+        yield pool
+    finally:
+        await pool.close()
+
+
+async def create_filled_database(arena: Arena, templates: Path, size: int) -> str:
+    """The URL of a room with so many finished deliveries, all of them copies of two real ones."""
     url = await arena.create_database(f"bench_growth_{size}_{time.monotonic_ns()}")
     ask(postroom(url, templates, "migrate"))
     pool = await open_pool(url, ROOM, size=2)
@@ -101,10 +114,10 @@ async def filled_room(arena: Arena, templates: Path, size: int) -> AsyncIterator
             seldom = (await service.accept(connection, check_request(SELDOM))).id
         await service.cancel(pool, seldom, actor="bench")
         await run_workers([postroom(url, templates, "work", "--until-empty", transport="noop")])
-        await copy_deliveries(url, size, usual=usual, seldom=seldom)
-        yield pool
     finally:
         await pool.close()
+    await copy_deliveries(url, size, usual=usual, seldom=seldom)
+    return url
 
 
 async def copy_deliveries(url: str, size: int, *, usual: int, seldom: int) -> None:
@@ -116,6 +129,7 @@ async def copy_deliveries(url: str, size: int, *, usual: int, seldom: int) -> No
     ):
         given = msgspec.json.encode(copied_values(count, word) | values).decode()
         await connection.execute(SQL["copy"], source, first, step, count, given, timeout=3600)
+    await connection.execute(SQL["continue_ids"])
     await connection.execute(SQL["settle"], timeout=3600)
     await connection.close()
 

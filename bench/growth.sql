@@ -33,5 +33,9 @@ END $$;
 -- name: copy
 SELECT pg_temp.copy_delivery($1, $2, $3, $4, $5);
 
+-- name: continue_ids
+-- The next delivery that is accepted gets an id after the copies.
+SELECT setval(pg_get_serial_sequence('deliveries', 'id'), max(id)) FROM deliveries;
+
 -- name: settle
 VACUUM ANALYZE;

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from typing import Any
 
 CONTENT_LENGTH = re.compile(rb"^content-length:\s*(\d+)", re.IGNORECASE | re.MULTILINE)
@@ -31,6 +32,24 @@ class HttpClient:
         if length:
             await self._reader.readexactly(int(length[1]))
         return int(answer[9:12])
+
+    async def get(self, path: str) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        status, length = await self._begin(path)
+        return status, await self._reader.readexactly(length)
+
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """The lines of an answer that goes on, such as a stream of events."""
+        await self._begin(path)
+        while line := await self._reader.readline():
+            yield line
+
+    async def _begin(self, path: str) -> tuple[int, int]:
+        """Send the request and read the head of its answer; returns status and length."""
+        self._writer.write(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
+        answer = await self._reader.readuntil(b"\r\n\r\n")
+        length = CONTENT_LENGTH.search(answer)
+        return int(answer[9:12]), int(length[1]) if length else 0
 
     async def close(self) -> None:
         self._writer.close()

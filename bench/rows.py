@@ -83,6 +83,28 @@ def growth_rows() -> Iterator[Row]:
         yield Row(f"{name}-growth", f"{title}: ÷ among 10,000", Unit.RATIO)
 
 
+PAGES = {
+    "overview": "/",
+    "deliveries": "/deliveries",
+    "statistics": "/statistics?days=30",
+    "domains": "/statistics?by=domain&days=30",
+    "tags": "/statistics?by=tag",
+}
+"""Pages of the dashboard that are measured, and their addresses."""
+
+
+def page_rows() -> Iterator[Row]:
+    for name in PAGES:
+        title = f"page {name}, 1,000,000 deliveries (--size)"
+        yield Row(f"page-{name}-p50", f"{title} and 10,000 a minute: median", Unit.MILLISECONDS)
+        yield Row(f"page-{name}-p95", f"{title} and 10,000 a minute: 95th percentile", Unit.MILLISECONDS)
+        yield Row(f"page-{name}-python", f"{title}: CPU of Python", Unit.MICROSECONDS)
+        yield Row(f"page-{name}-postgresql", f"{title}: CPU of PostgreSQL", Unit.MICROSECONDS)
+        yield Row(f"page-{name}-bytes", f"{title}: size", Unit.BYTES)
+    yield Row("live-p50", "commit to the live overview: median", Unit.MILLISECONDS)
+    yield Row("live-p95", "commit to the live overview: 95th percentile", Unit.MILLISECONDS)
+
+
 EXPERIMENTS: tuple[Experiment, ...] = (
     by_rate("accept-open", "accept one inside one open transaction", 300),
     by_rate("enqueue-1", "accept one in the caller's transaction, 1 client", 100),
@@ -133,6 +155,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         quick=20_000,
     ),
     Experiment("growth", tuple(growth_rows()), full=1_000_000, quick=20_000),
+    Experiment("dashboard", tuple(page_rows()), full=1_000_000, quick=20_000),
 )
 
 ROWS: dict[str, Row] = {row.name: row for experiment in EXPERIMENTS for row in experiment.rows}

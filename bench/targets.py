@@ -6,7 +6,7 @@ A target is an absolute bound, or with `peer` a ratio to that subject's median i
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bench.rows import LISTED
+from bench.rows import LISTED, PAGES
 
 OURS = "postroom"
 
@@ -90,6 +90,9 @@ TARGETS: tuple[Target, ...] = (
     # Only growth breaks the promise: a claim that gets cheaper with depth is noise, not a fault.
     Target("claim-flatness", MUST, 1.20, bound=Bound.AT_MOST),
     Target("claim-flatness", MOONSHOT, 1.05, bound=Bound.AT_MOST),
+    *(Target(f"page-{name}-p95", MUST, 50, bound=Bound.AT_MOST) for name in PAGES),
+    *(Target(f"page-{name}-bytes", MUST, 100_000, bound=Bound.AT_MOST) for name in PAGES),
+    Target("live-p95", MUST, 1_000, bound=Bound.AT_MOST),
     *(Target(f"list-{name}", MUST, 20, bound=Bound.AT_MOST) for name in LISTED),
     *(
         Target(f"{name}-growth", level, value, bound=Bound.AT_MOST)

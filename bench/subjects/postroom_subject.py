@@ -18,6 +18,7 @@ import asyncpg
 from bench import letters, load
 from bench.campaigns import measure_sending
 from bench.cost import cpu_of_tree
+from bench.dashboard import measure_pages
 from bench.growth import measure_appends, measure_listings, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
@@ -119,6 +120,7 @@ class PostroomSubject:
             "kept": self._kept,
             "claim": self._claim,
             "growth": self._growth,
+            "dashboard": self._dashboard,
         }
 
     # ── Accepting ────────────────────────────────────────────────────────────────────────────────────────────────
@@ -255,6 +257,9 @@ class PostroomSubject:
             **await measure_appends(self._arena, size),
             **await measure_schedule(self._arena, size),
         }
+
+    async def _dashboard(self, size: int) -> Readings:
+        return await measure_pages(self._arena, self._templates, size)
 
     # ── Keeping ──────────────────────────────────────────────────────────────────────────────────────────────────
 
