@@ -72,8 +72,10 @@ async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:
     reader = FigureReader(room.pool, monotonic=lambda: moment[0])
     first = await reader.read()
     await accepted(room.pool, a_mail())
+    moment[0] += FRESH_S / 4
     assert await reader.read() is first
-    moment[0] += FRESH_S
+    assert reader.left_s() == pytest.approx(FRESH_S * 3 / 4)  # the stream of a later viewer waits for the same moment
+    moment[0] += FRESH_S * 3 / 4
     waiting = {depth.lane: depth.waiting for depth in (await reader.read()).lanes}
     assert waiting[Lane.TRANSACTIONAL] == 1
 

@@ -23,6 +23,9 @@ _FORMS: tuple[tuple[type, str], ...] = (
 _ACRONYMS = {"smtp": "SMTP", "ses": "SES", "tls": "TLS", "gmail": "Gmail", "url": "URL", "pid": "PID", "id": "Id"}
 
 
+_WIDE = frozenset({"text", "clip", "list", "tags", "html"})
+
+
 @dataclass(frozen=True, slots=True)
 class ListColumn:
     """One column of a table, or one fact of a detail list.
@@ -38,6 +41,12 @@ class ListColumn:
     link: Callable[[Any], str | None] | None = None  # record → address
     value: Callable[[Any], Any] | None = None  # record → value; None: the attribute `name`
     is_minor: bool = False  # left out on phones
+
+    @property
+    def style(self) -> str:
+        """The CSS classes of its cells."""
+        shown = "figures" if self.form == "number" else "wide" if self.form in _WIDE else ""
+        return f"{shown} less" if self.is_minor else shown
 
     def of(self, record: Any) -> Any:
         if self.value is not None:

@@ -12,13 +12,16 @@ from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.page import Found
 
-INTERVAL_S = 1.0
+INTERVAL_S = 0.8  # with the time to read and draw, a change is shown within a second
 QUIET_S = 15.0
 LONGEST_STREAM_S = 600.0
 MOST_STREAMS = 100
 
 Draw = Callable[[], Awaitable[dict[str, str]]]
 """Draws every part of a page, by name; the page shows each in the element `live-<name>`."""
+
+Rest = Callable[[], float]
+"""Seconds until a page is drawn again."""
 
 
 class LiveFeeds:
@@ -41,13 +44,16 @@ class LiveFeeds:
             self._open.discard(feed)
 
 
-def stream(request: PageRequest, draw: Draw) -> Answer:
-    """The stream of a page. It ends when the session does, when the process stops, and after ten minutes."""
+def stream(request: PageRequest, draw: Draw, *, rest: Rest = lambda: INTERVAL_S) -> Answer:
+    """The stream of a page, drawn again after each `rest`.
+
+    It ends when the session does, when the process stops, and after ten minutes.
+    """
     feeds = request.call.tool(LiveFeeds)
     if feeds.is_full():
         return Answer(b"Too many viewers.", 503, "text/plain", {"retry-after": "10"})
     headers = {"x-accel-buffering": "no"}  # a proxy that buffers the answer would delay every event
-    return Answer(feeds.read(Feed(request, draw, feeds.stop)), 200, "text/event-stream; charset=utf-8", headers)
+    return Answer(feeds.read(Feed(request, draw, rest, feeds.stop)), 200, "text/event-stream; charset=utf-8", headers)
 
 
 def stream_rows(
@@ -73,8 +79,8 @@ def stream_rows(
 class Feed:
     """One viewer's stream: the parts of the page that have changed since the last event."""
 
-    def __init__(self, request: PageRequest, draw: Draw, stop: asyncio.Event) -> None:
-        self._request, self._draw, self._stop = request, draw, stop
+    def __init__(self, request: PageRequest, draw: Draw, rest: Rest, stop: asyncio.Event) -> None:
+        self._request, self._draw, self._rest, self._stop = request, draw, rest, stop
         self._sent: dict[str, str] = {}
 
     async def events(self) -> AsyncIterator[bytes]:
@@ -103,7 +109,7 @@ class Feed:
 
     async def _pause(self) -> None:
         try:
-            async with asyncio.timeout(INTERVAL_S):
+            async with asyncio.timeout(self._rest()):
                 await self._stop.wait()
         except TimeoutError:
             return

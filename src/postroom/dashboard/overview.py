@@ -54,7 +54,7 @@ async def show_live(request: PageRequest) -> Answer:
     async def draw() -> dict[str, str]:
         return await _draw_parts(request, await request.dashboard.figures.findings.get())
 
-    return stream(request, draw)
+    return stream(request, draw, rest=request.dashboard.figures.left_s)
 
 
 async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) -> dict[str, str]:

@@ -32,7 +32,8 @@ COUNTED = 10_000
 PERIODS = {"day": 24, "week": 168}
 """Periods that are shown by the hour, and their hours."""
 
-FRESH_S = 0.9
+FRESH_S = 0.8  # with the time to read and draw, a change is shown within a second
+LEAST_REST_S = 0.02
 HOURS_FRESH_S = 15.0
 FINDINGS_FRESH_S = 60.0
 SHOWN_LETTERS = 5
@@ -77,6 +78,11 @@ class Cached(Generic[Value]):
         self._until = 0.0
         self.known: Value | None = None  # the last value, whatever its age
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until the value is read again."""
+        return max(0.0, self._until - self._monotonic())
+
     async def get(self) -> Value:
         async with self._lock:
             if self.known is None or self._until <= self._monotonic():
@@ -110,6 +116,13 @@ class FigureReader:
 
     async def read(self) -> OverviewFigures:
         return await self._figures.get()
+
+    def left_s(self) -> float:
+        """Seconds until the figures are read again.
+
+        Streams wait for it. After an interval of their own, they would show figures that are up to `FRESH_S` old.
+        """
+        return max(LEAST_REST_S, self._figures.left_s)
 
     async def read_hours(self, hours: int) -> list[StatsRow]:
         """The figures of each of the last 24 or 168 hours, from the oldest on."""

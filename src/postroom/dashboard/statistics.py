@@ -91,14 +91,18 @@ async def _read_times(request: PageRequest, asked: Question) -> Answers:
 
 
 async def _read_groups(request: PageRequest, asked: Question) -> Answers:
-    """The largest groups. Their sum is not the total: a mail may have several tags, and there may be more groups."""
-    pool, groups = request.pool, [asked.by]
-    return Answers(
-        await service.measure(pool, asked.selection, groups=groups, limit=MOST_ROWS),
-        await service.measure(pool, asked.before, groups=groups, limit=MOST_ROWS),
-        await service.total(pool, asked.selection),
-        await service.total(pool, asked.before),
-    )
+    """The largest groups of both periods."""
+    rows = await service.measure(request.pool, asked.selection, groups=[asked.by], limit=MOST_ROWS)
+    before = await service.measure(request.pool, asked.before, groups=[asked.by], limit=MOST_ROWS)
+    now = await _total(request, asked.selection, asked.by, rows)
+    return Answers(rows, before, now, await _total(request, asked.before, asked.by, before))
+
+
+async def _total(request: PageRequest, period: Selection, by: Grouping, rows: Sequence[StatsRow]) -> Figures:
+    """The sum of the rows, unless there may be more of them, or a mail may be in several."""
+    if by is Grouping.TAG or len(rows) >= MOST_ROWS:
+        return await service.total(request.pool, period)
+    return Figures.sum(row.figures for row in rows)
 
 
 async def csv_page(request: PageRequest) -> Answer:

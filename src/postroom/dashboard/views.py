@@ -89,9 +89,15 @@ class PageTemplates:
         return self._address.sub(rf"\1{self._url_path}", drawn) if self._url_path else drawn
 
 
+_SPECIAL = re.compile("[&<>\"'/]").search
+
+
 def _escape(value: object) -> object:
-    """Text as HTML. minijinja, which escapes all other values, would write each `/` of a link as `&#x2f;`."""
-    return safe(escape(value)) if type(value) is str else value
+    """Text as HTML. minijinja, which escapes all other values, would write each `/` of a link as `&#x2f;`.
+
+    A table has thousands of values; those without a special character are the same in HTML.
+    """
+    return safe(escape(value)) if type(value) is str and _SPECIAL(value) else value
 
 
 def _read_templates() -> dict[str, str]:

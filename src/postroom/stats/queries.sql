@@ -76,8 +76,8 @@ SELECT fold_stats(:batch_limit) AS folded;
 
 -- name: measure :many
 -- Figures of a selection, by any of the groupings: ordered by time, or by the number of sent mails. With a dimension,
--- its counts are read; without one, those by campaign, sender and domain together. Amounts are added by metric before
--- metrics become columns, so that each row is read once and not compared with every metric.
+-- its counts are read; without one, those by campaign, sender and domain together, and the value is the domain. Amounts
+-- are added by metric before metrics become columns, so that each row is read once and not compared with every metric.
 WITH counted AS (
     SELECT
         CASE
@@ -86,27 +86,26 @@ WITH counted AS (
         END AS moment,
         CASE WHEN 'campaign' = ANY(:groups::text[]) THEN campaign_id END AS campaign_id,
         CASE WHEN 'sender' = ANY(:groups::text[]) THEN sender_account_id END AS sender_account_id,
-        CASE WHEN 'domain' = ANY(:groups::text[]) THEN domain END AS domain,
-        CASE WHEN :dimension = ANY(:groups::text[]) THEN value END AS value,
+        CASE WHEN coalesce(:dimension, 'domain') = ANY(:groups::text[]) THEN value END AS value,
         metric,
         sum(amount) AS amount
     FROM (
-        SELECT hour, campaign_id, sender_account_id, domain, NULL AS value, metric, amount
+        SELECT hour, campaign_id, sender_account_id, domain AS value, metric, amount
         FROM read_counts() AS c
         WHERE :dimension::text IS NULL
             AND (:campaign_id::bigint IS NULL OR c.campaign_id = :campaign_id)
             AND (:sender_account_id::bigint IS NULL OR c.sender_account_id = :sender_account_id)
             AND (:domain::text IS NULL OR c.domain = :domain)
         UNION ALL
-        SELECT hour, NULL, NULL, NULL, value, metric, amount
+        SELECT hour, NULL, NULL, value, metric, amount
         FROM read_dimension_counts(:dimension::text::stats_dimension) AS c
         WHERE :dimension::text IS NOT NULL AND (:value::text IS NULL OR c.value = :value)
     ) AS read
     WHERE (:begin_hour::timestamptz IS NULL OR hour >= :begin_hour)
         AND (:end_hour::timestamptz IS NULL OR hour < :end_hour)
-    GROUP BY 1, 2, 3, 4, 5, 6
+    GROUP BY 1, 2, 3, 4, 5
 )
-SELECT moment, campaign_id, sender_account_id, domain, value,
+SELECT moment, campaign_id, sender_account_id, value,
     coalesce(sum(amount) FILTER (WHERE metric = 'accepted'), 0)::bigint AS accepted,
     coalesce(sum(amount) FILTER (WHERE metric = 'sent'), 0)::bigint AS sent,
     coalesce(sum(amount) FILTER (WHERE metric = 'deferred'), 0)::bigint AS deferred,
@@ -126,8 +125,8 @@ SELECT moment, campaign_id, sender_account_id, domain, value,
     coalesce(sum(amount) FILTER (WHERE metric = 'unsubscribed'), 0)::bigint AS unsubscribed,
     coalesce(sum(amount) FILTER (WHERE metric = 'complained'), 0)::bigint AS complained
 FROM counted
-GROUP BY 1, 2, 3, 4, 5
-ORDER BY moment, sent DESC, campaign_id, sender_account_id, domain, value
+GROUP BY 1, 2, 3, 4
+ORDER BY moment, sent DESC, campaign_id, sender_account_id, value
 LIMIT :page_limit;
 
 -- name: measure_latency :many

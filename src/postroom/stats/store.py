@@ -106,15 +106,13 @@ def _step_counts(rows: Sequence[asyncpg.Record], first: Place, last: Place | Non
 
 def _line(row: asyncpg.Record, dimension: str | None) -> StatsRow:
     figures = Figures(**{metric: row[metric] for metric in METRICS})
-    if dimension is None:
-        names = ("campaign_id", "sender_account_id", "domain")
-        return StatsRow(moment=row["moment"], **{name: row[name] for name in names}, figures=figures)
-    return StatsRow(moment=row["moment"], **_value(dimension, row["value"]), figures=figures)
+    ids = {name: row[name] for name in ("campaign_id", "sender_account_id")}
+    return StatsRow(moment=row["moment"], **{**ids, **_value(dimension, row["value"])}, figures=figures)
 
 
-def _value(dimension: str, value: str | None) -> dict[str, Any]:
+def _value(dimension: str | None, value: str | None) -> dict[str, Any]:
     """The column of the row that has the value of a dimension; None: the figures are not grouped by it."""
-    if value is None:
-        return {}
+    if value is None or dimension is None:
+        return {"domain": value}
     ids = {"campaign": "campaign_id", "sender": "sender_account_id"}
     return {ids[dimension]: int(value)} if dimension in ids else {dimension: value}
