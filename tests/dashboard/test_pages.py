@@ -20,7 +20,7 @@ from tests.support.http import Browser
 
 from postroom.campaigns.worker import Feeder
 from postroom.dashboard.page import POLICY
-from postroom.dashboard.service import FRESH_S, FigureReader
+from postroom.dashboard.service import FRESH_S, Cached, FigureReader
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import DeliveryState, Lane
@@ -78,6 +78,24 @@ async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:
     moment[0] += FRESH_S * 3 / 4
     waiting = {depth.lane: depth.waiting for depth in (await reader.read()).lanes}
     assert waiting[Lane.TRANSACTIONAL] == 1
+
+
+async def test_a_slow_read_is_repeated_later() -> None:
+    """A count that takes a second is not repeated every second, however many pages wait for it."""
+    clock, reads = [0.0], 0
+
+    async def read() -> int:
+        nonlocal reads
+        reads += 1
+        clock[0] += 1.0
+        return reads
+
+    cached = Cached(read, fresh_s=FRESH_S, monotonic=lambda: clock[0])
+    assert await cached.get() == 1
+    clock[0] += 9.9
+    assert await cached.get() == 1
+    clock[0] += 0.1
+    assert await cached.get() == 2
 
 
 async def test_deliveries_are_listed_filtered_and_paged(room: Room, guest: Guest) -> None:

@@ -61,10 +61,10 @@ def tabs(shown: str) -> list[tuple[str, str, bool]]:
 
 
 async def list_page(request: PageRequest) -> Answer:
-    lines, samples = await _read(request)
+    lines = await service.list_progress(request.pool)  # not the cached lines: the page follows an action
     return request.page(
         "outbox.html",
-        parts=_draw_parts(request, lines, samples),
+        parts=_draw_parts(request, lines, await _samples(request)),
         period=_period(request),
         periods=tuple(PERIODS),
         tabs=tabs("/outbox"),
@@ -73,17 +73,14 @@ async def list_page(request: PageRequest) -> Answer:
 
 async def live_page(request: PageRequest) -> Answer:
     async def draw() -> dict[str, str]:
-        return _draw_parts(request, *await _read(request))
+        return _draw_parts(request, await request.dashboard.figures.outbox.get(), await _samples(request))
 
     return stream(request, draw)
 
 
-async def _read(request: PageRequest, pair: Subscription | None = None) -> tuple[list[ProgressLine], list[LagSample]]:
+async def _samples(request: PageRequest, pair: Subscription | None = None) -> list[LagSample]:
     step, _count = PERIODS[_period(request)]
-    samples = await service.list_lag(request.pool, begin=_begin(request), step=step, pair=pair)
-    if pair is not None:
-        return [await service.get_progress(request.pool, pair)], samples
-    return await service.list_progress(request.pool), samples
+    return await service.list_lag(request.pool, begin=_begin(request), step=step, pair=pair)
 
 
 def _draw_parts(request: PageRequest, lines: Sequence[ProgressLine], samples: Sequence[LagSample]) -> dict[str, str]:
@@ -132,7 +129,7 @@ def _draw_lag(request: PageRequest, samples: Sequence[LagSample]) -> Chart:
 
 async def show_page(request: PageRequest) -> Answer:
     pair = _asked_pair(request)
-    [line], samples = await _read(request, pair)
+    line, samples = await service.get_progress(request.pool, pair), await _samples(request, pair)
     place, upcoming = await service.find_next(request.pool, pair) or (None, None)
     return request.page(
         "publisher.html",

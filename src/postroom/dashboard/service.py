@@ -36,6 +36,7 @@ FRESH_S = 0.8  # with the time to read and draw, a change is shown within a seco
 LEAST_REST_S = 0.02
 HOURS_FRESH_S = 15.0
 FINDINGS_FRESH_S = 60.0
+REST_FACTOR = 10
 SHOWN_LETTERS = 5
 SHOWN_WORKERS = 20
 READ_SENDERS = 200
@@ -64,7 +65,10 @@ async def end_session(pool: Pool, session: DashboardSession) -> bool:
 
 
 class Cached(Generic[Value]):
-    """A value that is read again when it is older than `fresh_s`, once for all concurrent readers."""
+    """A value that is read again when it is older than `fresh_s`, once for all concurrent readers.
+
+    A slow read is repeated later: reading takes at most one part in `REST_FACTOR` of the time.
+    """
 
     def __init__(
         self,
@@ -86,8 +90,10 @@ class Cached(Generic[Value]):
     async def get(self) -> Value:
         async with self._lock:
             if self.known is None or self._until <= self._monotonic():
+                begin = self._monotonic()
                 self.known = await self._read()
-                self._until = self._monotonic() + self._fresh_s
+                end = self._monotonic()
+                self._until = end + max(self._fresh_s, REST_FACTOR * (end - begin))
             return self.known
 
 
@@ -112,6 +118,8 @@ class FigureReader:
             hours: Cached(partial(self._read_hours, hours), fresh_s=HOURS_FRESH_S, monotonic=monotonic)
             for hours in PERIODS.values()
         }
+        # Up to 10,000 events of every publisher that is behind are counted: once for all pages that show it.
+        self.outbox = Cached(partial(outbox.list_progress, pool), fresh_s=FRESH_S, monotonic=monotonic)
         self.findings = Cached(examine or _nothing, fresh_s=FINDINGS_FRESH_S, monotonic=monotonic)
 
     async def read(self) -> OverviewFigures:
@@ -153,7 +161,7 @@ class FigureReader:
                 dead_letters=letters,
                 workers=await store.list_workers(connection, page_limit=SHOWN_WORKERS),
                 senders=accounts,
-                outbox=await outbox.list_progress(self._pool),
+                outbox=await self.outbox.get(),
             )
 
 
