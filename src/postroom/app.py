@@ -237,7 +237,7 @@ def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:
         byte_limit=settings.worker_mb * 2**20,
         lease=settings.lease,
         poll_interval=settings.poll_interval,
-        grace=settings.shutdown_grace,
+        grace=settings.work_grace,
         held_lanes=settings.held_lanes,
         until_empty=until_empty,
     )

@@ -1,6 +1,7 @@
 """Real processes whose database falls silent or moves: work goes on, and a stop ends in time."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -28,7 +29,7 @@ async def main(life):
     print("running", flush=True)
     await asyncio.Event().wait()
 
-run(live(main, grace=timedelta(milliseconds=50), margin=timedelta()))
+run(live(main, grace=timedelta(milliseconds=50)))
 """
 
 MAIL = ("send", "--to", "a@b.example", "--subject", "x", "--text", "y")
@@ -73,6 +74,28 @@ async def test_a_worker_goes_on_after_its_connections_fell_silent(
             proxy.freeze()
             work.process.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(work.process.wait, PATIENCE_S) in (0, 1)
+
+
+@pytest.mark.parametrize("command", [("work",), ("work", "--processes", "1"), ("serve",)])
+async def test_a_stop_ends_with_the_grace_time_when_the_database_host_has_vanished(
+    settings: dict[str, str], database_url: str, pool: Pool, command: tuple[str, ...]
+) -> None:
+    """No answer of the database prolongs the end: the process ends by itself, or the thread ends it at the limit."""
+    async with FreezingProxy(database_url) as proxy:
+        with running(*command, settings={**settings, "POSTROOM_DATABASE_URL": proxy.url}) as process:
+            await _registered(pool, command[0])
+            assert proxy.vanish() > 0
+            process.process.send_signal(signal.SIGTERM)
+            code = await asyncio.to_thread(process.process.wait, PATIENCE_S)
+            forced = [json.loads(line) for line in process.rest().splitlines() if "shutdown_forced" in line]
+    assert [(code, entry["after_s"]) for entry in forced] in ([], [(1, 1.0)])
+
+
+async def _registered(pool: Pool, command: str) -> None:
+    """Wait, by asking, until a process works."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not await pool.fetchval("SELECT count(*) FROM processes WHERE command = $1", command):
+            await pool.execute("SELECT pg_sleep(0.02)")
 
 
 def test_a_process_that_hangs_ends_after_its_grace_time(settings: dict[str, str]) -> None:

@@ -16,12 +16,11 @@ import msgspec
 from tests.support.failover_load import COUNTED, Acknowledged
 from tests.support.patroni import Failure
 
-from postroom.cli.lifetime import MARGIN
 from postroom.db.pool import Pool
 
 RESUME_S = 15.0  # the limit for every kind of work, from the moment the new primary accepts writes
 GRACE = timedelta(seconds=5)
-STOP_S = (GRACE + MARGIN).total_seconds() + 1.0  # a thread ends the process then; one second for the machine
+STOP_S = GRACE.total_seconds() + 1.0  # a thread ends the process then; one second for the machine
 BEFORE_S = 5.0  # a batch that was published so long before a failover may have lost its progress to it
 KINDS = ("API", "transaction", "events", "worker", "outbox")
 

@@ -3,9 +3,10 @@
 A signal while starting ends it at once, because nothing has begun. A signal while running sets `stop`, and everything
 that runs finishes the work it has begun. Both end with exit 0: a requested stop is not a failure.
 
-From the first signal on, a thread counts down POSTROOM_SHUTDOWN_GRACE and a margin. If the process still exists then,
-because a task, a library or the database hangs, the thread ends it with exit 1. No work is lost by that: claims are
-recovered by other workers when their lease ends.
+From the first signal on, a thread counts down POSTROOM_SHUTDOWN_GRACE. If the process still exists then, because a
+task, a library or the database hangs, the thread ends it with exit 1: no process outlives its grace time. No work is
+lost by that: claims are recovered by other workers when their lease ends. Work in flight has a part of the grace time
+(`work_grace`), so that its results can be written in the rest.
 """
 
 import asyncio
@@ -19,7 +20,6 @@ from datetime import timedelta
 
 import structlog
 
-MARGIN = timedelta(seconds=3)  # to write results and close connections; 25 s + 3 s is below the 30 s of Docker
 _FORCED_EXIT = 1  # a second signal: ended without waiting for work in flight
 
 _log = structlog.get_logger()
@@ -70,9 +70,9 @@ def _collect_less() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
-async def live(main: Callable[[Lifetime], Awaitable[None]], *, grace: timedelta, margin: timedelta = MARGIN) -> None:
-    """Run a command's main until it ends by itself or by a signal, at most `grace` and `margin` after the signal."""
-    life = Lifetime(grace + margin)
+async def live(main: Callable[[Lifetime], Awaitable[None]], *, grace: timedelta) -> None:
+    """Run a command's main until it ends by itself or by a signal, at most `grace` after the signal."""
+    life = Lifetime(grace)
     work = asyncio.ensure_future(main(life))
     told = asyncio.ensure_future(life.stop.wait())
     await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)

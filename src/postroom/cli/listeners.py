@@ -100,7 +100,7 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         if receiving is not None:
             await stack.enter_async_context(bounce_server(room.pool, receiving, listener=doors.bounces))
         await uvicorn_server.serve(
-            app, doors.http, stop, grace=settings.shutdown_grace, on_ready=on_ready, limits=http_limits(settings)
+            app, doors.http, stop, grace=settings.work_grace, on_ready=on_ready, limits=http_limits(settings)
         )
 
 

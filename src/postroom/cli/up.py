@@ -33,14 +33,13 @@ def up(
 ) -> None:
     """Start everything: database (embedded unless POSTROOM_DATABASE_URL is set), API and workers. Ctrl-C stops."""
     from postroom.cli.lifetime import live
-    from postroom.cli.work import SUPERVISED_MARGIN
 
     settings = load_settings()
 
     async def main(life: "Lifetime") -> None:
         await start_everything(settings, life, workers=workers)
 
-    run(live(main, grace=settings.shutdown_grace, margin=SUPERVISED_MARGIN))
+    run(live(main, grace=settings.shutdown_grace))
 
 
 async def start_everything(settings: Settings, life: "Lifetime", *, workers: int) -> None:

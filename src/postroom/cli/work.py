@@ -13,8 +13,8 @@ from postroom.settings import Settings
 if TYPE_CHECKING:
     from postroom.cli.lifetime import Lifetime
 
-KILL_MARGIN = timedelta(seconds=4)  # a worker ends within its grace; the margin lets it report before it is killed
-SUPERVISED_MARGIN = timedelta(seconds=4.9)  # a supervisor outlives its workers; 25 s + 4.9 s is below 30 s
+SUPERVISED_LEAD = timedelta(seconds=1)  # a supervised worker ends so long before its supervisor, which reports it
+KILL_LEAD = timedelta(seconds=0.5)  # and is killed so long before
 
 
 def work(
@@ -33,7 +33,7 @@ def work(
 
     Stopping finishes attempts in flight within POSTROOM_SHUTDOWN_GRACE and releases the rest.
     """
-    from postroom.cli.lifetime import MARGIN, live
+    from postroom.cli.lifetime import live
 
     settings = load_settings()
     if rooms is not None and (until_empty or migrate):
@@ -51,8 +51,13 @@ def work(
         else:
             await work_here(settings, life, until_empty=until_empty, migrating=migrate)
 
-    margin = SUPERVISED_MARGIN if processes > 1 else MARGIN
-    run(live(main, grace=settings.shutdown_grace, margin=margin))
+    grace = settings.shutdown_grace
+    run(live(main, grace=_earlier(grace, SUPERVISED_LEAD) if supervised else grace))
+
+
+def _earlier(grace: timedelta, lead: timedelta) -> timedelta:
+    """The grace time less a lead, which takes at most a sixth of it for each second."""
+    return grace - min(lead, grace / 6 * lead.total_seconds())
 
 
 async def work_here(settings: Settings, life: "Lifetime", *, until_empty: bool, migrating: bool) -> None:
@@ -112,8 +117,8 @@ async def supervise_workers(
     """Keep worker processes running until `life.stop`; raises if one had to be killed."""
     from postroom.runtime.processes import Supervisor, SupervisorOptions, own_command
 
-    # A worker ends itself within its grace time and MARGIN; one that does not even do that is killed a little later.
-    options = SupervisorOptions(grace=settings.shutdown_grace + KILL_MARGIN, until_done=until_empty)
+    # A worker ends itself within its grace time; one that does not even do that is killed a little later.
+    options = SupervisorOptions(grace=_earlier(settings.shutdown_grace, KILL_LEAD), until_done=until_empty)
     command = own_command("work", "--supervised", *(["--until-empty"] if until_empty else []), *arguments)
     if not await Supervisor(command, processes, options=options, environment=environment).run(life.stop):
         raise PostroomError("A worker did not stop within POSTROOM_SHUTDOWN_GRACE and was killed.")

@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
+from postroom.db.faults import is_passing
 from postroom.db.migrate import RELEASE, check_migrated
 from postroom.db.pool import Pool
 from postroom.db.queries import load
 from postroom.runtime.loop import Loop
 
 REPORT = timedelta(minutes=1)  # a third of PROCESS_SILENCE
+RETRY = timedelta(seconds=1)  # a database that went away during the start
 FORGET_S = 1.0  # a process that ends must not wait for a database that does not answer
 
 _QUERIES = load("postroom.db")
@@ -26,8 +28,12 @@ _QUERIES = load("postroom.db")
 async def process_registered(pool: Pool, room: str, command: str) -> AsyncIterator[None]:
     """Count this process as one that runs on the room. Raises `DatabaseNewer` if it cannot run there."""
     registration = _Registration(pool, room, command)
-    await registration.register()
-    loop = Loop("process", registration.renew, rest=REPORT)
+    try:
+        await registration.register()
+    except Exception as error:
+        if not is_passing(error):
+            raise
+    loop = Loop("process", registration.renew, rest=registration.rest)
     task = asyncio.create_task(loop.run(asyncio.Event()), name=loop.name)
     try:
         yield
@@ -45,6 +51,9 @@ class _Registration:
         self._pool, self._room, self._command = pool, room, command
         self._id: int | None = None
 
+    def rest(self) -> timedelta:
+        return REPORT if self._id else RETRY
+
     async def register(self) -> None:
         async with self._pool.acquire() as connection, connection.transaction():
             await _QUERIES["lock_starts_shared"].exec(connection, room=self._room)
@@ -55,8 +64,8 @@ class _Registration:
         self._id = row["id"]
 
     async def renew(self) -> None:
-        """Report; a row that was removed meanwhile, as after a day without the database, is written again."""
-        if await _QUERIES["renew_process"].exec(self._pool, process_id=self._id) == 0:
+        """Report; register if that failed before, or the row was removed, as after a day without the database."""
+        if self._id is None or await _QUERIES["renew_process"].exec(self._pool, process_id=self._id) == 0:
             await self.register()
 
     async def forget(self) -> None:

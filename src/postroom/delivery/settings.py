@@ -30,6 +30,9 @@ def _facts(value: str) -> tuple[str, ...]:
     return names
 
 
+RESULTS_TIME = timedelta(seconds=3)  # ten times what a loaded database needs for the results of a claim
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeliverySettings:
     """The settings of delivery."""
@@ -60,7 +63,7 @@ class DeliverySettings:
         "POSTROOM_SHUTDOWN_GRACE",
         parse_duration,
         timedelta(seconds=25),
-        "time that a process has to finish its work after SIGTERM",
+        "time after SIGTERM in which a process finishes its work and ends; then a thread ends it",
     )
     ambiguous_auth: str = setting(
         "POSTROOM_AMBIGUOUS_AUTH",
@@ -120,6 +123,11 @@ class DeliverySettings:
         None,
         "delivery facts that `migrate` and `up` enable in the event store: all, none, or names; absent: unchanged",
     )
+
+    @property
+    def work_grace(self) -> timedelta:
+        """The part of the grace time for work in flight; in the rest, results are written and connections closed."""
+        return self.shutdown_grace - min(RESULTS_TIME, self.shutdown_grace / 3)
 
     @property
     def held_lanes(self) -> tuple[str, ...]:

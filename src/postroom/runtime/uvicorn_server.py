@@ -62,7 +62,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,  # POSTROOM_TRUSTED_PROXIES decides which proxies are trusted
         timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=math.ceil(grace.total_seconds()),
+        timeout_graceful_shutdown=max(1, math.floor(grace.total_seconds())),
     )
     server = _Server(config, on_ready)
     stopping = asyncio.create_task(_stop_when_set(server, stop), name="http-stop")

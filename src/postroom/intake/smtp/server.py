@@ -32,7 +32,7 @@ def submission_options(settings: Settings, *, implicit: bool = False) -> SmtpOpt
         variable="POSTROOM_SMTPS_ADDR" if implicit else "POSTROOM_SMTP_ADDR",
         most_per_peer=settings.connections_per_peer,
         unlimited=(*LOOPBACK, *settings.trusted_proxies),
-        grace=settings.shutdown_grace,
+        grace=settings.work_grace,
     )
 
 
