@@ -24,6 +24,7 @@ from postroom.http.open_rooms import OpenRooms
 from postroom.http.rooms_app import RoomsApplication
 from postroom.rooms.address import RoomAddress
 from postroom.rooms.service import Server, find_rooms, open_servers
+from postroom.rooms.sharing import connections_shared
 from postroom.settings import Settings
 from postroom.tracking.model import LinkSubject
 
@@ -49,9 +50,9 @@ class Process:
 @asynccontextmanager
 async def serving(given: Settings, *, idle: timedelta = timedelta(hours=1)) -> AsyncIterator[Process]:
     settings = replace(given, secret_key=SECRET, schema="tenant_a", public_url=given.public_url or f"https://{HOST}")
-    async with open_servers(settings) as servers:
+    async with open_servers(settings) as servers, connections_shared(servers) as room_on:
         discover = partial(find_rooms, servers, inspecting=True)
-        open_app = partial(open_one, stop=asyncio.Event(), home=settings.schema, discover=discover)
+        open_app = partial(open_one, room_on=room_on, stop=asyncio.Event(), home=settings.schema, discover=discover)
         rooms = OpenRooms(servers, "tenant_*", open_app, idle=idle)
         process = Process(rooms, RoomsApplication(rooms, RoomAddress(settings.base_url), home="tenant_a"), servers)
         for name in ROOMS:

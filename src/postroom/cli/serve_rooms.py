@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 
 from postroom.cli.lifetime import Lifetime
 from postroom.cli.listeners import http_limits, open_application
-from postroom.db.room import open_room
 from postroom.http.asgi import HttpApplication, make_combiner
 from postroom.http.auth import Authenticator
-from postroom.http.open_rooms import POOL_SIZE, OpenRooms
+from postroom.http.open_rooms import OpenRooms
 from postroom.http.rooms_app import RoomsApplication
 from postroom.rooms.address import RoomAddress
-from postroom.rooms.service import Discover, find_rooms, open_servers
+from postroom.rooms.service import Discover, Server, find_rooms, open_servers
+from postroom.rooms.sharing import RoomOn, connections_shared
 from postroom.runtime import uvicorn_server
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secret_key import with_secret_key
@@ -30,9 +29,9 @@ async def serve_rooms(settings: Settings, pattern: str, life: Lifetime) -> None:
         enable_tracing()
     address = RoomAddress(settings.base_url)
     with uvicorn_server.bind(settings.http_addr) as listener:
-        async with open_servers(settings) as servers:
+        async with open_servers(settings) as servers, connections_shared(servers) as room_on:
             discover = partial(find_rooms, servers, inspecting=True)
-            open_app = partial(open_one, stop=life.stop, home=settings.schema, discover=discover)
+            open_app = partial(open_one, room_on=room_on, stop=life.stop, home=settings.schema, discover=discover)
             rooms = OpenRooms(servers, pattern, open_app)
             await rooms.refresh()
             life.running()
@@ -59,15 +58,18 @@ async def serve_rooms(settings: Settings, pattern: str, life: Lifetime) -> None:
 
 @asynccontextmanager
 async def open_one(
-    settings: Settings, *, stop: asyncio.Event, home: str, discover: Discover
+    server: Server, name: str, *, room_on: RoomOn, stop: asyncio.Event, home: str, discover: Discover
 ) -> AsyncIterator[HttpApplication]:
     """The application of one room. Only the one of POSTROOM_SCHEMA lists the others: tenants do not see each other."""
+    room = room_on(server, name)
     async with AsyncExitStack() as stack:
-        small = replace(settings, pool_size=min(settings.pool_size, POOL_SIZE))
-        room = await stack.enter_async_context(open_room(small))
-        shown = discover if room.name == home else None
         accepting = make_combiner(room)
         stack.push_async_callback(accepting.close)
-        auth = Authenticator(room.pool)
-        opened = open_application(room, stop=stop, auth=auth, accepting=accepting, discover=shown)
+        opened = open_application(
+            room,
+            stop=stop,
+            auth=Authenticator(room.pool),
+            accepting=accepting,
+            discover=discover if name == home else None,
+        )
         yield await stack.enter_async_context(opened)

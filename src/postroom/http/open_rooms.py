@@ -17,14 +17,12 @@ from postroom.rooms.model import Discovery, FoundRoom
 from postroom.rooms.service import Server, find_rooms, server_named
 from postroom.runtime.endpoint import ASGIApp
 from postroom.runtime.loop import Loop
-from postroom.settings import Settings
 
 IDLE = timedelta(minutes=5)
 REFRESH = timedelta(seconds=10)  # a moved room is served at its new place after at most this long
 LEAST_REFRESH_S = 1.0  # unknown names, which anybody can invent, cost one discovery a second
-POOL_SIZE = 4  # connections per open room; a hundred busy rooms of a process stay below 400
 
-OpenApp = Callable[[Settings], AbstractAsyncContextManager[ASGIApp]]
+OpenApp = Callable[[Server, str], AbstractAsyncContextManager[ASGIApp]]
 _log = structlog.get_logger()
 
 
@@ -111,7 +109,7 @@ class OpenRooms:
         """Keep the room open until it is closed: one task, because its resources end in the task that began them."""
         server = server_named(self._servers, room.place.server)
         try:
-            async with self._open_app(server.settings_of(room.place.name)) as app:
+            async with self._open_app(server, room.place.name) as app:
                 room.app.set_result(app)
                 await room.closing.wait()
         except Exception as error:  # noqa: BLE001 - the requests that wait for the room get the error

@@ -87,7 +87,7 @@ async def find_rooms(servers: Sequence[Server], pattern: str = "*", *, inspectin
 
 def _table(settings: Settings) -> tuple[Server, ...]:
     return tuple(
-        Server(name, url, replace(settings, database_url=url, database_direct_url=None))
+        Server(name, url, replace(settings, database_url=url, database_direct_url=None, replica_url=None))
         for name, url in settings.servers
     )
 
