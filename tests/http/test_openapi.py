@@ -35,7 +35,7 @@ PATHS = {
     "/v1/inbox/{message_id}/release": {"post"},
     "/v1/inbox/{message_id}/raw": {"get"},
     "/v1/keys": {"get", "post"},
-    "/v1/keys/{key_id}": {"delete"},
+    "/v1/keys/{key_id}": {"delete", "patch"},
     "/healthz": {"get"},
     "/readyz": {"get"},
     "/metrics": {"get"},

@@ -110,3 +110,17 @@ async def test_room_without_limits_is_not_held(room: Room, transport: Recording)
     await accepted(room.pool, to(1))
     await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
     assert await room.pool.fetchval("SELECT count(*) FROM allowances") == 0
+
+
+async def test_mail_that_was_not_sent_is_returned_to_the_quota(room: Room, transport: Recording) -> None:
+    """Mail that a worker has counted and releases is sent by another within the same quota."""
+    await set_limits(room.pool, daily_quota=2)
+    await accepted(room.pool, to(1), to(1))
+
+    async def fail(_started: object) -> None:
+        raise TimeoutError
+
+    with pytest.raises(ExceptionGroup):
+        await a_worker(room.pool, transport, on_started=fail).run_once(Lane.TRANSACTIONAL)
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"sent": 2}

@@ -67,6 +67,7 @@ class Ledger:
         self._policy, self._enough = policy or HealthPolicy(), enough
         self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
         self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
+        self.on_unsent: Callable[[Sequence[int]], None] = lambda _ids: None  # released, or not to be counted
         self._results: list[AttemptResult] = []
         self._open: Counter[ClaimId] = Counter()
         self._arrived, self._enough_arrived = asyncio.Event(), asyncio.Event()
@@ -85,6 +86,8 @@ class Ledger:
         return list(self._open)
 
     def add(self, result: AttemptResult) -> None:
+        if result.is_forgiven:
+            self.on_unsent([result.outgoing.id])
         self._results.append(result)
         self._all_written.clear()
         self._arrived.set()
@@ -93,6 +96,7 @@ class Ledger:
 
     async def give_back(self, claim_id: ClaimId, delivery_ids: Sequence[int], *, wait: timedelta = NO_TIME) -> None:
         """Release deliveries that were never started: no attempt is counted, and their lease need not expire."""
+        self.on_unsent(delivery_ids)
         await self._insist(
             lambda connection: store.release(
                 connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=self._clock()

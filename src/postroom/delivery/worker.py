@@ -13,6 +13,7 @@ as ambiguous if it can.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -85,6 +86,7 @@ class Worker:
         self._waker = waker or LaneWakeups()
         self._clock, self._signal, self._on_started = clock, signal, on_started
         self._now = DatabaseClock(clock)
+        self._room = RoomHold(pool)
         self._ledger = Ledger(
             pool,
             clock=clock,
@@ -93,6 +95,7 @@ class Worker:
             policy=senders.policy if senders else None,
         )
         self._ledger.on_written = self._written
+        self._ledger.on_unsent = self._room.give_back
         if senders is not None:
             self._ledger.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
@@ -117,7 +120,6 @@ class Worker:
         self._dispatcher = Dispatcher(
             self._attempter, self._ledger, lanes=self._lanes, places=self._places, hosts=self._hosts
         )
-        self._room = RoomHold(pool)
         self._stopping = asyncio.Event()
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,19 +147,18 @@ class Worker:
                     task.cancel()
         finally:
             await self._leases.say_goodbye()
-            await self._room.close()
+            await self._room.aclose()
 
     async def run_once(self, lane: Lane) -> int:
         """Claim one batch, attempt it and write the results; returns the number of deliveries."""
         await self._leases.register(self._stopping)
-        async with asyncio.TaskGroup() as group:
+        async with aclosing(self._room), asyncio.TaskGroup() as group:
             [writing] = self._run_services(group, self._ledger.loop())
             claimed = await self._claim(lane)
             await self._work_through(lane, claimed)
             await self._finish_in_flight()
             await self._ledger.drain()
             writing.cancel()
-        await self._room.close()
         return len(claimed)
 
     def _run_services(self, group: asyncio.TaskGroup, *loops: Loop) -> list[asyncio.Task[None]]:
@@ -286,7 +287,7 @@ class Worker:
 
     async def _within_room(self, chunk: list[Outgoing]) -> list[Outgoing]:
         """The deliveries within the rate and the quota of the room; the others are released and stay due."""
-        fitting = await self._room.count_fitting([self._mails_of(outgoing) for outgoing in chunk])
+        fitting = await self._room.count_fitting([(outgoing.id, self._mails_of(outgoing)) for outgoing in chunk])
         if fitting < len(chunk):
             await self._release(chunk[fitting:])
         return chunk[:fitting]
@@ -380,6 +381,7 @@ class Worker:
         """Close deliveries whose result is in the ledger or that were released."""
         for outgoing in settled:
             self._lanes[outgoing.lane].closed(outgoing)
+            self._room.forget(outgoing.id)
 
     def _ring_all(self) -> None:
         for lane in self._lanes:

@@ -6,8 +6,10 @@ worker claims no mail; webhooks go on. A retry is not counted again, but waits t
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from postroom.db.pool import Pool
+from postroom.limits.allowance import Grant
 from postroom.limits.errors import QuotaExceeded, RateExceeded
 from postroom.limits.limiter import Limiter
 from postroom.limits.model import SENT, HeldLimits
@@ -20,6 +22,7 @@ class RoomHold:
         self._monotonic = monotonic
         self._limiter = Limiter(pool, monotonic=monotonic)
         self._held: tuple[HeldLimits, float] | None = None
+        self._in_flight: dict[int, Grant] = {}  # by delivery, until its result is written or it is released
 
     async def holds_mail(self) -> bool:
         """True while the room has no mail left. Other limits end it within seconds."""
@@ -31,33 +34,46 @@ class RoomHold:
         self._held = None
         return False
 
-    async def count_fitting(self, mails: Sequence[int]) -> int:
-        """How many deliveries may be sent, from the first on, given the number of mails in each; they are counted.
+    async def count_fitting(self, deliveries: Sequence[tuple[int, int]]) -> int:
+        """How many deliveries may be sent, from the first on, given the id and the mails of each; they are counted.
 
         A delivery with more recipients than a limit counts as many mails as the limit: otherwise it would never leave.
         """
         limits = next((each for each in await self._limiter.limits_of(None) if each.counts), None)
-        if limits is None or not any(mails):
-            return len(mails)
+        if limits is None or not any(count for _id, count in deliveries):
+            return len(deliveries)
         most = min(filter(None, (limits.rate_per_minute, limits.daily_quota)))
-        return await self._fit([min(count, most) for count in mails], limits)
+        return await self._fit([(delivery_id, min(count, most)) for delivery_id, count in deliveries], limits)
 
-    async def close(self) -> None:
+    def give_back(self, delivery_ids: Sequence[int]) -> None:
+        """Return the mails of deliveries that were not sent."""
+        for delivery_id in delivery_ids:
+            if (grant := self._in_flight.pop(delivery_id, None)) is not None:
+                self._limiter.allowances.give_back(grant)
+
+    def forget(self, delivery_id: int) -> None:
+        """Keep the mails of a delivery counted: it has its result."""
+        self._in_flight.pop(delivery_id, None)
+
+    async def aclose(self) -> None:
         """Return the mails that were taken and not sent."""
         await self._limiter.close()
 
-    async def _fit(self, mails: Sequence[int], limits: HeldLimits) -> int:
-        allowances, first = self._limiter.allowances, next(count for count in mails if count)
+    async def _fit(self, deliveries: Sequence[tuple[int, int]], limits: HeldLimits) -> int:
+        allowances = self._limiter.allowances
+        first, least = next((index, count) for index, (_id, count) in enumerate(deliveries) if count)
         try:
-            grant = await allowances.take(limits, sum(mails), least=first, holder=SENT)
+            grant = await allowances.take(limits, sum(count for _id, count in deliveries), least=least, holder=SENT)
         except (RateExceeded, QuotaExceeded) as error:
             self._held = (limits, self._monotonic() + (error.retry_after_s or 0))
-            return next(index for index, count in enumerate(mails) if count)
+            return first
         left, fitting = grant.count, 0
-        for count in mails:
+        for delivery_id, count in deliveries:
             if count > left:
                 break
             left, fitting = left - count, fitting + 1
+            if count:
+                self._in_flight[delivery_id] = replace(grant, count=count)
         if left:
             allowances.give_back(grant, left)
         return fitting
