@@ -17,6 +17,8 @@ SERVES   `postroom serve --rooms`: each room at `/rooms/<name>/`, or at a host o
          room is opened by its first request and closed when it is idle or moves. Keys and sessions, forms and links
          are stored or signed per room, so another room refuses them; only the dashboard of POSTROOM_SCHEMA lists all
          rooms
+WORKERS  a worker of many rooms (`Fleet`) shares a pool and a listening connection per server. A room without work
+         sleeps; it wakes by a notification, by a check of `next_work_at` every 10 s, or for its hourly upkeep
 LIMITS   a table of servers has direct URLs: behind a transaction pooler a role has one search path, so one room
 FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`,
          `RoomNotReady`
