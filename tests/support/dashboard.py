@@ -128,7 +128,7 @@ def hidden_fields(answer: Response) -> dict[str, str]:
 
 def text_of(response: Response) -> str:
     """A page's words, without its tags."""
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.body.decode())).split())
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.body.decode().replace("<wbr>", ""))).split())
 
 
 @asynccontextmanager

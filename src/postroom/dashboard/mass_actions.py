@@ -57,6 +57,8 @@ def _phrase(name: str, value: Any) -> str:
         return f"{len(value):,} ids"
     if name.endswith(("_from", "_before")):
         return f"{words} {datetime.fromisoformat(value).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    if name in ("state", "reason"):
+        value = value.replace("_", " ")
     return f"{words} {value}" if name == "recipient_contains" else f"{words} is {value}"
 
 

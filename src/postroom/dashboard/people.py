@@ -40,7 +40,9 @@ _PERSON = (
     ListColumn("created_at", "Created", "when", is_minor=True),
 )
 
-_FACTS = columns(Person, "email", "webhook_url", "timezone", "date_of_birth", "locale", "template")
+_FACTS = columns(
+    Person, "email", "webhook_url", "timezone", "date_of_birth", "locale", "template", timezone={"label": "Time zone"}
+)
 _OCCASION = (
     ListColumn("kind", "Kind", "words", value=lambda occasion: occasion.kind.lower()),
     *columns(Occasion, "message", "template", message={"form": "clip"}),

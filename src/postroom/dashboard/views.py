@@ -66,6 +66,7 @@ class PageTemplates:
                 "span": span,
                 "when": when,
                 "words": words,
+                "breakable": breakable,
             },
             globals={
                 "room": room,
@@ -182,6 +183,11 @@ def size(count: int) -> str:
 def indented(value: Any) -> str:
     """A value as JSON with indentation."""
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def breakable(address: str) -> str:
+    """An address that a narrow column breaks behind its @ first, and within a word only if it must."""
+    return safe(escape(address).replace("@", "@<wbr>"))
 
 
 def words(slug: object) -> str:
