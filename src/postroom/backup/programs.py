@@ -6,6 +6,7 @@ from pathlib import Path
 
 from postroom.backup.errors import BackupFailed
 from postroom.db.connection import Url, current
+from postroom.db.iam import with_token
 from postroom.db.url import for_programs
 from postroom.embedded.binaries import PASSED_ON, find_client
 
@@ -26,7 +27,7 @@ async def restore(url: Url, room: str, source: Path) -> None:
 
 async def _run(name: str, url: Url, arguments: list[str]) -> None:
     program = await asyncio.to_thread(find_client, name, current(url))
-    address, password = for_programs(current(url))
+    address, password = for_programs(await with_token(current(url)))
     environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
     process = await asyncio.create_subprocess_exec(

@@ -13,6 +13,7 @@ import typer
 
 from postroom.db.connection import current
 from postroom.db.errors import DatabaseUnreachable
+from postroom.db.iam import with_token
 from postroom.db.url import for_programs, parameters_of, with_parameter
 from postroom.runtime.terminal import run, say
 from postroom.settings import Settings, read_settings
@@ -36,6 +37,7 @@ def db_url(
         url = run(running_url(settings.data_dir.absolute()))
     if url is None:
         raise DatabaseUnreachable("The embedded server is not running; start it with `postroom up`.")
+    url = run(with_token(url))
     say(room_url(url, settings.schema) if room else url)
 
 
@@ -47,6 +49,7 @@ def psql(context: typer.Context) -> None:
     url = settings.database_direct_url or settings.database_url
     if url is None:
         sys.exit(run(_with_embedded(settings, context.args)))
+    url = run(with_token(url))
     command, environment = psql_command(find_client("psql", url), room_url(url, settings.schema), context.args)
     sys.stdout.flush()
     os.execve(command[0], command, environment)  # noqa: S606 - a path we found, and no shell

@@ -14,6 +14,7 @@ OWNS     the tables `migrations`, `processes` and `loop_failures`
          listen     wake-ups by NOTIFY, with reconnection
          faults     SQLSTATE → Python error, whichever driver raised it
          drivers    applications' connections of psycopg, psycopg2, SQLAlchemy and Django
+         iam        tokens of AWS IAM as passwords
          url        hosts, TLS mode, and the address for other programs, with the password separate
 CALLED BY  every capability's store, and app
 FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is

@@ -13,11 +13,13 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import asyncpg
 
+from postroom.db.iam import make_token, uses_iam, without_auth
 from postroom.db.url import READ_WRITE, VERIFY_FULL, Host, hosts_of, parameters_of, tls_context, tls_mode
 from postroom.errors import SettingInvalid
 
@@ -86,7 +88,7 @@ class Connector:
         except ValueError as error:
             raise SettingInvalid("POSTROOM_DATABASE_URL", f"is not a URL of PostgreSQL: {error}") from error
         options = {"dsn": url, "timeout": CONNECT_S, **more, **self._options}
-        if not hosts:
+        if not hosts and not uses_iam(url):
             made: PostgresConnection = await asyncpg.connect(**options)
             return made
         if len(hosts) == 1:
@@ -131,6 +133,9 @@ class Connector:
 
 
 async def _open(url: str, host: Host, options: dict[str, Any]) -> PostgresConnection:
+    if uses_iam(url):
+        options = {**options, "dsn": without_auth(url), "password": partial(make_token, url, host)}
+        url = options["dsn"]
     made: PostgresConnection = await asyncpg.connect(host=host.name, port=host.port, ssl=_tls(url, host), **options)
     return made
 

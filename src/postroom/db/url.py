@@ -6,6 +6,7 @@ one that accepts writes is used. TLS is verified like `sslmode=verify-full` unle
 """
 
 import ssl
+from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, unquote_plus, urlsplit
@@ -101,10 +102,23 @@ def for_programs(url: str) -> tuple[str, str | None]:
     return address, password
 
 
+def user_of(url: str) -> str | None:
+    """The user, before the host or among the parameters."""
+    named = urlsplit(url).username
+    return unquote(named) if named else parameters_of(url).get("user")
+
+
+def without_parameters(url: str, names: Collection[str]) -> str:
+    """The URL without these parameters."""
+    parts = urlsplit(url)
+    kept = [parameter for parameter in parts.query.split("&") if parameter and _name(parameter) not in names]
+    return joined(parts._replace(query="&".join(kept)))
+
+
 def with_parameter(url: str, name: str, value: str) -> str:
     """The URL with this parameter, replacing one of the same name."""
-    parts = urlsplit(url)
-    others = [parameter for parameter in parts.query.split("&") if parameter and _name(parameter) != name]
+    parts = urlsplit(without_parameters(url, (name,)))
+    others = [parts.query] if parts.query else []
     return joined(parts._replace(query="&".join([*others, f"{name}={quote(value, safe='')}"])))
 
 

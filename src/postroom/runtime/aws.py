@@ -105,6 +105,28 @@ def sign(  # noqa: PLR0913 - a request has four parts, and a signature four more
     return added
 
 
+def presign(
+    url: str, *, credentials: AwsCredentials, region: str, service: str, lifetime: timedelta, now: datetime
+) -> str:
+    """The URL of a GET request with the signature among its parameters, valid for `lifetime`."""
+    moment = now.astimezone(UTC).strftime(_MOMENT)
+    claim = Authorization(credentials.access_key_id, moment[:8], region, service, ("host",), "")
+    added = {
+        "X-Amz-Algorithm": ALGORITHM,
+        "X-Amz-Credential": f"{credentials.access_key_id}/{_scope(claim)}",
+        "X-Amz-Date": moment,
+        "X-Amz-Expires": str(int(lifetime.total_seconds())),
+        "X-Amz-SignedHeaders": "host",
+    }
+    if credentials.session_token is not None:
+        added["X-Amz-Security-Token"] = credentials.session_token
+    parts = urlsplit(url)
+    query = "&".join([parts.query, *(f"{name}={quote(value, safe='')}" for name, value in added.items())])
+    request = _canonical("GET", parts.path or "/", query, names=("host",), values={"host": _host(url)}, body=b"")
+    signature = _signature(claim, credentials.secret_access_key, moment=moment, request=request)
+    return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}&X-Amz-Signature={signature}"
+
+
 def parse_authorization(header: str | None) -> Authorization:
     """Parse the header, so that the caller can look up the secret of its key. Raises `SignatureRefused`."""
     found = _AUTHORIZATION.fullmatch(header.strip()) if header else None
