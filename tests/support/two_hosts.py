@@ -103,8 +103,9 @@ class Ledger:
         if len(self.deliveries) != self.plan.accepted:
             yield f"{self.plan.accepted} deliveries were accepted, {len(self.deliveries)} are in the database"
         for each in self.deliveries:
-            is_sent, copies = each.state == "sent", self.copies[each.id]
-            if each.state not in ("sent", "queued") or is_sent != bool(copies):
+            copies = self.copies[each.id]
+            is_right = copies > 0 if each.state == "sent" else each.state == "queued" and copies <= each.ambiguous
+            if not is_right:
                 yield f"delivery {each.id} is {each.state} and was received {copies} times"
         waiting = sum(1 for each in self.deliveries if each.state == "queued")
         if waiting < self.plan.kept:
@@ -143,7 +144,9 @@ class Ledger:
             links = "database" if this.links == (Link.DATABASE,) else "database, mail"
             yield f"{number:<6} {this.host:<5} {links:<16} {this.takeover_s:>6.1f} s    {this.back_s:>6.1f} s"
         waiting = sum(1 for each in self.deliveries if each.state == "queued")
-        yield f"deliveries: {len(self.deliveries)} accepted, {len(self.copies)} received, {waiting} wait for the quota"
+        doubtful = sum(1 for each in self.deliveries if each.state == "queued" and each.ambiguous)
+        yield f"deliveries: {len(self.deliveries)} accepted, {len(self.copies)} received"
+        yield f"waiting for the quota: {waiting}, {doubtful} of them for a retry after an ambiguous attempt"
         yield f"quota of the room: {self.used} of {self.plan.quota} mails counted"
         yield f"{LIMITED}: {len(self.times[LIMITED])} received, {self.counted[LIMITED]} counted of {self.plan.limit}"
         yield f"{PACED}: {len(self.times[PACED])} received, at least {DELAY_MS} ms between starts"
