@@ -22,6 +22,7 @@ from bench.load import percentile
 from bench.postroom_process import MADE_UP_SECRET, free_port, postroom, running
 from bench.rows import PAGES
 from bench.server import Arena
+from bench.statements import read_statements
 from postroom.dashboard.session import Sessions
 from postroom.db.pool import Pool, open_pool
 from postroom.delivery.check import check_batch, check_request
@@ -31,6 +32,7 @@ from postroom.http.model import Role
 from postroom.http.operators import add_operator
 from postroom.post.address import Address
 
+SQL = read_statements(Path(__file__).with_suffix(".sql"))
 PER_MINUTE = 10_000
 BATCH = 50
 ROUNDS = 40
@@ -65,9 +67,9 @@ async def measure_pages(arena: Arena, templates: Path, size: int) -> dict[str, f
 
 
 async def roll_up(pool: Pool) -> None:
-    while await pool.fetchval("SELECT fold_stats($1)", FOLDED, timeout=600):
+    while await pool.fetchval(SQL["roll_up"], FOLDED, timeout=600):
         pass
-    await pool.execute("VACUUM ANALYZE stats_hourly, stats_dimension_hours")
+    await pool.execute(SQL["settle"])
 
 
 async def open_session(pool: Pool) -> str:

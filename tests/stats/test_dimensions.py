@@ -105,6 +105,17 @@ async def test_mail_counts_by_its_template_and_each_of_its_tags(pool: Pool, *, i
     assert (day.figures.sent, day.template) == (2, None)
 
 
+async def test_figures_after_the_end_of_a_delivery_keep_its_template_and_tags(pool: Pool) -> None:
+    """Deliveries are deleted after a week; an open or unsubscribe that comes later counts by what the ledger kept."""
+    [first, _other] = await accepted(pool, a_mail(tags={"kind": "receipt"}), a_mail())
+    await pool.execute("UPDATE deliveries SET template_id = 'order' WHERE id = $1", first)
+    await a_worker(pool, Recording()).run_once(a_mail().lane)
+    await pool.execute("DELETE FROM deliveries")
+    await pool.execute("SELECT unsubscribe('ada@example.org', $1, NULL, 'page', NULL, NULL)", first)
+    assert await by(pool, Grouping.TEMPLATE, "unsubscribed") == {"order": 1}
+    assert await by(pool, Grouping.TAG, "unsubscribed") == {"kind=receipt": 1}
+
+
 async def test_an_hour_has_a_bounded_number_of_tags(pool: Pool) -> None:
     """Tags with a new value in each mail share one row beyond the limit; other keys keep theirs, and none is lost."""
     for first in (1, 151):
