@@ -125,6 +125,26 @@ def test_manifests_fit_together() -> None:
     assert sorted(listed) == [path.name for path in MANIFESTS]
 
 
+def test_workers_scale_by_a_metric_that_the_adapter_offers() -> None:
+    """The autoscaler's metric is a rule of the adapter, its series is declared, and it selects existing lanes."""
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "adapter.yaml").read_text("utf-8"))["rules"]["external"]
+    offered = {rule["name"]["as"]: METRICS[rule["seriesQuery"]] for rule in rules}
+    [scaler] = of_kind("HorizontalPodAutoscaler")
+    metrics = [each["external"]["metric"] for each in scaler["spec"]["metrics"]]
+    assert [each["selector"]["matchLabels"] for each in metrics] == [{"lane": "auth"}, {"lane": "transactional"}]
+    assert all("lane" in offered[each["name"]].labels for each in metrics)
+
+
+def test_deployments_have_probes_and_a_budget() -> None:
+    """Every pod is restarted when it hangs and drained one at a time; the API gets requests only when it is ready."""
+    budgets = {found["metadata"]["name"] for found in of_kind("PodDisruptionBudget")}
+    for found in of_kind("Deployment"):
+        name, [container] = found["metadata"]["name"], found["spec"]["template"]["spec"]["containers"]
+        assert name in budgets
+        assert {"livenessProbe", "startupProbe"} <= container.keys()
+        assert ("readinessProbe" in container) == (name == "postroom-serve")
+
+
 def test_pods_have_no_privileges() -> None:
     """Neither root, nor a writable root file system, nor capabilities, nor a token of the cluster."""
     for found in (*of_kind("Deployment"), *of_kind("Job")):
