@@ -50,6 +50,7 @@ AS_APPLICATION = (
 IN_ORDER = ("roles.sql", "grants.sql")  # these need an administrator and have a test of their own
 ELSEWHERE = {
     "openapi-python-client.yml": "http/test_generated_client.py",
+    "send_with_openapi_fetch.mts": "http/test_generated_typescript_client.py",
     "send_with_pg.mjs": "docs/test_node_example.py",
     "test_inbox.py": "inbox/test_plugin.py",
 }

@@ -28,7 +28,7 @@ def generate(url: str, folder: Path) -> str:
 
 
 async def test_a_generated_client_sends_a_mail(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generator has no warning, its client sends a mail, sees what became of it, and reads a refusal."""
+    """The generator has no warning; its client sends a mail, finds it, lists it, and reads an error."""
     browser = await open_browser(room)
     async with served(browser.app) as url:
         said = await asyncio.to_thread(generate, url, tmp_path)
@@ -36,14 +36,17 @@ async def test_a_generated_client_sends_a_mail(room: Room, tmp_path: Path, monke
         monkeypatch.syspath_prepend(str(tmp_path))
         package = importlib.import_module("postroom_client")
         models = importlib.import_module("postroom_client.models")
-        accept = importlib.import_module("postroom_client.api.deliveries.accept_delivery")
+        accept = importlib.import_module("postroom_client.api.deliveries.send_delivery")
+        listed = importlib.import_module("postroom_client.api.deliveries.list_deliveries")
         find = importlib.import_module("postroom_client.api.deliveries.get_delivery")
         async with package.AuthenticatedClient(base_url=url, token=browser.key) as client:
             body = models.DeliveryBody(to=["ada@example.org"], subject="Hello", text="It works.")
             accepted = await accept.asyncio(client=client, body=body)
-            assert isinstance(accepted, models.AcceptedShape), accepted
+            assert isinstance(accepted, models.Accepted), accepted
             found = await find.asyncio(accepted.id, client=client)
             assert found.subject == "Hello"
+            page = await listed.asyncio(client=client, status=models.DeliveryState.QUEUED)
+            assert [(each.id, each.created_at) for each in page.items] == [(accepted.id, found.created_at)]
             refused = await accept.asyncio(client=client, body=models.DeliveryBody(to=["nobody"], subject="x"))
             assert isinstance(refused, models.Problem)
             assert refused.code == "bad_input"

@@ -69,6 +69,18 @@ async def test_every_reference_leads_somewhere(browser: Browser) -> None:
     assert len(ids) == len(set(ids))
 
 
+async def test_flags_and_times_have_their_types(browser: Browser) -> None:
+    """A flag of a query is a boolean, and every time has the format of one; a local time is marked."""
+    document = await _document(browser)
+    parameters = document["paths"]["/v1/events"]["get"]["parameters"]
+    assert {"type": "boolean"}.items() <= next(p for p in parameters if p["name"] == "backwards")["schema"].items()
+    assert (await browser.get("/v1/events?backwards=true")).status == 200
+    assert (await browser.get("/v1/events?backwards=yes")).fields == ["backwards"]
+    schemas = document["components"]["schemas"]
+    assert schemas["Delivery"]["properties"]["created_at"] == {"type": "string", "format": "date-time"}
+    assert schemas["ScheduledEvent"]["properties"]["target_local"]["format"] == "date-time-local"
+
+
 async def test_document_names_endpoints_that_need_a_key(browser: Browser) -> None:
     """Everything under /v1 needs the bearer key, but for providers, who sign; it documents 401 and 403."""
     document = await _document(browser)

@@ -65,7 +65,7 @@ async def list_erasures(call: Call) -> Answer:
     return Answer(Page([_erasure(erasure) for erasure in found], more))
 
 
-async def show_erasure(call: Call) -> Answer:
+async def get_erasure(call: Call) -> Answer:
     return Answer(_erasure(await erasing.get_erasure(call.room.pool, call.path["erasure_id"])))
 
 
@@ -90,7 +90,7 @@ ENDPOINTS = [
         answers={200: page_of(ErasureShape)},
     ),
     _endpoint(
-        "GET", "/v1/erasures/{erasure_id:int}", show_erasure, "The progress of an erasure.",
+        "GET", "/v1/erasures/{erasure_id:int}", get_erasure, "The progress of an erasure.",
         answers={200: ErasureShape}, problems=(404,),
     ),
 ]  # fmt: skip

@@ -12,17 +12,17 @@ from postroom.campaigns.model import Campaign, LineFormat, RejectedLine
 from postroom.campaigns.shapes import (
     CampaignBody,
     CampaignChange,
+    CampaignPreview,
     CampaignPreviewBody,
     CampaignQuery,
     CampaignRecipient,
     CampaignShape,
     CampaignSummary,
     PreviewQuery,
-    PreviewShape,
     RecipientQuery,
+    SentTest,
     StartedShape,
     TestBody,
-    TestShape,
     UploadShape,
     WarningsShape,
     campaign_shape,
@@ -155,7 +155,7 @@ async def send_test(call: Call) -> Answer:
         email=body.email,
         variables=body.variables,
     )
-    return Answer(TestShape([int(delivery_id) for delivery_id in ids]), 202)
+    return Answer(SentTest([int(delivery_id) for delivery_id in ids]), 202)
 
 
 async def _answer(
@@ -166,7 +166,7 @@ async def _answer(
 
 
 def _preview(rendered: Rendered) -> Answer:
-    return Answer(PreviewShape(subject=rendered.subject, text=rendered.text, html=rendered.html))
+    return Answer(CampaignPreview(subject=rendered.subject, text=rendered.text, html=rendered.html))
 
 
 def _containing(written: str | None) -> dict[str, Any] | None:
@@ -222,11 +222,11 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", f"{_PATH}/preview", preview_campaign, "Preview the letter for one recipient.", scope=READ,
-        query=PreviewQuery, answers={200: PreviewShape},
+        query=PreviewQuery, answers={200: CampaignPreview},
     ),
     _endpoint(
         "POST", f"{_PATH}/preview", preview_with, "Preview the letter with given variables.", scope=READ,
-        body=CampaignPreviewBody, most_body=LARGE, answers={200: PreviewShape}, problems=(404,),
+        body=CampaignPreviewBody, most_body=LARGE, answers={200: CampaignPreview}, problems=(404,),
     ),
     _endpoint(
         "GET", f"{_PATH}/lint", lint_campaign, "Check the letter and list warnings.", scope=READ,
@@ -234,7 +234,7 @@ ENDPOINTS = [
     ),
     _endpoint(
         "POST", f"{_PATH}/test", send_test, "Send a test mail of the letter. Tests are marked and not counted.",
-        scope=WRITE, body=TestBody, most_body=LARGE, answers={202: TestShape}, problems=(404,),
+        scope=WRITE, body=TestBody, most_body=LARGE, answers={202: SentTest}, problems=(404,),
     ),
     _step("start", start_campaign, "Start a campaign. Its letter can no longer be changed."),
     _step("pause", pause_campaign, "Pause a campaign and hold its unsent mail."),

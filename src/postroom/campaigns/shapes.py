@@ -145,7 +145,7 @@ class StartedShape(msgspec.Struct, frozen=True, kw_only=True):
     estimate: Estimate
 
 
-class PreviewShape(msgspec.Struct, frozen=True, kw_only=True):
+class CampaignPreview(msgspec.Struct, frozen=True, kw_only=True):
     """The letter rendered for one recipient."""
 
     subject: str
@@ -159,7 +159,7 @@ class WarningsShape(msgspec.Struct, frozen=True):
     items: list[LetterWarning]
 
 
-class TestShape(msgspec.Struct, frozen=True):
+class SentTest(msgspec.Struct, frozen=True):
     """The deliveries of a test mail."""
 
     __test__ = False

@@ -205,7 +205,7 @@ async def resend_delivery(call: Call) -> Answer:
     return Answer(Resent(clone, DeliveryState.QUEUED.value, original), 202)
 
 
-async def accept_delivery(call: Call) -> Answer:
+async def send_delivery(call: Call) -> Answer:
     request = request_from(
         call.body,
         source=call.source,
@@ -215,12 +215,12 @@ async def accept_delivery(call: Call) -> Answer:
     return accepted_answer(await call.tool(AcceptCombiner).accept(request, key_id=call.key_id))
 
 
-async def accept_batch(call: Call) -> Answer:
+async def send_batch(call: Call) -> Answer:
     answers = await call.tool(AcceptCombiner).accept_all(_batch_requests(call), key_id=call.key_id)
     return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
 
 
-async def accept_login_code(call: Call) -> Answer:
+async def send_login_code(call: Call) -> Answer:
     return accepted_answer(await call.tool(AcceptCombiner).accept(_login_request(call), key_id=call.key_id))
 
 
@@ -232,17 +232,17 @@ _ACCEPTED = {202: AcceptedShape, 200: AcceptedShape}
 
 ENDPOINTS = [
     _accept(
-        "POST", "/v1/deliveries", accept_delivery,
+        "POST", "/v1/deliveries", send_delivery,
         "Accept a delivery. 202: accepted. 200: an earlier request with this key was.", body=DeliveryBody,
         most_body=LARGE, answers=_ACCEPTED, problems=(409,),
     ),
     _accept(
-        "POST", "/v1/deliveries/batch", accept_batch,
+        "POST", "/v1/deliveries/batch", send_batch,
         f"Accept up to {MAX_BATCH} deliveries in one transaction. One invalid delivery rejects them all.", body=Batch,
         most_body=LARGE, answers={202: BatchAnswer},
     ),
     _accept(
-        "POST", "/v1/login-codes", accept_login_code,
+        "POST", "/v1/login-codes", send_login_code,
         "Send a one-time code in the auth lane. It is cancelled when the code expires.", body=LoginCodeBody,
         answers=_ACCEPTED, problems=(409,),
     ),

@@ -79,7 +79,7 @@ RecipientShape = response(
     Recipient, "RecipientShape", hide=("position", "held_for"), rename={"enhanced": "enhanced_code"}
 )
 AttachmentShape = response(Attachment, "AttachmentShape", hide=("content",), extra={"size": int})
-SummaryShape = response(DeliverySummary, "SummaryShape", rename=_PUBLIC, extra={"give_up_after": int | None})
+SummaryShape = response(DeliverySummary, "DeliverySummary", rename=_PUBLIC, extra={"give_up_after": int | None})
 DeliveryShape = response(
     Delivery,
     "DeliveryShape",

@@ -20,9 +20,9 @@ from postroom.events import (
     Query,
     QueryItem,
     SequencedEvent,
+    commands,
 )
 from postroom.events.columns import append_columns
-from postroom.events.commands import list_commands
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.kept import KeptCommand
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
@@ -57,14 +57,14 @@ _NAME = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00]*$")]
 _LIMIT = Annotated[int, msgspec.Meta(ge=1, le=1000, description="Most events in the response.")]
 
 
-class ItemShape(Shape, frozen=True, kw_only=True):
+class QueryItemShape(Shape, frozen=True, kw_only=True):
     """Matches events with one of these types (empty: any) and all of these tags (empty: any)."""
 
     types: Annotated[list[_TYPE], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
     tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
 
 
-_QUERY = Annotated[list[ItemShape], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
+_QUERY = Annotated[list[QueryItemShape], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
 class NewEvent(Shape, frozen=True, kw_only=True):
@@ -122,7 +122,7 @@ class EventsQuery(Shape, frozen=True, kw_only=True):
     query: Annotated[str, msgspec.Meta(max_length=8000, description='`[{"types": […], "tags": […]}]`.')] | None = None
     cursor: _PLACE | None = None
     limit: _LIMIT = 100
-    backwards: Annotated[str, msgspec.Meta(pattern="^(true|false)$")] = "false"
+    backwards: bool = False
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,15 +214,15 @@ async def get_head(call: Call) -> Answer:
     return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
 
 
-async def list_kept_commands(call: Call) -> Answer:
-    return Answer(Page(*await list_commands(call.room.pool, **asdict(call.query))))
+async def list_commands(call: Call) -> Answer:
+    return Answer(Page(*await commands.list_commands(call.room.pool, **asdict(call.query))))
 
 
 async def list_events(call: Call) -> Answer:
     store = call.tool(EventStore)
     asked: EventsQuery = call.query
     query = _asked(asked)
-    if asked.backwards == "true":
+    if asked.backwards:
         found, more = await store.latest(query, cursor=asked.cursor, limit=asked.limit)
         return Answer(EventPage(items=found.events, next_cursor=more, cursor=str(found.cursor)))
     after = _cursor("cursor", asked.cursor)
@@ -251,7 +251,7 @@ def _several(given: str | list[str] | None) -> tuple[str, ...]:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _query(items: list[ItemShape], field: str) -> Query:
+def _query(items: list[QueryItemShape], field: str) -> Query:
     asked = tuple(QueryItem(tuple(item.types), tuple(item.tags)) for item in items)
     return _checked(asked, lambda name: name.replace("query", field, 1))
 
@@ -295,7 +295,7 @@ _endpoint = partial(Endpoint, tag="events")
 
 ENDPOINTS = [
     _endpoint(
-        "GET", "/v1/commands", list_kept_commands, "List executed commands with their results, newest first.",
+        "GET", "/v1/commands", list_commands, "List executed commands with their results, newest first.",
         scope=READ, query=CommandsQuery, answers={200: Page[KeptCommand]},
     ),
     _endpoint(

@@ -6,7 +6,7 @@ a person or their provider, so the audit log and the address's history record th
 
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
@@ -58,7 +58,7 @@ class ReportQuery(PageQuery, frozen=True, kw_only=True):
     email: Email | None = None
     delivery_id: Number | None = None
     kind: FeedbackKind | None = None
-    verified: Literal["true", "false"] | None = None
+    verified: bool | None = None
 
 
 class ExportQuery(PageQuery, frozen=True, kw_only=True):
@@ -168,13 +168,13 @@ async def export_suppressions(call: Call) -> Answer:
     return Answer(text.encode(), media_type=CSV, headers=headers)
 
 
-async def list_reports(call: Call) -> Answer:
+async def list_bounces(call: Call) -> Answer:
     query: ReportQuery = call.query
     chosen = ReportFilter(
         email=query.email,
         delivery_id=query.delivery_id,
         kind=query.kind,
-        is_verified=None if query.verified is None else query.verified == "true",
+        is_verified=query.verified,
     )
     found = await service.list_reports(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
     return Answer(Page(*found))
@@ -210,7 +210,7 @@ ENDPOINTS = [
         scope=READ, answers={200: AddressShape},
     ),
     _endpoint(
-        "GET", "/v1/bounces", list_reports, "List reported bounces, complaints and unsubscribes, newest first.",
+        "GET", "/v1/bounces", list_bounces, "List reported bounces, complaints and unsubscribes, newest first.",
         scope=READ, query=ReportQuery, from_replica=True, answers={200: Page[ReceivedReport]},
     ),
 ]  # fmt: skip

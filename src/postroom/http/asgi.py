@@ -145,7 +145,19 @@ def build_app(
     With a `replica`, endpoints with `from_replica` read it.
     """
     auth = auth or Authenticator(room.pool)
-    accepting = accepting or make_combiner(room)
+    endpoints = api_endpoints(room.settings, more=more)
+    tools = (
+        accepting or make_combiner(room),
+        EventStore(room.pool),
+        contents_of(room.pool),
+        *([replica] if replica else []),
+    )
+    api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
+    return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
+
+
+def api_endpoints(settings: Settings, *, more: Sequence[Endpoint] = ()) -> list[Endpoint]:
+    """The table of the API: the endpoints of all capabilities and `more`, and their document."""
     endpoints = [
         *delivery_api.ENDPOINTS,
         *dead_letter_api.ENDPOINTS,
@@ -163,7 +175,7 @@ def build_app(
         *campaigns_api.ENDPOINTS,
         *tracking_api.ENDPOINTS,
         *feedback_api.ENDPOINTS,
-        *provider_api.endpoints(_provider_options(room.settings)),
+        *provider_api.endpoints(_provider_options(settings)),
         *stats_api.ENDPOINTS,
         *archive_api.ENDPOINTS,
         *mail_api.ENDPOINTS,
@@ -176,10 +188,8 @@ def build_app(
         *more,
     ]
     described = [endpoint for endpoint in endpoints if endpoint.tag not in FOREIGN]
-    endpoints.append(openapi_endpoint(described, public_url=room.settings.public_url))
-    tools = (accepting, EventStore(room.pool), contents_of(room.pool), *([replica] if replica else []))
-    api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
-    return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
+    endpoints.append(openapi_endpoint(described, public_url=settings.public_url))
+    return endpoints
 
 
 def make_combiner(room: Room) -> AcceptCombiner:

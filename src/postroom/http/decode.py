@@ -12,12 +12,13 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from msgspec.inspect import IntType, ListType, Metadata, StructType, UnionType, type_info
+from msgspec.inspect import BoolType, IntType, ListType, Metadata, StructType, UnionType, type_info
 
 from postroom.errors import BadInput
 from postroom.runtime.wrong_field import find_wrong_field
 
 _WHOLE_NUMBER = re.compile(r"-?\d{1,18}")
+_FLAGS = {"true": True, "false": False}
 _KEY = re.compile(r"[!-~]{1,255}")
 _LONGEST_PATH = 200  # of a field name in an error, which a client may choose
 
@@ -48,19 +49,27 @@ def decode_query(raw: bytes, kind: Any) -> Any:
         name, _, text = (_unquote(part) for part in pair.partition(b"="))
         if kind is None:
             raise BadInput.of(name[:_LONGEST_PATH], "is not a parameter of this request")
-        if name in _lists(kind):
+        if name in _fields_of(kind, ListType):
             values.setdefault(name, []).append(text)
             continue
         if name in values:
             raise BadInput.of(name[:_LONGEST_PATH], "is given twice")
-        is_number = name in _numbers(kind) and _WHOLE_NUMBER.fullmatch(text)
-        values[name] = int(text) if is_number else text
+        values[name] = _read(text, name, kind)
     if kind is None:
         return None
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         raise _bad(str(error), "query", kind) from None
+
+
+def _read(text: str, name: str, kind: Any) -> str | int | bool:
+    """The value of a parameter; text that is not of its type stays text, which the type then refuses."""
+    if name in _fields_of(kind, IntType) and _WHOLE_NUMBER.fullmatch(text):
+        return int(text)
+    if name in _fields_of(kind, BoolType) and text in _FLAGS:
+        return _FLAGS[text]
+    return text
 
 
 def check_idempotency_key(headers: Mapping[str, str]) -> None:
@@ -78,31 +87,17 @@ def _unquote(part: bytes) -> str:
 
 
 @cache
-def _lists(kind: Any) -> frozenset[str]:
-    """The query parameters that may be repeated."""
+def _fields_of(kind: Any, wanted: type) -> frozenset[str]:
+    """The query parameters of a type: lists may be repeated, numbers and flags are converted, the rest is text."""
     info = type_info(kind)
     assert isinstance(info, StructType)
-    return frozenset(field.encode_name for field in info.fields if _is_list(field.type))
+    return frozenset(field.encode_name for field in info.fields if _is(wanted, field.type))
 
 
-def _is_list(kind: Any) -> bool:
-    if isinstance(kind, Metadata):
-        return _is_list(kind.type)
-    return isinstance(kind, ListType) or (isinstance(kind, UnionType) and any(map(_is_list, kind.types)))
-
-
-@cache
-def _numbers(kind: Any) -> frozenset[str]:
-    """The query parameters that are whole numbers; everything else stays the text it is."""
-    info = type_info(kind)
-    assert isinstance(info, StructType)
-    return frozenset(field.encode_name for field in info.fields if _is_number(field.type))
-
-
-def _is_number(kind: Any) -> bool:
+def _is(wanted: type, kind: Any) -> bool:
     if isinstance(kind, Metadata):  # a description wraps the type it describes
-        return _is_number(kind.type)
-    return isinstance(kind, IntType) or (isinstance(kind, UnionType) and any(map(_is_number, kind.types)))
+        return _is(wanted, kind.type)
+    return isinstance(kind, wanted) or (isinstance(kind, UnionType) and any(_is(wanted, one) for one in kind.types))
 
 
 def _bad(description: str, whole: str, kind: Any) -> BadInput:

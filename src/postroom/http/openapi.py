@@ -13,7 +13,7 @@ from msgspec.json import schema_components
 from postroom.http.examples import EXAMPLES
 from postroom.http.problems import MEDIA_TYPE, Problem
 from postroom.http.routing import LARGEST_ID, PARAMETER
-from postroom.http.schemas import REF, readable_names, tidy
+from postroom.http.schemas import REF, mark_times, readable_names, tidy
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
 _REQUEST_ID = {
@@ -42,7 +42,7 @@ def openapi_endpoint(endpoints: Sequence[Endpoint], *, public_url: str | None) -
         method="GET",
         path="/openapi.json",
         handler=get_openapi,
-        summary="This document.",
+        summary="Read the OpenAPI document.",
         scope=None,
         tag="health",
         answers={200: dict[str, Any]},
@@ -54,6 +54,7 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     """The whole document as plain values."""
     types = list(dict.fromkeys(_types(endpoints)))
     schemas, found = schema_components(types, ref_template=REF + "{name}")
+    mark_times(types, schemas, found)
     asked_types = set(_asked(endpoints))
     asked = [schema for kind, schema in zip(types, schemas, strict=True) if kind in asked_types]
     found = {**_complete(found), **_used(found, asked)}
@@ -172,9 +173,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
 
 def _parameters(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for name, kind in PARAMETER.findall(endpoint.path):
-        is_id = kind == "int"
-        schema = {"type": "integer", "minimum": 0, "maximum": LARGEST_ID} if is_id else _SEGMENT
-        yield {"name": name, "in": "path", "required": True, "schema": schema}
+        yield {"name": name, "in": "path", "required": True, "schema": _PATHS[kind]}
     if endpoint.query is not None:
         info = type_info(endpoint.query)
         assert isinstance(info, StructType)
@@ -186,7 +185,11 @@ def _parameters(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[
         yield _KEY_PARAMETER
 
 
-_SEGMENT = {"type": "string", "pattern": "^[^/]{1,200}$"}
+_PATHS = {
+    "": {"type": "string", "pattern": "^[^/]{1,200}$"},
+    "int": {"type": "integer", "minimum": 0, "maximum": LARGEST_ID},
+    "uuid": {"type": "string", "format": "uuid"},
+}
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from postroom.errors import (
     LimitError,
     NotFoundError,
     PostroomError,
+    ScopeMissing,
     Unauthenticated,
 )
 from postroom.events.errors import EventsBusy
@@ -65,6 +66,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
     code: str
     errors: list[ProblemField]
+    scope: str | msgspec.UnsetType = msgspec.UNSET  # that the key lacks
 
 
 def answer_to(error: BaseException) -> Answer | None:
@@ -102,6 +104,7 @@ def problem(
     code: str | None = None,
     errors: Sequence[FieldError] = (),
     headers: dict[str, str] | None = None,
+    scope: str | msgspec.UnsetType = msgspec.UNSET,
 ) -> Answer:
     named = errors[:MOST_ERRORS]
     slug = code or status.phrase.lower().replace(" ", "_").replace("-", "_")
@@ -112,6 +115,7 @@ def problem(
         detail=_short(detail, LONGEST_DETAIL),
         code=slug,
         errors=[ProblemField(_short(e.field, LONGEST_FIELD), _short(e.message, LONGEST_DETAIL)) for e in named],
+        scope=scope,
     )
     return Answer(value, int(status), MEDIA_TYPE, headers or {})
 
@@ -129,4 +133,5 @@ def _known(error: PostroomError) -> Answer | None:
         headers["retry-after"] = str(error.retry_after_s)
     # Details such as the database address go to the log; the response only says that it is not ready.
     detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
-    return problem(status, detail, code=error.code, errors=error.errors, headers=headers)
+    scope = error.scope if isinstance(error, ScopeMissing) else msgspec.UNSET
+    return problem(status, detail, code=error.code, errors=error.errors, headers=headers, scope=scope)

@@ -1,15 +1,28 @@
 """JSON Schemas as client generators need them.
 
-msgspec's schemas are right, and three things in them mislead generators:
+msgspec's schemas are right, and four things in them mislead generators:
 
-- a name that two modules use is written with its Python path; here it is written with its capability, `OutboxDone`
+- a name that two modules use is written with its Python path; here it is written with its capability, `OutboxDone`,
+  and without the suffix that marks a type of responses: `Delivery` of `DeliveryShape`
 - a default makes a generated client send it: `"default": []` became `"cc": "[]"` in one of them. Here it is a sentence
 - a string or a list of strings becomes a union of types; here it is the list, which the server prefers
+- a time without a rule about zones has no format; here it has one, because responses are always UTC
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec.inspect import (
+    DateTimeType,
+    DictType,
+    ListType,
+    Metadata,
+    StructType,
+    UnionType,
+    VarTupleType,
+    type_info,
+)
 
 REF = "#/components/schemas/"
 _PAGE = re.compile(r"Page_(\w+)_")  # msgspec's name of `Page[Item]`
@@ -26,10 +39,42 @@ def readable_names(components: Mapping[str, Any]) -> dict[str, str]:
 def _readable(name: str) -> str:
     if page := _PAGE.fullmatch(name):
         return _readable(page[1]) + "Page"
-    if "." not in name:
-        return name
-    _package, capability, *_modules, own = name.split(".")
-    return capability.title() + own
+    if "." in name:
+        _package, capability, *_modules, name = name.split(".")
+        name = capability.title() + name
+    return name.removesuffix("Shape")
+
+
+def mark_times(types: Sequence[Any], schemas: Sequence[dict[str, Any]], components: dict[str, Any]) -> None:
+    """Add the format of times to the schemas of these types."""
+    seen: set[str] = set()
+    for kind, schema in zip(types, schemas, strict=True):
+        _mark(type_info(kind), schema, components, seen)
+
+
+def _mark(kind: Any, schema: dict[str, Any], components: dict[str, Any], seen: set[str]) -> None:
+    if isinstance(kind, Metadata):
+        _mark(kind.type, schema, components, seen)
+    elif isinstance(kind, DateTimeType):
+        schema["format"] = "date-time-local" if kind.tz is False else "date-time"
+    elif (name := schema.get("$ref", "").removeprefix(REF)) and name not in seen:
+        seen.add(name)
+        for field in getattr(kind, "fields", ()):
+            _mark(field.type, components[name]["properties"][field.encode_name], components, seen)
+    else:
+        for inner, part in _parts(kind, schema):
+            _mark(inner, part, components, seen)
+
+
+def _parts(kind: Any, schema: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The types within a type, each with its schema."""
+    if isinstance(kind, ListType | VarTupleType):
+        yield kind.item_type, schema["items"]
+    elif isinstance(kind, DictType):
+        yield kind.value_type, schema.get("additionalProperties", {})
+    elif isinstance(kind, UnionType):
+        in_order = sorted(kind.types, key=lambda each: isinstance(each, StructType))  # as msgspec lists them
+        yield from zip(in_order, schema["anyOf"], strict=True)
 
 
 def tidy(schema: Any, names: Mapping[str, str]) -> Any:

@@ -18,16 +18,13 @@ OPERATE = "deliveries:operate"
 WRITE = "deliveries:write"
 
 
-YesNo = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
-
-
 class MalformedQuery(PageQuery, frozen=True, kw_only=True):
     """The filter and page of a list of malformed commands."""
 
     reason: Text | None = None
     source: Text | None = None
-    resubmitted: YesNo | None = None
-    dismissed: YesNo | None = None
+    resubmitted: bool | None = None
+    dismissed: bool | None = None
 
 
 class ResubmitBody(Shape, frozen=True, kw_only=True):
@@ -61,17 +58,13 @@ class Resubmitted(msgspec.Struct, frozen=True):
     replayed: bool
 
 
-def _truth(written: str | None) -> bool | None:
-    return None if written is None else written == "true"
-
-
 async def list_malformed_commands(call: Call) -> Answer:
     query: MalformedQuery = call.query
     chosen = MalformedFilter(
         reason=query.reason,
         source=query.source,
-        resubmitted=_truth(query.resubmitted),
-        dismissed=_truth(query.dismissed),
+        resubmitted=query.resubmitted,
+        dismissed=query.dismissed,
     )
     found, cursor = await service.list_malformed_commands(
         call.room.pool,

@@ -67,7 +67,7 @@ class PublisherBody(Shape, frozen=True, kw_only=True):
 class ForceQuery(Shape, frozen=True, kw_only=True):
     """`force`: proceed even if webhook endpoints, rules or a view use the topic."""
 
-    force: Literal["true", "false"] = "false"
+    force: bool = False
 
 
 class ResetBody(Shape, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ async def add_publisher(call: Call) -> Answer:
 
 
 async def remove_publisher(call: Call) -> Answer:
-    await topics.remove_publisher(call.room.pool, _pair(call), force=call.query.force == "true", actor=call.actor)
+    await topics.remove_publisher(call.room.pool, _pair(call), force=call.query.force, actor=call.actor)
     return Answer(OutboxDone())
 
 
@@ -157,7 +157,7 @@ async def change_topic(call: Call) -> Answer:
 
 
 async def delete_topic(call: Call) -> Answer:
-    await topics.delete_topic(call.room.pool, call.path["name"], force=call.query.force == "true", actor=call.actor)
+    await topics.delete_topic(call.room.pool, call.path["name"], force=call.query.force, actor=call.actor)
     return Answer(OutboxDone())
 
 

@@ -30,7 +30,7 @@ class EventQuery(PageQuery, frozen=True, kw_only=True):
     due_before: Moment | None = None
     late: (
         Annotated[
-            Literal["true", "false"],
+            bool,
             msgspec.Meta(description="Only events that were handed over late, or only those on time."),
         ]
         | None
@@ -40,12 +40,15 @@ class EventQuery(PageQuery, frozen=True, kw_only=True):
     ] = "latest"
 
 
+LocalTime = Annotated[
+    datetime, msgspec.Meta(tz=False, description="Local time without a zone, such as 2027-01-31T09:00:00.")
+]
+
+
 class EventMove(Shape, frozen=True, kw_only=True):
     """A new local time for a planned event; `version` is the version that was read."""
 
-    at: Annotated[
-        datetime, msgspec.Meta(tz=False, description="Local time without a zone, such as 2027-01-31T09:00:00.")
-    ]
+    at: LocalTime
     version: _VERSION
 
 
@@ -56,7 +59,10 @@ class EventCancellation(Shape, frozen=True, kw_only=True):
 
 
 ScheduledEventShape = response(
-    ScheduledEvent, "ScheduledEventShape", hide=("payload", "late_by", "occasion_id"), extra={"late": bool}
+    ScheduledEvent,
+    "ScheduledEventShape",
+    hide=("payload", "late_by", "occasion_id"),
+    extra={"late": bool, "target_local": LocalTime},
 )
 
 
@@ -81,7 +87,7 @@ async def list_scheduled_events(call: Call) -> Answer:
         status=query.status,
         kind=query.kind.upper() if query.kind else None,
         user_id=query.user_id,
-        is_late=None if query.late is None else query.late == "true",
+        is_late=query.late,
         due_from=in_utc("due_from", query.due_from),
         due_before=in_utc("due_before", query.due_before),
     )

@@ -87,7 +87,7 @@ class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates
 
 
-class LineShape(FiguresShape, frozen=True, kw_only=True):
+class StatsLineShape(FiguresShape, frozen=True, kw_only=True):
     """Figures of one group, with the grouping columns only; id 0 and an empty text mean none.
 
     Template `*`, tag `key=*` and tag `*` stand for further values of an hour with very many.
@@ -105,7 +105,7 @@ class LineShape(FiguresShape, frozen=True, kw_only=True):
 class StatsPage(msgspec.Struct, frozen=True):
     """Rows: ordered by time, or by the number of sent mails."""
 
-    items: list[LineShape]
+    items: list[StatsLineShape]
     next_cursor: str | None = None
 
 
@@ -115,11 +115,11 @@ async def list_stats(call: Call) -> Answer:
     return Answer(StatsPage([shape_line(line, query.groups) for line in lines]))
 
 
-async def read_summary(call: Call) -> Answer:
+async def get_summary(call: Call) -> Answer:
     return Answer(FiguresShape(**_fields(await service.total(call.room.pool, call.query.selection))))
 
 
-def shape_line(line: StatsRow, groups: list[Grouping]) -> LineShape:
+def shape_line(line: StatsRow, groups: list[Grouping]) -> StatsLineShape:
     """A row of the response, without the columns it is not grouped by."""
     moment = None if line.moment is None else line.moment.astimezone(UTC)
     known: dict[Grouping, tuple[str, Any]] = {
@@ -131,7 +131,7 @@ def shape_line(line: StatsRow, groups: list[Grouping]) -> LineShape:
         Grouping.TEMPLATE: ("template", line.template),
         Grouping.TAG: ("tag", line.tag),
     }
-    return LineShape(**dict(known[group] for group in groups), **_fields(line.figures))
+    return StatsLineShape(**dict(known[group] for group in groups), **_fields(line.figures))
 
 
 def _fields(figures: Figures) -> dict[str, Any]:
@@ -167,7 +167,7 @@ ENDPOINTS = (
         query=StatsQuery, from_replica=True, answers={200: StatsPage},
     ),
     _endpoint(
-        "GET", "/v1/stats/summary", read_summary, "Read the total of the figures.", query=SummaryQuery,
+        "GET", "/v1/stats/summary", get_summary, "Read the total of the figures.", query=SummaryQuery,
         from_replica=True, answers={200: FiguresShape},
     ),
 )  # fmt: skip
