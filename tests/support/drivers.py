@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 import postroom
 from postroom import sync
-from postroom.db.drivers import run_blocking
+from postroom.blocking import run_blocking
 from postroom.events import EventSession
 
 if not settings.configured:

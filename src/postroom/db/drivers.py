@@ -3,14 +3,14 @@
 Statements are written once, with `$1, $2, …`, and the functions around them once, as coroutines. The adapter of a
 driver only executes: it passes the statement and its parameters on in the driver's own form. It runs in the caller's
 transaction and never begins or ends one. Adapters of synchronous drivers are coroutines that never suspend, so that
-`run_blocking` runs the same functions without an event loop.
+`postroom.blocking` runs the same functions without an event loop.
 
 No driver is imported here: a connection is recognised by the names of its classes.
 """
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar, cast
@@ -88,16 +88,6 @@ def blocking_connection(connection: object) -> Connection:
     if _find(_ASYNC, connection) is not None or callable(getattr(connection, "fetchrow", None)):
         raise TypeError(f"{_name(type(connection))} is an asynchronous connection: use `await postroom.send(…)`.")
     raise TypeError(_UNKNOWN.format(_name(type(connection))))
-
-
-def run_blocking(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine that awaits nothing but the adapters of synchronous drivers."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return cast("Result", done.value)
-    work.close()
-    raise RuntimeError("The coroutine waits for an event loop.")
 
 
 def _name(kind: type) -> str:

@@ -11,7 +11,8 @@ from datetime import timedelta
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, transaction
 
-from postroom.db.drivers import blocking_connection, run_blocking
+from postroom.blocking import run_blocking
+from postroom.db.drivers import blocking_connection
 from postroom.delivery.service import accept_from_application
 from postroom.delivery.shapes import request_from
 from postroom.dropins.django.message import Keyed
