@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from postroom import sync
-    from postroom.client import Client
+    from postroom.client.asynchronous import Client
     from postroom.db.errors import DatabaseError
     from postroom.delivery.errors import BodyGone, DeliveryNotFound, WrongState
     from postroom.delivery.send import send
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "postroom.client": ("Client",),
+    "postroom.client.asynchronous": ("Client",),
     "postroom.db.errors": ("DatabaseError",),
     "postroom.delivery.errors": ("BodyGone", "DeliveryNotFound", "WrongState"),
     "postroom.delivery.model": ("Attachment",),

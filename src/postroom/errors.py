@@ -1,6 +1,7 @@
 """The tree of errors that Postroom raises on purpose.
 
     PostroomError
+    ├── ApiUnreachable              the HTTP client got no response
     ├── ConfigurationError          the process cannot start with this configuration
     │   ├── SettingInvalid          a POSTROOM_* variable has an invalid value
     │   ├── archive: ArchiveExtraMissing
@@ -215,4 +216,13 @@ class OutputLost(PostroomError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The output cannot be written: {reason}.")
+        self.reason = reason
+
+
+class ApiUnreachable(PostroomError):
+    """The API server cannot be reached."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"There is no response from {url}: {reason}.")
+        self.url = url
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Postroom from synchronous code: in your own transaction, on the connection that you have.
+"""Postroom from synchronous code: in your own transaction on the connection that you have, or over HTTP with `Client`.
 
     with psycopg.connect(url) as connection:
         connection.execute("INSERT INTO orders (number) VALUES (42)")
@@ -14,11 +14,13 @@ from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from postroom.db.drivers import blocking_connection, run_blocking
+from postroom.blocking import run_blocking
+from postroom.client.blocking import BlockingClient as Client
+from postroom.db.drivers import blocking_connection
 from postroom.delivery.send import send as _send
 from postroom.events import EventSession
 
-__all__ = ["Events", "send"]
+__all__ = ["Client", "Events", "send"]
 
 P = ParamSpec("P")
 Result = TypeVar("Result")

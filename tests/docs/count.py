@@ -23,6 +23,7 @@ SOURCE = ROOT / "src" / "postroom"
 MIN_FIELDS = 5
 """A record with fewer fields shares them by accident: an id, a name and a time are not a copy."""
 SHARED = 0.8
+GENERATED = "client/api/"
 _SKIPPED = frozenset({"schema.sql", "language.py"})  # generated, and the list of the words themselves
 
 
@@ -36,8 +37,9 @@ class Record(NamedTuple):
 
 @cache
 def modules() -> dict[str, ast.Module]:
-    """Every Python file of the source, parsed, by its path."""
-    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text("utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    """Every Python file of the source that people write, parsed, by its path."""
+    found = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in found.items() if not name.startswith(GENERATED)}
 
 
 def classes() -> Iterator[tuple[str, ast.ClassDef]]:

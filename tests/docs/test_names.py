@@ -17,8 +17,12 @@ _TERMS = frozenset(
 )
 
 
+GENERATED = SOURCE / "client" / "api"
+"""Declarations of types that other modules define, for programs that do not import those."""
+
+
 def classes() -> Iterator[tuple[Path, str]]:
-    for path in SOURCE.rglob("*.py"):
+    for path in (path for path in SOURCE.rglob("*.py") if GENERATED not in path.parents):
         for node in ast.parse(path.read_text("utf-8")).body:
             if isinstance(node, ast.ClassDef):
                 yield path.relative_to(SOURCE), node.name

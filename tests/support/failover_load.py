@@ -13,10 +13,8 @@ from datetime import timedelta
 from functools import partial
 from itertools import count
 
-import aiohttp
-
 import postroom
-from postroom.client import Client
+from postroom.client.asynchronous import Client
 from postroom.db.faults import DATABASE_ERRORS
 from postroom.db.pool import Pool, open_pool
 from postroom.db.primary import primary_followed
@@ -30,7 +28,7 @@ ANSWER_S = 5.0  # timeout of a client that retries
 COUNTED = "Counted"
 COUNTER = Query.of(COUNTED, tags={"counter": 1})
 
-_PASSING = (*DATABASE_ERRORS, aiohttp.ClientError, PostroomError)
+_PASSING = (*DATABASE_ERRORS, PostroomError)
 
 
 @dataclass
@@ -51,7 +49,7 @@ async def load(url: str, api: str, key: str) -> AsyncIterator[Acknowledged]:
     """Accept deliveries and append events for as long as the block runs."""
     known, stop = Acknowledged(), asyncio.Event()
     async with (
-        Client(api, key, timeout_s=ANSWER_S) as client,
+        Client(api, key, timeout_s=ANSWER_S, retries=0) as client,
         await open_pool(url, ROOM, size=4, timeout=timedelta(seconds=ANSWER_S)) as pool,
         primary_followed(pool.connector),
         asyncio.TaskGroup() as group,
@@ -82,10 +80,10 @@ async def _repeat(stop: asyncio.Event, once: Callable[[int], Awaitable[None]], *
 
 
 async def _accept_over_http(client: Client, known: Acknowledged, number: int) -> None:
-    sent = await client.send(
+    sent = await client.deliveries.send(
         to=f"http-{number}@example.org", subject="Failover", text="Over HTTP.", idempotency_key=f"http-{number}"
     )
-    known.over_http[int(sent["id"])] = time.time()
+    known.over_http[sent.id] = time.time()
 
 
 async def _accept_in_transaction(pool: Pool, known: Acknowledged, number: int) -> None:

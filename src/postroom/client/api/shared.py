@@ -1,0 +1,27 @@
+"""Types that several tags use.
+
+Generated from the table of endpoints by `./dev docs`: do not edit.
+"""
+
+from __future__ import annotations  # evaluated when an endpoint is first called
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    Lane = Literal["auth", "bulk", "transactional"]
+    DeliveryState = Literal["cancelled", "dead_letter", "failed", "queued", "rendered", "sending", "sent", "suppressed"]
+    Channel = Literal["email", "webhook"]
+else:  # a newer server may have more values
+    Lane = str
+    DeliveryState = str
+    Channel = str
+
+
+class LetterWarning(Struct, frozen=True, kw_only=True):
+    """One warning: a stable code, the part of the letter, and the message."""
+
+    code: str
+    part: str
+    message: str
