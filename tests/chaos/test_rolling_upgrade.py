@@ -15,7 +15,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 from tests.support.smtp_server import smtp_server
 
-from postroom.client import Client
+from postroom.client.asynchronous import Client
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.http.service import create_key
@@ -62,12 +62,12 @@ async def _load(api: str, key: str, known: set[int]) -> AsyncIterator[None]:
     stop, some = asyncio.Event(), asyncio.Event()
 
     async def accept() -> None:
-        async with Client(api, key) as client:
+        async with Client(api, key, retries=0) as client:
             for number in range(100_000):
                 if stop.is_set():
                     return
-                sent = await client.send(to="ada@example.org", subject=f"Mail {number}", text="Hello")
-                known.add(int(sent["id"]))
+                sent = await client.deliveries.send(to="ada@example.org", subject=f"Mail {number}", text="Hello")
+                known.add(sent.id)
                 if number == 20:
                     some.set()
                 await asyncio.sleep(PACE_S)
