@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import asyncpg
 import pytest
+from tests.support.dashboard import captured
 from tests.support.http import Browser, Response, call, open_browser, served
 
 from postroom.db.room import Room
@@ -141,6 +142,15 @@ async def test_no_body_is_read_for_a_stranger(room: Room, method: str, path: str
     scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
     await build_app(room)(scope, request.receive, request.send)
     assert request.status == status
+
+
+async def test_a_response_without_content_has_no_body(room: Room) -> None:
+    """A client would read the bytes after a 204 as its next response."""
+    browser = await open_browser(room)
+    message = await captured(room.pool, b"Subject: Hello\r\n\r\nHello.\r\n")
+    response = await browser.ask("DELETE", f"/v1/inbox/{message}")
+    assert (response.status, response.body) == (204, b"")
+    assert not {"content-length", "content-type"} & set(response.headers)
 
 
 @pytest.mark.parametrize("path", ["/v1/feedback/postmark", "/v1/keys", "/v1/login-codes"])

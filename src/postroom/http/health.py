@@ -46,7 +46,7 @@ class ReplicaHealth(msgspec.Struct, frozen=True):
     problem: str | None
 
 
-class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
+class Ready(msgspec.Struct, frozen=True):
     """The checks that passed."""
 
     status: str
@@ -54,7 +54,7 @@ class Ready(msgspec.Struct, frozen=True, omit_defaults=True):
     migrations: str
     templates: int
     tokens_stalled_seconds: float  # seconds for which an open transaction has blocked account mail
-    replica: ReplicaHealth | None = None  # absent without POSTROOM_DATABASE_REPLICA_URL
+    replica: ReplicaHealth | msgspec.UnsetType = msgspec.UNSET  # absent without POSTROOM_DATABASE_REPLICA_URL
 
 
 async def healthz(_call: Call) -> Answer:
@@ -104,7 +104,7 @@ async def readyz(call: Call) -> Answer:
     except DatabaseError as error:
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, error.message, code=error.code)
     stalled_s = stall.seconds if stall.is_stalled else 0.0
-    return Answer(Ready("ok", "ok", "ok", templates, stalled_s, _replica_health(call)))
+    return Answer(Ready("ok", "ok", "ok", templates, stalled_s, _replica_health(call) or msgspec.UNSET))
 
 
 def _replica_health(call: Call) -> ReplicaHealth | None:

@@ -152,7 +152,7 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
         "tags": [endpoint.tag],
         "parameters": list(_parameters(endpoint, schema_of, components)),
         "responses": {
-            **{str(status): _answer(endpoint, kind, schema_of) for status, kind in endpoint.answers.items()},
+            **{str(status): _answer(endpoint, status, schema_of) for status in endpoint.answers},
             **{str(status): _problem(status, schema_of) for status in _problem_statuses(endpoint)},
         },
         "security": [],
@@ -211,9 +211,11 @@ def _problem_statuses(endpoint: Endpoint) -> list[int]:
     return sorted(statuses)
 
 
-def _answer(endpoint: Endpoint, kind: Any, schema_of: dict[Any, Any]) -> dict[str, Any]:
+def _answer(endpoint: Endpoint, status: int, schema_of: dict[Any, Any]) -> dict[str, Any]:
+    kind = endpoint.answers[status]
     schema = {} if kind is None else {"schema": schema_of[kind]}
-    return {"description": "Done.", "headers": _REQUEST_ID, "content": {endpoint.media_type: schema}}
+    content = {} if status == HTTPStatus.NO_CONTENT else {"content": {endpoint.media_type: schema}}
+    return {"description": "Done.", "headers": _REQUEST_ID, **content}
 
 
 def _problem(status: int, schema_of: dict[Any, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from http import HTTPStatus
 
 import msgspec
 
@@ -13,7 +14,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def body_of(answer: Answer) -> bytes | AsyncIterator[bytes]:
-    """The bytes of an answer, or its stream."""
+    """The bytes of an answer, or its stream; 204 has none, and a client would read them as the next response."""
+    if answer.status == HTTPStatus.NO_CONTENT:
+        return b""
     value = answer.value
     return value if isinstance(value, bytes | AsyncIterator) else _encode(value)
 
@@ -24,9 +27,11 @@ def encode_headers(headers: Mapping[str, str]) -> RawHeaders:
 
 async def send_head(send: Send, answer: Answer, body: bytes | AsyncIterator[bytes], always: RawHeaders) -> None:
     """The status line and the headers; those of the answer win over `always`."""
-    headers = [(b"content-type", answer.media_type.encode()), *always]
-    if isinstance(body, bytes):
-        headers.append((b"content-length", b"%d" % len(body)))
+    headers = list(always)
+    if answer.status != HTTPStatus.NO_CONTENT:
+        headers.append((b"content-type", answer.media_type.encode()))
+        if isinstance(body, bytes):
+            headers.append((b"content-length", b"%d" % len(body)))
     if answer.headers:
         own = encode_headers(answer.headers)
         names = {name for name, _value in own}

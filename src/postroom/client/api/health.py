@@ -26,7 +26,7 @@ class Ready(Struct, frozen=True, kw_only=True):
     migrations: str
     templates: int
     tokens_stalled_seconds: float
-    replica: ReplicaHealth | None
+    replica: ReplicaHealth | None = None
 
 
 class ReplicaHealth(Struct, frozen=True, kw_only=True):
