@@ -61,7 +61,7 @@ async def test_the_state_names_what_a_room_lacks(server: TestServer) -> None:
     async with servers_with(server, "tenant_a", "tenant_b", "tenant_c") as settings:
         urls = dict(settings.servers)
         await execute(urls["a"], "DELETE FROM tenant_a.migrations WHERE name = 'delivery/send.sql'")
-        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '')")
+        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '', now(), 99)")
         await execute(urls["c"], "CREATE TABLE tenant_c.restoring ()")
         discovery = await found(settings)
     assert [room.state for room in discovery.rooms] == [

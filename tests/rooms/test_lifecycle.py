@@ -46,14 +46,14 @@ async def test_one_failed_migration_stops_no_other(server: TestServer) -> None:
         urls = dict(settings.servers)
         for place, room in (("a", "tenant_a"), ("b", "tenant_b"), ("c", "tenant_c")):
             await execute(urls[place], MISSING.format(room))
-        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '')")
+        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '', now(), 99)")
         done: list[RoomMigration] = []
         async with open_servers(settings) as servers:
             await migrate_rooms(servers, "tenant_*", actor=ACTOR, report=done.append)
             found = await find_rooms(servers, inspecting=True)
     results = {result.room.name: result.error for result in done}
     assert results["tenant_a"] is results["tenant_c"] is None
-    assert "9999_delivery.sql" in str(results["tenant_b"])
+    assert "Release 99" in str(results["tenant_b"])
     assert [room.name for room in found.ready] == ["tenant_a", "tenant_c"]
 
 
@@ -90,7 +90,7 @@ async def test_the_commands_report_by_their_exit_code(server: TestServer) -> Non
     """A failed migration ends with 1; a drop asks for the name again."""
     async with servers_with(server, "tenant_a", "tenant_b", working=True) as settings:
         urls, given = dict(settings.servers), {"POSTROOM_SERVERS": table_of(settings)}
-        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '')")
+        await execute(urls["b"], "INSERT INTO tenant_b.migrations VALUES ('9999_delivery.sql', '', now(), 99)")
         code, said, failed = await outcome("rooms", "migrate", "tenant_*", settings=given)
         assert (code, "tenant_a on a" in said, "tenant_b on b" in failed) == (1, True, True)
         code, said, _ = await outcome("rooms", "drop", "tenant_a", settings=given, stdin="tenant_a\n")
