@@ -38,9 +38,9 @@ BEGIN
             DO UPDATE SET amount = s.amount + excluded.amount
     ),
     spread AS MATERIALIZED (
-        SELECT v.dimension, v.value, c.hour, c.metric, sum(c.amount) AS amount
+        SELECT v.dimension, v.value, c.hour, c.metric, sum(c.amount)::bigint AS amount
         FROM (
-            SELECT hour, campaign_id, sender_account_id, template_id, tags, metric, sum(amount) AS amount
+            SELECT hour, campaign_id, sender_account_id, template_id, tags, metric, sum(amount)::bigint AS amount
             FROM counted
             GROUP BY 1, 2, 3, 4, 5, 6
         ) AS c
