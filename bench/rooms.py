@@ -32,7 +32,7 @@ from postroom.db.migrate import migrate
 from postroom.db.queries import load
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 
-SETTLE_S = 30.0  # until the worker has found the rooms and they sleep
+SETTLE_S = 60.0  # until the worker has found the rooms, listens to their channels, and they sleep
 MEASURE_S = 30.0
 QUIET_MAILS, QUIET_EVERY_S = 200, 0.1
 PATIENCE_S = 30.0

@@ -251,7 +251,6 @@ class ServerRooms:
 
     async def _keep_awake(self, member: Member) -> None:
         room = self._open(member.name)
-        await self._forget([member.name])
         if not member.is_checked:
             async with room.pool.acquire() as connection:
                 await check_migrated(connection, member.name)
@@ -259,6 +258,7 @@ class ServerRooms:
         stop, upkeep_s = asyncio.Event(), max(member.upkeep_at - monotonic(), 0.0)
         running = asyncio.create_task(self._run_room(room, stop=stop, upkeep_in=timedelta(seconds=upkeep_s)))
         try:
+            await self._forget([member.name])  # beside the first mail, which does not wait for it
             await self._until_idle(member, room, running)
         finally:
             stop.set()
