@@ -46,7 +46,7 @@ async def serve_rooms(settings: Settings, pattern: str, life: Lifetime) -> None:
                     RoomsApplication(rooms, address, home=settings.schema),
                     listener,
                     life.stop,
-                    grace=settings.shutdown_grace,
+                    grace=settings.work_grace,
                     on_ready=ready,
                     limits=http_limits(settings),
                 )
