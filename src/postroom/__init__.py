@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     )
     from postroom.events.errors import AppendConditionFailed, DuplicateAppend, EventsBusy, EventUnreadable
     from postroom.events.service import EventStore
+    from postroom.limits.errors import FromNotAllowed, QuotaExceeded, RateExceeded, RoomClosed
     from postroom.mail.errors import TemplateNotFound
     from postroom.post.mime import Attachment
 
@@ -53,10 +54,14 @@ __all__ = [
     "EventUnreadable",
     "EventsBusy",
     "FieldError",
+    "FromNotAllowed",
     "IdempotencyConflict",
     "InputError",
     "NotFoundError",
     "PostroomError",
+    "QuotaExceeded",
+    "RateExceeded",
+    "RoomClosed",
     "ScopeMissing",
     "TemplateNotFound",
     "Unauthenticated",
@@ -73,6 +78,7 @@ _HOMES = {
     "postroom.delivery.send": ("send",),
     "postroom.events.errors": ("AppendConditionFailed", "DuplicateAppend", "EventUnreadable", "EventsBusy"),
     "postroom.events.service": ("EventStore",),
+    "postroom.limits.errors": ("FromNotAllowed", "QuotaExceeded", "RateExceeded", "RoomClosed"),
     "postroom.mail.errors": ("TemplateNotFound",),
 }
 """Modules of the public names; every other public name is in `postroom.errors`."""

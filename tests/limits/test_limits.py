@@ -8,19 +8,20 @@ from typing import Any
 
 import pytest
 from tests.intake.conftest import Serve, serve  # noqa: F401 - the fixture
-from tests.support.http import Browser, Response
+from tests.support.http import Browser, Response, served
 from tests.support.submission import MAIL, submit, with_client
 
 import postroom
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
-from postroom.errors import BadInput
+from postroom.dropins.ses.answers import refusal
+from postroom.errors import BadInput, KeyExpired, PostroomError
 from postroom.events.store import list_audit
 from postroom.http import service as keys
 from postroom.http.asgi import build_app, make_combiner
 from postroom.http.auth import Authenticator
 from postroom.limits import service, store
-from postroom.limits.errors import FromNotAllowed, RoomClosed
+from postroom.limits.errors import FromNotAllowed, QuotaExceeded, RateExceeded, RoomClosed
 from postroom.limits.model import AllowanceAnswer
 from postroom.limits.store import take_allowance
 
@@ -275,3 +276,37 @@ async def test_combiner_returns_what_it_did_not_spend(room: Room) -> None:
         await asyncio.gather(*(send(browser) for _ in range(20)))
     await accepting.close()
     assert await used(room, f"key:{row.id}") == 60
+
+
+async def test_client_raises_the_errors_of_limits(room: Room) -> None:
+    """With the field, or with the seconds to wait."""
+    limits = {"daily_quota": 1, "from_domains": ["shop.example"]}
+    key, _row = await keys.create_key(room.pool, "shop", scopes=["deliveries:write"], actor="tests", limits=limits)
+    mine: dict[str, Any] = mail()
+    ours = mail(**{"from": "a@shop.example"})
+    async with served(build_app(room)) as url, postroom.Client(url, key, timeout_s=60) as client:
+        with pytest.raises(postroom.FromNotAllowed) as denied:
+            await client.send(**mine)
+        assert [error.field for error in denied.value.errors] == ["from"]
+        await client.send(**ours)
+        with pytest.raises(postroom.QuotaExceeded) as exceeded:
+            await client.send(**ours)
+        assert 0 < (exceeded.value.retry_after_s or 0) <= 86_400
+
+
+@pytest.mark.parametrize(
+    "error,status,name",
+    [
+        (RateExceeded("The key.", timedelta(seconds=7)), 429, "TooManyRequestsException"),
+        (QuotaExceeded("The key.", timedelta(seconds=7)), 429, "LimitExceededException"),
+        (FromNotAllowed("Not yours."), 400, "MailFromDomainNotVerifiedException"),
+        (RoomClosed(), 400, "SendingPausedException"),
+        (KeyExpired("shop", PAST), 403, "ExpiredTokenException"),
+    ],
+)
+def test_ses_errors_have_its_names(error: PostroomError, status: int, name: str) -> None:
+    """AWS's libraries raise these names; a wait is in Retry-After."""
+    answer = refusal(error)
+    assert answer is not None
+    assert (answer.status, answer.headers["x-amzn-errortype"]) == (status, name)
+    assert answer.headers.get("retry-after") == ("7" if error.retry_after_s else None)

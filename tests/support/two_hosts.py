@@ -56,7 +56,7 @@ class Plan:
     rounds: int
     lease_s: int
     mails: int  # per round
-    limit: int  # of the account with a daily limit
+    limit: int  # of the account with a daily limit and no pace: less than a round has, so that mail is left at the cut
     kept: int  # mails beyond the daily quota of the room
 
     @property
@@ -367,7 +367,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=4, help="number of cuts (4)")
     rounds = parser.parse_args().rounds
     configure_logging("error", "text")
-    plan = Plan(rounds=rounds, lease_s=10, mails=300, limit=100 * rounds, kept=20)
+    plan = Plan(rounds=rounds, lease_s=10, mails=300, limit=100, kept=20)
     in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="postroom-two-hosts-", dir=in_memory) as directory:
         os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")

@@ -127,8 +127,10 @@ class Session:
 def _failure(status: int, retry_after: str | None, content: bytes) -> ExchangeFailure:
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     is_limited = status == HTTPStatus.TOO_MANY_REQUESTS and seconds is not None
+    error = _error(status, content)
+    error.retry_after_s = None if seconds is None else int(seconds)
     return ExchangeFailure(
-        _error(status, content),
+        error,
         is_passing=is_limited or status >= HTTPStatus.INTERNAL_SERVER_ERROR,
         is_processed=not is_limited,
         retry_after_s=seconds,

@@ -19,8 +19,7 @@ class QuotaExceeded(LimitError):
 
     def __init__(self, text: str, wait: timedelta) -> None:
         self.retry_after_s = _seconds(wait)
-        self.resets_at = (datetime.now(UTC) + wait).replace(microsecond=0)
-        super().__init__(f"{text} The quota resets at {self.resets_at:%Y-%m-%d} 00:00 UTC.")
+        super().__init__(f"{text} The quota resets at {datetime.now(UTC) + wait:%Y-%m-%d} 00:00 UTC.")
 
 
 def _seconds(wait: timedelta) -> int:
