@@ -12,7 +12,7 @@ async def test_cut_off_host_loses_nothing_and_exceeds_no_quota(
     database_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A host loses its links, then the other one only its database: quotas and pace hold, copies are explained."""
-    plan = Plan(rounds=2, lease_s=4, mails=80, limit=30, kept=10)
+    plan = Plan(rounds=2, lease_s=4, mails=120, limit=30, kept=10)
     try:
         ledger = await run(database_url, plan, tmp_path, report=lambda _line: None)
     except NamespacesDenied as error:

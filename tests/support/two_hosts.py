@@ -40,7 +40,7 @@ PACED, LIMITED = "paced@example.org", "limited@example.org"
 DELAY_MS = 100
 FLIGHT = 8  # mails that may arrive later than they started: one per connection of an account
 POLL_S = 0.1
-WAITED_S = 4 * PATIENCE_S
+WAITED_S = PATIENCE_S
 MEMORY = Path("/dev/shm")
 CUTS: tuple[tuple[Link, ...], ...] = (tuple(Link), (Link.DATABASE,))
 
@@ -212,6 +212,7 @@ class Scene:
 async def run(url: str, plan: Plan, directory: Path, *, report: Callable[[str], None]) -> Ledger:
     """Cut one host off in each round, and return the ledger. The URL leads to a migrated room on 127.0.0.1."""
     async with _prepared(url, plan, directory) as scene:
+        await _until(scene, lambda: _are_ready(scene))
         rounds: list[Round] = []
         for host, links in islice(zip(cycle(HOSTS), cycle(CUTS), strict=False), plan.rounds):
             report(
@@ -290,6 +291,12 @@ async def _round(scene: Scene, this: Round) -> Round:
     await _until(scene, lambda: _was_seen_after(scene, this.host, joined_time))
     this.back_s = time.monotonic() - joined_at
     return this
+
+
+async def _are_ready(scene: Scene) -> bool:
+    """True if both workers are registered: otherwise one of them could send everything before the other starts."""
+    pids = [worker.pid for worker in scene.workers.values()]
+    return bool(await scene.pool.fetchval("SELECT count(*) = 2 FROM workers WHERE pid = ANY($1)", pids))
 
 
 async def _has_received(scene: Scene, count: int) -> bool:
