@@ -1,9 +1,10 @@
 """Edit and send: a changed copy of an ended delivery."""
 
+from importlib.resources import files
 from pathlib import Path
 
 from tests.support.builders import a_mail, accepted, state_of
-from tests.support.dashboard import Guest, ambiguous, given_up, open_guest, text_of
+from tests.support.dashboard import Guest, ambiguous, given_up, hidden_fields, open_guest, text_of
 from tests.support.templates import published
 
 from postroom.db.room import Room
@@ -82,3 +83,33 @@ async def test_only_ended_mail_of_applications_is_edited_by_those_who_may_send(r
     token = {"token": await support.token("/")}
     assert (await support.post(f"/deliveries/{dead}/edit", {**token, "to": "a@example.org"})).status == 403
     assert (await guest.post(f"/deliveries/{dead}/edit", {"to": "a@example.org"})).status == 403
+
+
+async def test_a_new_mail_is_sent_once(room: Room) -> None:
+    """By its content or by a template; a form sent twice sends it once; wrong fields keep the form."""
+    guest = await open_guest(room)
+    assert b'href="/deliveries/new"' in (await guest.get("/deliveries")).body
+    fields = {**hidden_fields(await guest.get("/deliveries/new")), "lane": "transactional"}
+    mail = {**fields, "to": "Ada <ada@example.org>\r\nbob@example.org", "subject": "Hello", "text": "Lunch?"}
+    sent = [await guest.post("/deliveries/new", mail) for _ in range(2)]
+    paths = {answer.headers["location"].partition("?")[0] for answer in sent}
+    assert len(paths) == 1
+    shown = text_of(await guest.get(paths.pop()))
+    assert ("Hello" in shown, "bob@example.org" in shown, "Lunch?" in shown) == (True, True, True)
+    sample = files("postroom.mail").joinpath("builtin_templates/welcome/_samples/ada.json").read_text("utf-8")
+    templated = {**fields, "key": "other", "to": "ada@example.org", "template": "welcome", "variables": sample}
+    assert (await guest.post("/deliveries/new", templated)).status == 303
+    for wrong in (
+        {"to": "ada"},
+        {"to": ""},
+        {"subject": ""},
+        {"lane": "auth"},
+        {"template": "welcome", "variables": "{"},
+    ):
+        answer = await guest.post("/deliveries/new", {**mail, "key": "x", **wrong})
+        assert (wrong, answer.status) == (wrong, 400)
+    actions = await room.pool.fetch("SELECT DISTINCT action FROM audit_log WHERE action LIKE 'delivery%'")
+    assert [row["action"] for row in actions] == ["delivery.send"]
+    reader = await open_guest(room, "deliveries:read", name="reader")
+    assert b"/deliveries/new" not in (await reader.get("/deliveries")).body
+    assert (await reader.get("/deliveries/new")).status == 403

@@ -40,6 +40,7 @@ async def list_page(request: PageRequest) -> Answer:
         next_cursor=cursor,
         is_first=request.asked("cursor") is None,
         mass_actions=_mass_actions(query_with(filters)),
+        actions=[PageAction(label="New mail", path="/deliveries/new", scope="deliveries:write", is_link=True)],
     )
 
 

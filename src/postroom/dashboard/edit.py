@@ -1,11 +1,11 @@
-"""Edit and send: the addresses and the content of a delivery in a form, accepted as a new delivery.
+"""Forms that send mail: a new one, or a delivery that has ended with its addresses and content to edit.
 
-The original is unchanged, as after a resend. Mail of a campaign, whose content is the campaign's, one-time codes and
-webhooks are not edited.
+The edited mail is a new delivery; the original is unchanged, as after a resend. Mail of a campaign, whose content is
+the campaign's, one-time codes and webhooks are not edited.
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -16,7 +16,7 @@ from postroom.dashboard.page import PageRequest, form, page
 from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import check_request
-from postroom.delivery.model import ENDED, Channel, Delivery, DeliveryRequest, Lane, RecipientKind
+from postroom.delivery.model import ENDED, Channel, Delivery, DeliveryRequest, Lane, Recipient, RecipientKind
 from postroom.delivery.send import parse_addresses
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import BadInput, FieldError
@@ -71,7 +71,11 @@ async def _editable(request: PageRequest) -> Delivery:
 def _form(request: PageRequest, delivery: Delivery, problem: str | None = None) -> Answer:
     return request.form_page(
         f"Edit and send delivery {delivery.id}",
-        [FormField("key", "Key", "hidden", secrets.token_urlsafe(12)), *_addresses(delivery), *_content(delivery)],
+        [
+            FormField("key", "Key", "hidden", secrets.token_urlsafe(12)),
+            *_addresses(delivery.recipients),
+            *_content(delivery),
+        ],
         to=f"/deliveries/{delivery.id}/edit",
         button="Send it",
         lead="It is sent as a new delivery. This one stays as it is. Headers, attachments and tags are copied.",
@@ -80,9 +84,9 @@ def _form(request: PageRequest, delivery: Delivery, problem: str | None = None) 
     )
 
 
-def _addresses(delivery: Delivery) -> Iterator[FormField]:
+def _addresses(recipients: Sequence[Recipient]) -> Iterator[FormField]:
     for kind, label in _LISTS.items():
-        chosen = [each for each in delivery.recipients if each.kind is kind]
+        chosen = [each for each in recipients if each.kind is kind]
         written = "\n".join(write_address(Address(each.address, each.name)) for each in chosen)
         yield FormField(
             kind.value, label, "lines", written, hint="One address per line", is_required=kind is RecipientKind.TO
@@ -102,17 +106,10 @@ def _content(delivery: Delivery) -> Iterator[FormField]:
 
 def _changed(delivery: Delivery, fields: Mapping[str, str]) -> DeliveryRequest:
     """The request with the values of the form. Raises `BadInput` that names each invalid field."""
-    errors: list[FieldError] = []
     given = {name: value.replace("\r\n", "\n") for name, value in fields.items()}
-    lists: dict[str, Any] = {
-        kind.value: parse_addresses(kind.value, filter(str.strip, given.get(kind.value, "").split("\n")), errors)
-        for kind in _LISTS
-    }
-    if errors:
-        raise BadInput(errors)
     return DeliveryRequest(
-        **lists,
-        **_read_content(delivery, given),
+        **_read_addresses(given),
+        **_read_content(given, is_template=delivery.template_id is not None),
         sender=delivery.sender,
         template=delivery.template_id,
         headers={name: value for name, value in delivery.headers.items() if name.lower() != "message-id"},
@@ -125,8 +122,19 @@ def _changed(delivery: Delivery, fields: Mapping[str, str]) -> DeliveryRequest:
     )
 
 
-def _read_content(delivery: Delivery, given: Mapping[str, str]) -> dict[str, Any]:
-    if delivery.template_id is None:
+def _read_addresses(given: Mapping[str, str]) -> dict[str, Any]:
+    errors: list[FieldError] = []
+    lists = {
+        kind.value: parse_addresses(kind.value, filter(str.strip, given.get(kind.value, "").split("\n")), errors)
+        for kind in _LISTS
+    }
+    if errors:
+        raise BadInput(errors)
+    return lists
+
+
+def _read_content(given: Mapping[str, str], *, is_template: bool) -> dict[str, Any]:
+    if not is_template:
         return {name: given.get(name) or None for name in ("subject", "text", "html")}
     try:
         variables = msgspec.json.decode(given.get("variables") or "{}", type=dict[str, Any])
@@ -135,7 +143,67 @@ def _read_content(delivery: Delivery, given: Mapping[str, str]) -> dict[str, Any
     return {"variables": variables, "locale": given.get("locale") or None}
 
 
+# ── a new mail ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+SOURCE = "postroom"
+"""The source of mail that a person sends here: the name of no key, so that no application's keys collide with it."""
+
+
+async def new_page(request: PageRequest) -> Answer:
+    return _new_form(request)
+
+
+def _new_form(request: PageRequest, problem: str | None = None) -> Answer:
+    return request.form_page(
+        "New mail",
+        (
+            FormField("key", "Key", "hidden", secrets.token_urlsafe(12)),
+            *_addresses(()),
+            FormField("subject", "Subject"),
+            FormField("text", "Text", "area"),
+            FormField("html", "HTML", "area"),
+            FormField("template", "Template", hint="Instead of subject, text and HTML"),
+            FormField("variables", "Variables", "lines", hint="A JSON object for the template"),
+            FormField("locale", "Locale", hint="Language of the template, such as fr"),
+            FormField("lane", "Lane", options=(Lane.TRANSACTIONAL.value, Lane.BULK.value)),
+        ),
+        to="/deliveries/new",
+        button="Send it",
+        lead="One mail, accepted as if an application had sent it. The audit log names you.",
+        back="/deliveries",
+        problem=problem,
+    )
+
+
+async def create_page(request: PageRequest) -> Answer:
+    """Accept the mail. The key of the form makes a second click find the first delivery."""
+    try:
+        wanted = check_request(_written(request.form))
+        accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
+    except BadInput as error:
+        return _new_form(request, str(error))
+    await record_audit(request.pool, request.actor, "delivery.send", f"delivery:{accepted.id}")
+    return request.done(f"/deliveries/{accepted.id}", "The mail is accepted.")
+
+
+def _written(fields: Mapping[str, str]) -> DeliveryRequest:
+    given = {name: value.replace("\r\n", "\n").strip() for name, value in fields.items()}
+    template = given.get("template") or None
+    if given.get("lane") not in (Lane.TRANSACTIONAL, Lane.BULK):
+        raise BadInput.of("lane", "must be transactional or bulk")
+    return DeliveryRequest(
+        **_read_addresses(given),
+        **_read_content(given, is_template=template is not None),
+        template=template,
+        lane=Lane(given["lane"]),
+        source=SOURCE,
+        idempotency_key=f"new/{given.get('key', '')}",
+    )
+
+
 PAGES = (
+    page("/deliveries/new", new_page, scope=WRITE),
+    form("/deliveries/new", create_page, scope=WRITE),
     page("/deliveries/{delivery_id:int}/edit", ask_page, scope=WRITE),
     form("/deliveries/{delivery_id:int}/edit", send_page, scope=WRITE),
 )
