@@ -146,7 +146,7 @@ INSERT INTO open_events (email_queue_id, campaign_id, recipient_email)
 SELECT id, (SELECT min(id) FROM campaigns), 'x' FROM deliveries;
 UPDATE webhook_endpoints SET previous_secret = 'x', previous_key_id = 'x', previous_until = now();
 UPDATE outbox_topic_progress SET leader_instance = 'x', leader_since = now(), leader_heartbeat = now();
-UPDATE deliveries SET idempotency_key = 'x' || id, request_fingerprint = 'x', idempotency_expires_at = now();
+UPDATE deliveries SET idempotency_key = 'x' || id, request_fingerprint = 1, idempotency_expires_at = now();
 ALTER TABLE audit_log DISABLE TRIGGER USER; -- it is append-only
 """
 """Rows that constraints keep `add_rows` from making, and columns that are only filled together."""
