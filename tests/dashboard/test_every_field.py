@@ -10,7 +10,7 @@ from functools import partial
 from html.parser import HTMLParser
 
 from playwright.async_api import Browser
-from tests.support.dashboard import Guest, dashboard_app, open_guest, open_office, signed_in
+from tests.support.dashboard import Guest, dashboard_app, open_guest, open_office, rooms_of, signed_in
 from tests.support.dashboard_walk import fill, walk
 from tests.support.hostile_rows import TextColumn, add_rows, list_columns, shown_marks, store_text
 
@@ -116,7 +116,7 @@ async def visit(guest: Guest, columns: list[TextColumn]) -> Counter[str]:
 async def test_no_field_becomes_markup(chromium: Browser, room: Room) -> None:
     """No page has an element, a handler or an address that came from a column; Chromium runs nothing of it."""
     columns = await fill_every_column(room.pool)
-    app = dashboard_app(room, examine=partial(examine, room.settings))
+    app = dashboard_app(room, examine=partial(examine, room.settings), discover=rooms_of(room))
     shown = await visit(await open_guest(room, name="walker", app=app), columns)
     problems: list[str] = []
     async with open_office(room) as office, signed_in(chromium, office) as page:

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -31,7 +32,7 @@ from postroom.http.service import create_key
 from postroom.inbox.model import Captured
 from postroom.inbox.store import columns_of, insert_inbox_messages
 from postroom.post.reply import Reply
-from postroom.rooms.service import Discover
+from postroom.rooms.service import Discover, find_rooms, servers_of
 from postroom.runtime.endpoint import ASGIApp, Receive, Scope, Send
 
 SECRET = bytes(range(32))
@@ -131,10 +132,15 @@ def text_of(response: Response) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", response.body.decode().replace("<wbr>", ""))).split())
 
 
+def rooms_of(room: Room) -> Discover:
+    """Finds the rooms of the room's server, for a dashboard that may list them."""
+    return partial(find_rooms, servers_of(room), inspecting=True)
+
+
 @asynccontextmanager
 async def open_office(room: Room, *, examine: Examine | None = None) -> AsyncIterator[Office]:
     key, _row = await create_key(room.pool, "operator", scopes=["*"], actor="tests")
-    async with served(dashboard_app(room, examine=examine)) as url:
+    async with served(dashboard_app(room, examine=examine, discover=rooms_of(room))) as url:
         yield Office(room, url, key)
 
 

@@ -159,7 +159,8 @@ async def add_rows(connection: Session, tables: Iterable[str]) -> None:
         if not await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table})"):
             needed = await connection.fetch(NEEDED, table)
             names, values = (", ".join(row[part] for row in needed) for part in ("name", "value"))
-            await connection.execute(f"INSERT INTO {table} ({names}) VALUES ({values})")
+            given = f"({names}) VALUES ({values})" if needed else "DEFAULT VALUES"
+            await connection.execute(f"INSERT INTO {table} {given}")
 
 
 def shown_marks(page: str, columns: Sequence[TextColumn]) -> set[str]:
