@@ -172,7 +172,7 @@ async def test_suppressions_are_imported_and_exported(client: EitherClient) -> N
 
 
 async def test_people_and_accounts(client: EitherClient) -> None:
-    """Dates and UUIDs are values of Python; a response without a body is None."""
+    """Dates and UUIDs are values of Python; a response without a body returns None."""
     user = await client(
         lambda api: api.users.create(
             first_name="Ada",
