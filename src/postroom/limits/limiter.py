@@ -67,12 +67,18 @@ class Limiter:
             return known[1]
         async with self._looking_up:
             if known is self._known.get(key_id):  # otherwise a call before this one looked them up
-                async with self._pool.acquire() as connection:
-                    limits = await store.list_limits(connection, key_id=key_id)
+                limits = await self._look_up(key_id)
                 if len(self._known) >= CACHE_SIZE:
                     self._known.clear()
                 self._known[key_id] = (self._monotonic() + CACHE_S, limits)
             return self._known[key_id][1]
+
+    async def _look_up(self, key_id: int | None) -> tuple[HeldLimits, ...]:
+        async with self._pool.acquire() as connection:
+            of_key = None if key_id is None else await store.find_key_limits(connection, key_id=key_id)
+            of_room = await store.find_room_limits(connection)
+        room = None if of_room is None else HeldLimits(holder=ROOM, name="The room", **of_room.columns)
+        return tuple(limits for limits in (of_key, room) if limits is not None)
 
     async def admit(self, key_id: int | None, mails: Sequence[CountedMail]) -> Admission:
         """Check and count the mails of a request: all of them or none.

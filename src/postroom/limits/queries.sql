@@ -4,18 +4,15 @@
 -- Remove the limits of the room.
 DELETE FROM room_limits;
 
+-- name: find_key_limits :maybe
+-- The limits on the mail of a key; no row without one. Workers have no key, and no right to read keys.
+SELECT name, expires_at, rate_per_minute, daily_quota, from_domains
+FROM api_keys
+WHERE id = :key_id AND (num_nonnulls(rate_per_minute, daily_quota) > 0 OR from_domains <> '{}');
+
 -- name: find_room_limits :maybe
 -- The limits of the room; no row without limits.
 SELECT expires_at, rate_per_minute, daily_quota, from_domains
-FROM room_limits;
-
--- name: list_limits :many
--- The limits that apply to a client: those of its key, if it has one, and those of the room.
-SELECT 'key:' || id AS holder, 'The API key ' || name AS name, expires_at, rate_per_minute, daily_quota, from_domains
-FROM api_keys
-WHERE id = :key_id::bigint AND (num_nonnulls(rate_per_minute, daily_quota) > 0 OR from_domains <> '{}')
-UNION ALL
-SELECT 'room', 'The room', expires_at, rate_per_minute, daily_quota, from_domains
 FROM room_limits;
 
 -- name: list_use :many

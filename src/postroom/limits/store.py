@@ -15,14 +15,16 @@ async def delete_room_limits(connection: Connection) -> None:
     await QUERIES["delete_room_limits"].exec(connection)
 
 
+async def find_key_limits(connection: Connection, *, key_id: int) -> HeldLimits | None:
+    row = await QUERIES["find_key_limits"].maybe(connection, key_id=key_id)
+    return (
+        read_row(HeldLimits, {**row, "holder": f"key:{key_id}", "name": f"The API key {row['name']}"}) if row else None
+    )
+
+
 async def find_room_limits(connection: Connection) -> MailLimits | None:
     row = await QUERIES["find_room_limits"].maybe(connection)
     return read_row(MailLimits, row) if row else None
-
-
-async def list_limits(connection: Connection, *, key_id: int | None) -> tuple[HeldLimits, ...]:
-    rows = await QUERIES["list_limits"].many(connection, key_id=key_id)
-    return tuple(read_row(HeldLimits, row) for row in rows)
 
 
 async def list_use(connection: Connection, *, holders: Sequence[str]) -> dict[str, Use]:
