@@ -87,7 +87,7 @@ async def accept_from_application(
     if (reason := check_source(request.source)) is not None:
         raise BadInput.of("source", reason)
     with translated():
-        return await store.send(connection, room, send_values(request, idempotency_ttl=idempotency_ttl))
+        return await store.send(connection, room, **send_values(request, idempotency_ttl=idempotency_ttl))
 
 
 Check = Callable[[Sequence[DeliveryRequest]], Awaitable[Sequence[Sequence[FieldError]]]]

@@ -1,6 +1,6 @@
 """One function per statement of `queries.sql`, under the same name; `rows` converts its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -337,7 +337,7 @@ async def return_untried(connection: Connection, *, account_id: Sequence[int], c
     return await QUERIES["return_untried"].exec(connection, account_id=account_id, claim_id=claim_id)
 
 
-async def send(connection: Connection, room: str, values: Mapping[str, Any]) -> DeliveryId:
+async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
     """Accept one mail on a connection that is not ours; `room` names the schema."""
     row = await QUERIES.call_in_room("send", room, tuple(values)).one(connection, **values)
     return DeliveryId(row["delivery_id"])

@@ -61,7 +61,7 @@ DECLARE
     v_tags         jsonb[]            := p_tags::jsonb[];
     v_custom_data  jsonb[]            := p_custom_data::jsonb[];
     v_fingerprints bigint[];
-    -- Of requests with a suppressed recipient; NULL without one.
+    -- These concern requests with a suppressed recipient; NULL without one.
     v_stopped      timestamptz[]; -- until when each first recipient gets no mail
     v_stopped_other timestamptz[]; -- until when each other recipient gets no mail
     v_suppressed   boolean[];
