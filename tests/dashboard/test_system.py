@@ -36,13 +36,15 @@ async def test_health_lists_problems_first(room: Room) -> None:
 
 
 async def test_silent_workers_are_called_lost(room: Room, guest: Guest) -> None:
-    """A worker that has not reported for a lease is lost; one that waits for work sleeps."""
+    """A worker that has not reported for a lease is lost; one that sleeps in every lane reports once a minute."""
     await room.pool.execute(
         "INSERT INTO workers (pid, host, seen_at, asleep) VALUES (1, 'old', now() - interval '1 day', '{}'),"
-        " (2, 'new', now(), '{bulk}')"
+        " (2, 'new', now(), '{bulk}'),"
+        " (3, 'idle', now() - interval '90 s', enum_range(NULL::delivery_lane))"
     )
     text = text_of(await guest.get("/workers"))
     assert "sleeping new" in text
+    assert "sleeping idle" in text
     assert "lost old" in text
 
 

@@ -119,7 +119,7 @@ def _workers(figures: "OverviewFigures", lease: timedelta) -> "RenderableType":
     rows = []
     for worker in figures.workers[:_SHOWN]:
         silence = seconds(worker.seen_at, figures.at) or 0.0
-        state = "lost" if silence > lease.total_seconds() else ("sleeping" if worker.asleep else "active")
+        state = worker.state(figures.at, lease)
         rows.append((worker.host, worker.pid, state, span(silence), ", ".join(worker.asleep)))
     return _table(
         ("worker", "process", "state", "seen ago", "waits in"), rows, empty="No worker is running: postroom work."

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from postroom.delivery.model import DeadLetter, Lane, LaneDepth
 from postroom.outbox.model import ProgressLine
 from postroom.senders.model import SenderAccount, SenderStatus
 from postroom.stats.model import LaneLatency
+
+SLEEPER_SILENCE = timedelta(minutes=2)  # `register_sleeper` renews once a minute
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,11 @@ class SeenWorker:
     started_at: datetime
     seen_at: datetime
     asleep: tuple[Lane, ...]
+
+    def state(self, at: datetime, lease: timedelta) -> str:
+        """`lost`, `sleeping` or `active`. A worker that sleeps in every lane may report only once a minute."""
+        limit = max(lease, SLEEPER_SILENCE) if len(self.asleep) == len(Lane) else lease
+        return "lost" if at - self.seen_at > limit else ("sleeping" if self.asleep else "active")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,11 +64,8 @@ async def workers_page(request: PageRequest) -> Answer:
 
 
 def _worker_columns(lease: timedelta) -> tuple[ListColumn, ...]:
-    def state(worker: SeenWorker) -> str:
-        return "lost" if datetime.now(UTC) - worker.seen_at > lease else ("sleeping" if worker.asleep else "active")
-
     return (
-        ListColumn("state", "State", "state", value=state),
+        ListColumn("state", "State", "state", value=lambda worker: worker.state(datetime.now(UTC), lease)),
         *columns(SeenWorker, "host", "pid", "id", "started_at", "seen_at", "asleep", pid={"form": "code"}),
     )
 
