@@ -23,8 +23,8 @@ PLUMBING = frozenset({"db", "runtime"})
 LIBRARIES = PLUMBING | {"post"}
 """Folders below every capability: calling them is no step of the way."""
 MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
-MOST_FILES = 40
-"""Python files outside `PLUMBING`."""
+MOST_FILES = 41
+"""Python files outside `PLUMBING`; two of them are the limits of keys and rooms, which every mail passes."""
 MOST_BACK_STEPS = 3
 
 

@@ -24,7 +24,8 @@ STEPS    check → accept (functions/accept_deliver*.sql) → claim → start �
          `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
-         server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff)
+         server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff).
+         Mail beyond the rate or the quota of the room waits (`hold`)
 LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
 RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an
          application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller

@@ -28,13 +28,13 @@ from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
 from postroom.delivery.decision import NO_TIME
 from postroom.delivery.dispatch import Dispatcher
+from postroom.delivery.hold import RoomHold
 from postroom.delivery.lane import LaneLoad, LaneWakeups, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.rows import read_content
 from postroom.delivery.slots import WorkerSlots
-from postroom.limits.hold import RoomHold
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.loop import Failed, Loop
 from postroom.runtime.signals import Signal, unheard

@@ -6,8 +6,7 @@ STATES     none: a limit is set or not. The limits of a key are columns of `api_
 FILES      model      limits, and how mails are counted
            limiter    the limits of a client: looked up, cached, checked
            allowance  counts that several processes share
-           hold       the limits of the room in a worker
-CALLED BY  delivery: clients (`AcceptCombiner`), workers (`RoomHold`) and SQL `send` (functions/check_room_limits.sql);
+CALLED BY  delivery: clients (`AcceptCombiner`), workers (`hold`) and SQL `send` (functions/check_room_limits.sql);
            http and the dashboard (`service`), the command line (`postroom rooms limit`)
 COUNTING   each recipient in To, Cc and Bcc is one mail. A minute is a minute of the clock, a day a UTC day. A request
            that was known by its idempotency key is not counted again; a retry of a delivery is not counted again.

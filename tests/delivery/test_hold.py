@@ -9,9 +9,10 @@ from tests.support.dashboard import open_guest, text_of
 from postroom.cli import limit_checks
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.delivery import hold
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
-from postroom.limits import hold, service
+from postroom.limits import service
 from postroom.post.address import Address
 
 

@@ -22,6 +22,7 @@ class RoomHold:
         self._monotonic = monotonic
         self._limiter = Limiter(pool, monotonic=monotonic)
         self._held: tuple[HeldLimits, float] | None = None
+        self._has_counted = False
         self._in_flight: dict[int, Grant] = {}  # by delivery, until its result is written or it is released
 
     async def holds_mail(self) -> bool:
@@ -57,10 +58,11 @@ class RoomHold:
 
     async def aclose(self) -> None:
         """Return the mails that were taken and not sent."""
-        await self._limiter.close()
+        if self._has_counted:
+            await self._limiter.close()
 
     async def _fit(self, deliveries: Sequence[tuple[int, int]], limits: HeldLimits) -> int:
-        allowances = self._limiter.allowances
+        allowances, self._has_counted = self._limiter.allowances, True
         first, least = next((index, count) for index, (_id, count) in enumerate(deliveries) if count)
         try:
             grant = await allowances.take(limits, sum(count for _id, count in deliveries), least=least, holder=SENT)
