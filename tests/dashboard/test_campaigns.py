@@ -369,6 +369,21 @@ async def test_the_streams_begin_with_every_part(room: Room) -> None:
         stop.set()
 
 
+async def test_a_stream_ends_with_its_campaign(room: Room, guest: Guest) -> None:
+    """The stream of a campaign that is deleted ends, and that of an unknown one is not found."""
+    campaign = (await a_campaign(room.pool, 1)).id
+    async with (
+        served(guest.app) as url,
+        aiohttp.ClientSession(headers={"cookie": guest.cookie or ""}) as client,
+        asyncio.timeout(60),
+        client.get(f"{url}/campaigns/{campaign}/live") as response,
+    ):
+        await event_of(response)
+        await service.delete_campaign(room.pool, campaign, actor="tests")
+        await response.content.read()  # to its end
+    assert (await guest.get(f"/campaigns/{campaign}/live")).status == 404
+
+
 async def event_of(response: aiohttp.ClientResponse) -> dict[str, str]:
     while True:
         line = await response.content.readline()

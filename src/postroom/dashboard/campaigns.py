@@ -165,6 +165,7 @@ async def _draft(request: PageRequest, report: CampaignReport) -> Answer:
 
 async def live_page(request: PageRequest) -> Answer:
     """The stream of one campaign's results."""
+    await service.get_campaign(request.pool, request.id("campaign_id"))  # 404 before the stream begins
     return stream(request, LiveReport(request).draw)
 
 

@@ -9,6 +9,7 @@ import msgspec
 from postroom.dashboard import service
 from postroom.dashboard.listing import ListColumn
 from postroom.dashboard.page import PageRequest
+from postroom.errors import NotFoundError
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.page import Found
 
@@ -89,7 +90,10 @@ class Feed:
         spoken = loop.time()
         yield b"retry: 2000\n\n"
         while not self._stop.is_set() and loop.time() < last and await self._is_welcome():
-            changed = await self._changed()
+            try:
+                changed = await self._changed()
+            except NotFoundError:  # the record was deleted; the viewer's next request gets 404
+                return
             if changed or loop.time() - spoken > QUIET_S:
                 yield _event(changed) if changed else b": still here\n\n"
                 spoken = loop.time()
