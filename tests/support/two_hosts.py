@@ -88,6 +88,7 @@ class Ledger:
     copies: Counter[int]
     times: dict[str, list[float]]  # when mail of each account arrived
     counted: dict[str, int]  # daily_sent of each account
+    paused: dict[str, str]  # accounts that their health paused, and the reason
     used: int  # mails counted against the room
     exit_codes: list[int] = field(default_factory=list)
 
@@ -150,6 +151,8 @@ class Ledger:
         yield f"quota of the room: {self.used} of {self.plan.quota} mails counted"
         yield f"{LIMITED}: {len(self.times[LIMITED])} received, {self.counted[LIMITED]} counted of {self.plan.limit}"
         yield f"{PACED}: {len(self.times[PACED])} received, at least {DELAY_MS} ms between starts"
+        for email, reason in self.paused.items():
+            yield f"{email} is paused: {reason}"
         yield f"received more than once: {len(self.repeated)}"
         for each in self.repeated:
             why = "lease takeover" if each.taken_over else "ambiguous"
@@ -219,9 +222,11 @@ async def run(url: str, plan: Plan, directory: Path, *, report: Callable[[str], 
                 f"round {len(rounds) + 1} of {plan.rounds}: host {host} loses {', '.join(link.name for link in links)}"
             )
             rounds.append(await _round(scene, Round(host, links)))
-        await _until(scene, lambda: _is_drained(scene))
+        paced_s = plan.rounds * plan.mails * DELAY_MS / 1000
+        await _until(scene, lambda: _is_drained(scene), most_s=WAITED_S + paced_s)
+        used = await _used(scene)  # before the workers stop: they return the mails that they took and did not send
         codes = await _stopped(scene)
-        return await _read(scene, rounds, codes)
+        return await _read(scene, rounds, codes, used)
 
 
 @asynccontextmanager
@@ -335,26 +340,31 @@ async def _stopped(scene: Scene) -> list[int]:
     return [await asyncio.wait_for(worker.wait(), PATIENCE_S) for worker in scene.workers.values()]
 
 
-async def _read(scene: Scene, rounds: Sequence[Round], codes: Sequence[int]) -> Ledger:
+async def _used(scene: Scene) -> int:
+    return int(await scene.pool.fetchval("SELECT coalesce(sum(day_used), 0) FROM allowances WHERE holder = 'sent'"))
+
+
+async def _read(scene: Scene, rounds: Sequence[Round], codes: Sequence[int], used: int) -> Ledger:
     times: dict[str, list[float]] = {PACED: [], LIMITED: []}
     for message in scene.sink.messages:
         times[message.sender].append(message.at)
-    counted = await scene.pool.fetch("SELECT email, daily_sent FROM sender_accounts")
+    accounts = await scene.pool.fetch("SELECT email, daily_sent, status, status_reason FROM sender_accounts")
     return Ledger(
         plan=scene.plan,
         rounds=list(rounds),
         deliveries=await read_deliveries(scene.pool),
         copies=received(scene.sink),
         times=times,
-        counted={row["email"]: row["daily_sent"] for row in counted},
-        used=await scene.pool.fetchval("SELECT day_used FROM allowances WHERE holder = 'sent'"),
+        counted={row["email"]: row["daily_sent"] for row in accounts},
+        paused={row["email"]: row["status_reason"] or "" for row in accounts if row["status"] == "paused"},
+        used=used,
         exit_codes=list(codes),
     )
 
 
-async def _until(scene: Scene, is_so: Callable[[], Awaitable[bool]]) -> None:
+async def _until(scene: Scene, is_so: Callable[[], Awaitable[bool]], *, most_s: float = WAITED_S) -> None:
     """Wait for work of other processes; a condition that never holds shows in the ledger."""
-    ends_at = time.monotonic() + WAITED_S
+    ends_at = time.monotonic() + most_s
     while not await is_so():
         scene.check_alive()
         await asyncio.sleep(POLL_S)
