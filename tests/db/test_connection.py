@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 
 import asyncpg
@@ -12,6 +13,7 @@ from tests.support.freezing_proxy import FreezingProxy
 from tests.support.patience import PATIENCE_S
 
 from postroom.db import connection, listen
+from postroom.db.connection import Connector
 from postroom.db.faults import INTERRUPTIONS
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool, Session, connect, open_pool
@@ -42,6 +44,26 @@ async def test_statements_continue_after_connections_froze(
         await pool.close()
 
 
+async def test_one_timeout_replaces_every_frozen_connection(
+    proxy: FreezingProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vanished host costs one statement timeout, not one for each connection that the pool had open."""
+    monkeypatch.setattr(connection, "END_S", 0.5)
+    async with asyncio.timeout(PATIENCE_S):
+        pool = await open_pool(proxy.url, SCHEMA, size=5, timeout=SHORT)
+        async with AsyncExitStack() as held:
+            for _ in range(5):
+                await (await held.enter_async_context(pool.acquire())).execute("SELECT 1")
+        assert proxy.freeze() == 5
+        with pytest.raises(INTERRUPTIONS):
+            await pool.fetchval("SELECT 2")
+        async with AsyncExitStack() as held:
+            for number in range(5):
+                session = await held.enter_async_context(pool.acquire())
+                assert await session.fetchval("SELECT $1::integer", number) == number
+        await pool.close()
+
+
 async def test_acquiring_a_connection_times_out(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool whose connections are all in use raises an error."""
     monkeypatch.setattr("postroom.db.pool.CONNECT_S", 0.1)
@@ -63,6 +85,47 @@ async def test_the_kernel_probes_the_server(database_url: str) -> None:
         assert made.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 30_000
     finally:
         await session.close()
+
+
+async def test_the_server_probes_the_client(database_url: str) -> None:
+    """The server ends the session of a vanished host after 30 s, not after the two hours of its defaults."""
+    session = await connect(database_url, SCHEMA)
+    try:
+        found = await session.fetch("SELECT name, setting FROM pg_settings WHERE name LIKE 'tcp_%'")
+    finally:
+        await session.close()
+    assert {row["name"]: int(row["setting"]) for row in found} == {
+        "tcp_keepalives_idle": 15,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }
+
+
+async def test_locks_of_a_vanished_host_are_released(proxy: FreezingProxy, pool: Pool) -> None:
+    """A host is cut off in a transaction; the server ends the transaction, and another host gets the lock."""
+    async with asyncio.timeout(PATIENCE_S):
+        cut_off = await open_pool(proxy.url, SCHEMA, size=1, timeout=SHORT)
+        held = await cut_off.acquire()
+        await held.execute("BEGIN")
+        await held.execute("SELECT pg_advisory_xact_lock(1)")
+        proxy.freeze()
+        assert await pool.fetchval("SELECT pg_advisory_lock(1) IS NOT NULL")
+        cut_off.terminate()
+
+
+async def test_a_process_that_stood_still_in_a_transaction_retries(database_url: str) -> None:
+    """The error of a transaction that the server has ended is an interruption, which loops retry."""
+    pool = await open_pool(database_url, SCHEMA, size=1, timeout=SHORT)
+    async with asyncio.timeout(PATIENCE_S), pool.acquire() as held:
+        ended = asyncio.Event()
+        held.add_termination_listener(lambda _: ended.set())
+        await held.execute("BEGIN")
+        await ended.wait()
+        with pytest.raises(INTERRUPTIONS):
+            await held.execute("SELECT 1")
+    assert await pool.fetchval("SELECT 2") == 2
+    await pool.close()
 
 
 class Heard:
@@ -99,13 +162,14 @@ async def test_an_error_of_the_driver_does_not_end_a_listener(
 ) -> None:
     """The driver raises InternalClientError when a server ends between two messages; other errors too."""
     errors: list[Exception] = [asyncpg.InternalClientError("cannot switch to state 12"), RuntimeError("a bug")]
+    connect_once = Connector.__call__
 
-    async def failing(url: str, room: str) -> Session:
+    async def failing(connector: Connector) -> Session:
         if errors:
             raise errors.pop()
-        return await connect(url, room)
+        return await connect_once(connector)
 
-    monkeypatch.setattr(listen, "connect", failing)
+    monkeypatch.setattr(Connector, "__call__", failing)
     heard = Heard()
     async with asyncio.timeout(PATIENCE_S), Listener(database_url, SCHEMA) as it, it.hearing("driver", heard):
         await heard.expect("")

@@ -1,8 +1,7 @@
 """The committed schema: generated from the migrations, the same with every version of PostgreSQL."""
 
 from tests.conftest import postgres_major
-
-from postroom.db.dump import HEADER, SCHEMA_FILE, dump_schema, normalised
+from tests.support.schema_dump import HEADER, SCHEMA_FILE, dump_schema, normalised
 
 DUMP = r"""--
 -- PostgreSQL database dump

@@ -20,7 +20,7 @@ from postroom.cli.database import psql_command, room_url
 from postroom.db import connection, primary
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.faults import INTERRUPTIONS
-from postroom.db.pool import Pool, connect, open_pool
+from postroom.db.pool import Pool, connect, open_pool, session_options
 from postroom.db.room import open_room
 from postroom.db.url import Host, for_programs, hosts_of
 from postroom.embedded.binaries import find_client
@@ -160,6 +160,60 @@ async def test_statements_on_a_vanished_host_fail_when_another_one_is_the_primar
                 await hanging
             assert await room.pool.fetchval("SELECT 1") == 1
             assert new.made > 1
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+async def test_statements_on_a_vanished_host_fail_when_its_address_has_moved(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, *, is_watched: bool
+) -> None:
+    """One host, silent and then moved: statements and attempts that have an hour do not wait, the listener neither."""
+    monkeypatch.setattr(connection, "CONNECT_S", 3600.0)
+    for name in ("PING_S", "PING_TIMEOUT_S", "CONNECT_S"):
+        monkeypatch.setattr(primary, name, 0.5)
+    heard = asyncio.Event()
+    async with asyncio.timeout(PATIENCE_S), FreezingProxy(database_url) as proxy:
+        settings = Settings(database_url=proxy.url, database_timeout=timedelta(hours=1), pool_size=5)
+        async with open_room(settings) as room, room.listener.hearing("moved", lambda _payload: heard.set()):
+            hanging = [asyncio.create_task(room.pool.execute("SELECT pg_sleep(3600)")) for _ in range(3)]
+            await until(room.pool, f"3 = ({_COUNT} query = 'SELECT pg_sleep(3600)')")
+            if is_watched:  # it has asked again, so it is no longer in an attempt to connect
+                asked = "query ~ 'AS started_at$' AND query_start > backend_start + '1s'"
+                await until(room.pool, f"1 = ({_COUNT} {asked})")
+            beside, lost = room.listener.connector.beside(session_options(SCHEMA)), asyncio.Event()
+            locks = await beside()
+            locks.add_termination_listener(lambda _connection: lost.set())
+            await heard.wait()
+            heard.clear()
+            before, _ = proxy.made, proxy.hold()
+            # The first one gets the idle connection, the second one has to connect.
+            first, second = [asyncio.create_task(room.pool.fetchval("SELECT 1")) for _ in range(2)]
+            await proxy.accepted(before + 2)  # that attempt, and one of the connection that watches
+            proxy.move("127.0.0.1", urlsplit(database_url).port or 0)
+            failed = await asyncio.gather(*hanging, first, return_exceptions=True)
+            assert all(isinstance(error, INTERRUPTIONS) for error in failed)
+            assert await second == 1
+            await heard.wait()
+            await lost.wait()
+            assert locks.is_closed()
+
+
+async def test_a_slow_server_is_not_left(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is late, and comes before that of a new connection: no statement of the slow server is ended."""
+    monkeypatch.setattr(primary, "PING_S", 0.01)
+    monkeypatch.setattr(primary, "PING_TIMEOUT_S", 0.0)
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        FreezingProxy(database_url) as proxy,
+        open_room(Settings(database_url=proxy.url)) as room,
+        room.pool.acquire() as held,
+    ):
+        process = await held.fetchval("SELECT pg_backend_pid()")
+        while proxy.made < 10:
+            await held.execute("SELECT pg_sleep(0.01)")
+        assert await held.fetchval("SELECT pg_backend_pid()") == process
+
+
+_COUNT = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
 
 
 async def test_a_lost_pool_logs_no_traceback(database_url: str, caplog: pytest.LogCaptureFixture, pool: Pool) -> None:

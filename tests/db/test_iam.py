@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import trustme
 from tests.conftest import SCHEMA
@@ -16,6 +17,7 @@ from tests.support.iam_postgres import IamFront, iam_postgres
 from postroom.db import iam
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.pool import connect, open_pool
+from postroom.embedded.binaries import find_binaries
 from postroom.embedded.data_directory import DataDirectory
 from postroom.errors import SettingInvalid
 
@@ -94,6 +96,29 @@ async def test_commands_and_programs_use_tokens(
     session = await connect(said.strip(), SCHEMA)
     await session.close()
     assert all(place.is_valid(token) for token in place.tokens)
+
+
+async def test_a_backup_uses_tokens(front: tuple[IamFront, str], tmp_path: Path) -> None:
+    """`postroom backup` with the real pg_dump: the token is its password, and the file is a whole backup."""
+    place, url = front
+    place.host = "localhost"
+    _make_client_with_tls(tmp_path, "pg_dump")
+    target = tmp_path / "room.backup"
+    local = url.replace(NAME, "localhost") + f"&region={REGION}"
+    settings = {"POSTROOM_DATABASE_URL": local, "PG_BIN": str(tmp_path)}
+    code, _said, errors = await outcome("backup", "--no-verify", str(target), settings=settings)
+    assert (code, errors) == (0, "")
+    assert target.stat().st_size > 0
+    assert len(place.tokens) > 1
+    assert all(place.is_valid(token) for token in place.tokens)
+
+
+def _make_client_with_tls(directory: Path, name: str) -> None:
+    """The program of the tests' PostgreSQL, which has no TLS, with the libpq of psycopg, which has."""
+    [libpq] = Path(psycopg.__file__).parent.parent.glob("psycopg_binary.libs/libpq-*")
+    program = directory / name
+    program.write_text(f'#!/bin/sh\nLD_PRELOAD={libpq} exec {find_binaries().tool(name)} "$@"\n')
+    program.chmod(0o755)
 
 
 async def test_without_credentials_the_error_says_so(

@@ -26,5 +26,7 @@ async def test_constraint_error_names_the_field(pool: Pool) -> None:
     """A process whose clock is ahead passes a date that the table rejects; the error equals the service's own."""
     now = datetime.now(UTC)
     with pytest.raises(BadInput) as refused:
-        await service.create_user(pool, person(date_of_birth=now.date()), policy=POSTING, now=now + timedelta(days=1))
+        await service.create_user(
+            pool, person(date_of_birth=now.date()), policy=POSTING, now=now + timedelta(days=1), actor="tests"
+        )
     assert [error.field for error in refused.value.errors] == ["date_of_birth"]

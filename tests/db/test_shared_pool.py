@@ -7,10 +7,9 @@ from datetime import timedelta
 import pytest
 from tests.support.builders import Recording, a_mail, a_worker, accepted
 
-from postroom.db import shared_pool
 from postroom.db.migrate import migrate
 from postroom.db.room import Room
-from postroom.db.shared_pool import SharedPool, Turns, open_shared_pool
+from postroom.db.shared_pool import MOST_ROOMS, SharedPool, Turns, open_shared_pool
 from postroom.delivery import service
 from postroom.delivery.model import DeliveryFilter, Lane
 
@@ -52,11 +51,12 @@ async def test_a_connection_that_fails_to_enter_a_room_is_not_mistaken_for_it(sh
     assert await shared.of("postroom").fetch("SELECT current_schema()") == [("postroom",)]
 
 
-async def test_a_connection_is_replaced_after_many_changes(shared: SharedPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server's caches of visited rooms end with the session."""
-    monkeypatch.setattr(shared_pool, "MOST_VISITS", 1)
+async def test_a_connection_is_replaced_after_many_rooms(shared: SharedPool) -> None:
+    """The server's caches of these rooms end with the session; a statement may name many rooms."""
     [(first,)] = await shared.of("annex").fetch("SELECT pg_backend_pid()")
     [(second,)] = await shared.of("postroom").fetch("SELECT pg_backend_pid()")
+    async with shared.acquire_in("annex", naming=[f"tenant_{number}" for number in range(MOST_ROOMS)]) as connection:
+        assert await connection.fetchval("SELECT pg_backend_pid()") == first
     [(third,)] = await shared.of("postroom").fetch("SELECT pg_backend_pid()")
     assert first == second != third
 
@@ -74,14 +74,14 @@ async def taken(turns: Turns, room: str) -> bool:
 
 async def test_a_busy_room_leaves_places_for_the_others() -> None:
     """Three quarters are the most that one room holds; another room gets the rest at once."""
-    turns = Turns(4)
+    turns = Turns(4, count_own=lambda _room: 4)
     assert [await taken(turns, "busy") for _ in range(4)] == [True, True, True, False]
     assert await taken(turns, "quiet")
 
 
 async def test_the_room_with_the_fewest_places_is_next() -> None:
     """A request of a quiet room is granted before older ones of a busy room."""
-    turns, order = Turns(2), list[str]()
+    turns, order = Turns(2, count_own=lambda _room: 4), list[str]()
 
     async def use(room: str) -> None:
         await turns.take(room)
@@ -96,3 +96,36 @@ async def test_the_room_with_the_fewest_places_is_next() -> None:
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
     assert order == ["quiet", "third", "busy"]
+
+
+async def test_a_room_waits_for_a_connection_that_knows_its_tables() -> None:
+    """A second request of a room that wakes does not take a connection on which the room never ran."""
+    turns = Turns(4, count_own=lambda _room: 1, patience_s=3600)
+    await turns.take("waking")
+    waiting = asyncio.create_task(turns.take("waking"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    turns.give_back("waking")
+    await waiting
+
+
+async def test_a_room_takes_another_connection_after_a_while() -> None:
+    """Its own may be in use for long, and code that holds one connection may ask for another."""
+    turns = Turns(4, count_own=lambda _room: 1, patience_s=0)
+    await turns.take("waking")
+    await turns.take("waking")
+
+
+async def test_a_room_prefers_a_connection_that_knows_its_tables(room: Room) -> None:
+    """A room gets the free connection on which it ran before, although another room used that one since."""
+    await migrate(room.direct_url, "annex")
+    pool = await open_shared_pool(room.direct, size=2, limit=timedelta(minutes=5))
+    try:
+        async with pool.acquire_in("postroom") as first, pool.acquire_in("annex") as second:
+            own, other = [await each.fetchval("SELECT pg_backend_pid()") for each in (first, second)]
+        async with pool.acquire_in("annex"):
+            assert await pool.of("postroom").fetch("SELECT pg_backend_pid()") == [(own,)]
+        assert await pool.of("postroom").fetch("SELECT pg_backend_pid()") == [(own,)]
+        assert await pool.of("annex").fetch("SELECT pg_backend_pid()") == [(other,)]
+    finally:
+        await pool.close()

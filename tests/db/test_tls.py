@@ -63,6 +63,24 @@ async def test_sslrootcert_verifies_a_private_authority(
         assert await _ask(_url(database_url, NAME, port, f"?sslmode=verify-full&sslrootcert={file}")) == 1
 
 
+async def test_client_certificate_is_shown_to_the_server(database_url: str, tmp_path: Path) -> None:
+    """A server that requires one accepts the certificate of sslcert and sslkey, and no connection without it."""
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(NAME).configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    client = authority.issue_cert("postroom@example.org")
+    client.private_key_pem.write_to_path(tmp_path / "key.pem")
+    client.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
+    trusted = f"?sslrootcert={tmp_path / 'ca.pem'}"
+    shown = f"{trusted}&sslcert={tmp_path / 'client.pem'}&sslkey={tmp_path / 'key.pem'}"
+    async with tls_postgres(database_url, context) as port:
+        assert await _ask(_url(database_url, NAME, port, shown)) == 1
+        with pytest.raises(DatabaseUnreachable):
+            await _ask(_url(database_url, NAME, port, trusted))
+
+
 async def test_unverifiable_certificate_is_rejected(database_url: str, authority: tuple[ssl.SSLContext, str]) -> None:
     """An unknown authority or another name is an error that names the setting and the choices."""
     context, file = authority

@@ -15,13 +15,14 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import asyncpg
 
 from postroom.db.iam import make_token, uses_iam, without_auth
 from postroom.db.url import READ_WRITE, VERIFY_FULL, Host, hosts_of, parameters_of, tls_context, tls_mode
 from postroom.errors import SettingInvalid
+from postroom.runtime.loop import is_stopped_before
 
 Url: TypeAlias = str | Callable[[], str]
 """A URL, or a function that returns the current one: the embedded server may restart on another port."""
@@ -31,7 +32,7 @@ NEXT_HOST_S = 1.0  # longer than a login takes; then the next host of the URL is
 END_S = 5.0  # long enough to cancel over a slow network; longer delays the end of a process
 DEAD_AFTER_S = 30  # longer than a failover of a network, shorter than a person waits
 
-_TCP_OPTIONS = {
+TCP_OPTIONS = {
     "TCP_KEEPIDLE": 15,
     "TCP_KEEPINTVL": 5,
     "TCP_KEEPCNT": 3,
@@ -44,13 +45,22 @@ def current(url: Url) -> str:
 
 
 class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver is shipped without type information
-    """A connection on which neither a cancelled statement nor closing can hang."""
+    """A connection on which neither a cancelled statement nor closing can hang.
 
-    __slots__ = ()
+    `on_drop` is called when the connection is dropped instead of closed, because its server did not respond.
+    """
+
+    __slots__ = ("on_drop",)
 
     def __init__(self, protocol: Any, transport: Any, *others: Any) -> None:
         super().__init__(protocol, transport, *others)
+        self.on_drop: Callable[[], None] | None = None
         _watch_peer(transport.get_extra_info("socket"))
+
+    def terminate(self) -> None:
+        super().terminate()
+        if self.on_drop is not None:
+            self.on_drop()
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the driver's signature
         with contextlib.suppress(TimeoutError):  # the driver has already dropped the connection
@@ -75,13 +85,48 @@ class Connector:
     ) -> None:
         self._url, self._options = url, {**options, "connection_class": connection}
         self._last: Host | None = None
-        self._made: WeakKeyDictionary[PostgresConnection, Host] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[PostgresConnection, tuple[Host | None, float]] = WeakKeyDictionary()
+        self._left = asyncio.Event()  # set when the server is gone to which attempts may still be made
+        self._beside: WeakSet[Connector] = WeakSet()
 
     @property
     def url(self) -> str:
         return current(self._url)
 
     async def __call__(self, *_: Any, **more: Any) -> PostgresConnection:
+        while True:
+            trying = asyncio.create_task(self._connect(more))
+            is_used = False
+            try:
+                if not await is_stopped_before(trying, self._left):
+                    is_used = True
+                    return trying.result()
+            finally:
+                if not is_used:  # it may have ended at the moment at which it, or this call, was cancelled
+                    trying.add_done_callback(_discard)
+
+    def leave(self, before: float | None) -> int:
+        """Close every connection to a host that is not the last one that worked, and those made before this time.
+
+        With a time, attempts begin again: an old one may still wait for a server that is gone. Returns the number of
+        closed connections.
+        """
+        old = [made for made, (host, at) in self._made.items() if host != self._last or at < (before or 0)]
+        closed = [made for made in old if not made.is_closed()]
+        for made in closed:
+            made.terminate()
+        if before is not None:
+            self._left.set()
+            self._left = asyncio.Event()
+        return len(closed) + sum(other.leave(before) for other in tuple(self._beside))
+
+    def beside(self, options: dict[str, Any]) -> "Connector":
+        """Another connector to the same URL, which leaves a server together with this one."""
+        other = Connector(self._url, options=options)
+        self._beside.add(other)
+        return other
+
+    async def _connect(self, more: dict[str, Any]) -> PostgresConnection:
         url = self.url
         try:
             hosts = hosts_of(url)
@@ -89,20 +134,12 @@ class Connector:
             raise SettingInvalid("POSTROOM_DATABASE_URL", f"is not a URL of PostgreSQL: {error}") from error
         options = {"dsn": url, "timeout": CONNECT_S, **more, **self._options}
         if not hosts and not uses_iam(url):
-            made: PostgresConnection = await asyncpg.connect(**options)
-            return made
+            return self._use(await asyncpg.connect(**options), None)
         if len(hosts) == 1:
-            return await _open(url, hosts[0], options)
+            return self._use(await _open(url, hosts[0], options), hosts[0])
         if "target_session_attrs" not in parameters_of(url):
             options["target_session_attrs"] = READ_WRITE
         return await self._first_of(url, hosts, options)
-
-    def close_others(self) -> int:
-        """Close every connection to a host that is not the last one that worked; returns their number."""
-        others = [made for made, host in self._made.items() if host != self._last and not made.is_closed()]
-        for made in others:
-            made.terminate()
-        return len(others)
 
     async def _first_of(self, url: str, hosts: list[Host], options: dict[str, Any]) -> PostgresConnection:
         """Begin with one host, and with the next when one fails or is slow; returns the first connection."""
@@ -126,9 +163,9 @@ class Connector:
                 task.add_done_callback(_discard)
         raise ConnectionError("; ".join(failures))
 
-    def _use(self, made: PostgresConnection, host: Host) -> PostgresConnection:
+    def _use(self, made: PostgresConnection, host: Host | None) -> PostgresConnection:
         self._last = host
-        self._made[made] = host
+        self._made[made] = host, asyncio.get_running_loop().time()
         return made
 
 
@@ -151,7 +188,7 @@ def _failure_of(task: "asyncio.Task[PostgresConnection]") -> str | None:
 
 
 def _discard(task: "asyncio.Task[PostgresConnection]") -> None:
-    """Close the connection of a host that was too slow."""
+    """Close the connection of an attempt that is no longer wanted."""
     if not task.cancelled() and task.exception() is None:
         task.result().terminate()
 
@@ -198,6 +235,6 @@ def _watch_peer(made: Any) -> None:
     # uvloop's socket cannot be configured; a duplicate of its descriptor is the same socket.
     with contextlib.suppress(OSError), socket.fromfd(made.fileno(), made.family, made.type) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for name, value in _TCP_OPTIONS.items():
+        for name, value in TCP_OPTIONS.items():
             if hasattr(socket, name):
                 same.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

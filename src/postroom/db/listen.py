@@ -10,13 +10,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 import structlog
 
-from postroom.db.connection import Url
-from postroom.db.pool import Session, connect
+from postroom.db.connection import Connector, Url
+from postroom.db.pool import Session, session_options
 from postroom.db.queries import load
 from postroom.runtime.loop import Loop, wait_for_any
 
@@ -34,7 +33,7 @@ class Listener:
     """Calls the owners of a channel for each notification of it. The connection is opened for the first channel."""
 
     def __init__(self, url: Url, room: str) -> None:
-        self._url, self._room = url, room
+        self.connector = Connector(url, options=session_options(room))
         self._owners: dict[str, list[OnWake]] = {}
         self._new: list[tuple[str, OnWake]] = []
         self._changed = asyncio.Event()
@@ -44,27 +43,29 @@ class Listener:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
     @contextlib.asynccontextmanager
-    async def hearing(self, channel: str, on_wake: OnWake) -> AsyncIterator[None]:
-        """Call `on_wake(payload)` for each notification during the block; with an empty payload after connecting."""
-        self.hear(channel, on_wake)
+    async def hearing(self, channel: str, on_wake: OnWake, *, missed: bool = True) -> AsyncIterator[None]:
+        """Call `on_wake(payload)` for each notification during the block; with an empty payload after connecting.
+
+        An owner that has missed no notification does not get the first empty payload.
+        """
+        self.hear(channel, on_wake, missed=missed)
         try:
             yield
         finally:
             self.ignore(channel, on_wake)
 
-    def hear(self, channel: str, on_wake: OnWake) -> None:
+    def hear(self, channel: str, on_wake: OnWake, *, missed: bool = True) -> None:
         """As `hearing`, until `ignore`."""
         self._owners.setdefault(channel, []).append(on_wake)
-        self._new.append((channel, on_wake))
+        if missed:
+            self._new.append((channel, on_wake))
         self._change()
         if self._task is None:
             loop = Loop("listener", self._listen_until_lost, rest=RECONNECT)
@@ -81,7 +82,7 @@ class Listener:
         self._changed.set()
 
     async def _listen_until_lost(self) -> None:
-        connection = await connect(self._url, self._room)
+        connection = await self.connector()
         lost, heard = asyncio.Event(), set[str]()
         connection.add_termination_listener(lambda _connection: lost.set())
         self._new = [(channel, owner) for channel, owners in self._owners.items() for owner in owners]
@@ -118,16 +119,6 @@ class Listener:
     def _notified(self, _connection: Session, _pid: int, channel: str, payload: Any) -> None:
         for owner in tuple(self._owners.get(channel, ())):
             owner(payload)
-
-
-async def ping_until(lost: asyncio.Event, connection: Session, *, every_s: float, timeout_s: float) -> None:
-    """Return when the connection is lost; raise `TimeoutError` when the server no longer responds."""
-    while not lost.is_set():
-        try:
-            async with asyncio.timeout(every_s):
-                await lost.wait()
-        except TimeoutError:
-            await _ping(connection, timeout_s)
 
 
 async def _ping(connection: Session, timeout_s: float) -> None:

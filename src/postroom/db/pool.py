@@ -1,19 +1,35 @@
 """Connections to the room.
 
 Connections find tables through `search_path`; no statement names the schema. Their time zone is UTC, independent of
-the server's, so that service and constraints agree on today's date. Behind a transaction pooler (PgBouncer) prepared
-statements are off and both settings must come from the role, because a pooler does not keep session settings: `ALTER
-ROLE … SET search_path = …` and `ALTER ROLE … SET timezone = 'UTC'`.
+the server's, so that service and constraints agree on today's date.
+
+A host that loses its network in a transaction cannot end it, and the locks of the transaction stop the other hosts: one
+row of `sender_accounts` stopped all mail of an account. So the server ends sessions whose client is gone: it probes
+idle connections, and a pooled connection limits the time that a transaction waits for its next statement.
+
+Behind a transaction pooler (PgBouncer) prepared statements are off and these settings must come from the role, because
+a pooler does not keep session settings: `ALTER ROLE … SET search_path = …`, `ALTER ROLE … SET timezone = 'UTC'` and
+`ALTER ROLE … SET idle_in_transaction_session_timeout = '30s'`.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import asyncpg
 
-from postroom.db.connection import CONNECT_S, END_S, Connector, PostgresConnection, Url, reason_of
+from postroom.db.connection import (
+    CONNECT_S,
+    END_S,
+    TCP_OPTIONS,
+    Connector,
+    PostgresConnection,
+    Url,
+    reason_of,
+)
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.url import hosts_of
 
@@ -24,28 +40,46 @@ Session: TypeAlias = asyncpg.Connection
 _UNREACHED = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 
 
+_SERVER_WATCH = {
+    "tcp_keepalives_idle": str(TCP_OPTIONS["TCP_KEEPIDLE"]),
+    "tcp_keepalives_interval": str(TCP_OPTIONS["TCP_KEEPINTVL"]),
+    "tcp_keepalives_count": str(TCP_OPTIONS["TCP_KEEPCNT"]),
+    "tcp_user_timeout": str(TCP_OPTIONS["TCP_USER_TIMEOUT"]),
+}
+"""The server probes the client as the client probes the server; by default it would do so after two hours."""
+
+
 def quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def session_options(room: str, *, pooled: bool = False) -> dict[str, Any]:
-    """The driver's options of a session that finds the tables of the room."""
+def session_options(room: str, *, pooled: bool = False, limit_s: float | None = None) -> dict[str, Any]:
+    """The driver's options of a session that finds the tables of the room; `limit_s` limits each statement."""
     if pooled:
-        return {"statement_cache_size": 0}
+        return {"statement_cache_size": 0, "command_timeout": limit_s}
     return {
+        "command_timeout": limit_s,
         "server_settings": {
+            **_SERVER_WATCH,
+            # The client is gone, or stands still for longer than it would wait for a statement; 0: no limit.
+            "idle_in_transaction_session_timeout": str(round((limit_s or 0) * 1000)),
             "search_path": quote_identifier(room),
             "application_name": "postroom",
             "timezone": "UTC",
             "jit": "off",  # every statement is short; JIT compilation costs more than it saves
             # A plan made for a small table stays in use while the table grows; every statement has an index.
             "enable_seqscan": "off",
-        }
+        },
     }
 
 
 class LimitedPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped without type information
-    """A pool with a timeout for acquiring, releasing and closing."""
+    """A pool with a timeout for acquiring, releasing and closing.
+
+    A connection that is dropped expires all others: they are closed, and replaced when they are next acquired. A host
+    that vanished has left all of them silent, and each would cost a statement timeout: 18 of them delayed the results
+    of a worker by more than two minutes.
+    """
 
     __slots__ = ("_acquire_s", "connector")
 
@@ -58,6 +92,7 @@ class LimitedPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped 
             max_queries=50_000,
             max_inactive_connection_lifetime=300,
             reset=_leave_as_is,
+            init=self._watch,
             loop=None,
             connection_class=PostgresConnection,
             record_class=asyncpg.Record,
@@ -70,6 +105,12 @@ class LimitedPool(asyncpg.Pool):  # type: ignore[misc]  # the driver is shipped 
 
     async def release(self, connection: Any, *, timeout: float | None = None) -> None:  # noqa: ASYNC109 - as above
         await super().release(connection, timeout=END_S if timeout is None else timeout)
+
+    async def _watch(self, connection: PostgresConnection) -> None:
+        connection.on_drop = self._expire
+
+    def _expire(self) -> None:
+        self._generation += 1  # as `expire_connections` of the driver does, which is a coroutine
 
     async def close(self) -> None:
         try:
@@ -92,9 +133,8 @@ async def open_pool(
     `timeout` limits each statement; a connection that exceeds it is dropped. Acquiring a connection takes at most as
     long as a statement and a connect together.
     """
-    options = session_options(room, pooled=pooled)
     limit_s = None if timeout is None else timeout.total_seconds()
-    connector = Connector(url, options={**options, "command_timeout": limit_s})
+    connector = Connector(url, options=session_options(room, pooled=pooled, limit_s=limit_s))
     try:
         return await LimitedPool(connector, size=size, init_size=1, limit_s=limit_s)
     except _UNREACHED as error:
@@ -116,6 +156,16 @@ async def connect(url: Url, room: str, *, pooled: bool = False) -> Session:
         return await connector()
     except _UNREACHED as error:
         raise _unreachable(connector.url, error) from error
+
+
+@asynccontextmanager
+async def connected(url: Url, room: str, *, pooled: bool = False) -> AsyncIterator[Session]:
+    """The same, closed at the end of the block."""
+    session = await connect(url, room, pooled=pooled)
+    try:
+        yield session
+    finally:
+        await session.close()
 
 
 def _unreachable(url: str, error: Exception) -> DatabaseUnreachable:
