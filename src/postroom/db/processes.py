@@ -1,7 +1,8 @@
 """The running processes of a room, with their releases.
 
-A process registers before it works and reports once a minute. Registering waits for the second phase of a migration and
-then checks the room, so that no process of an older release can start unseen during that phase.
+A process registers before it works and reports once a minute. Registering waits for the second phase of a migration,
+and then the process checks the room, so that no process of an older release can start unseen during that phase. Rooms
+with the same applied files are checked once.
 """
 
 import asyncio
@@ -9,7 +10,10 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
+
+import asyncpg
 
 from postroom.db.faults import is_passing
 from postroom.db.migrate import RELEASE, check_migrated
@@ -24,23 +28,38 @@ FORGET_S = 1.0  # a process that ends must not wait for a database that does not
 _QUERIES = load("postroom.db")
 
 
+_checked = set[str]()
+"""Digests of applied files with which this release can run; a process with many rooms finds few."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredProcess:
+    """A row of `processes`, and the digest of the files that the room had then."""
+
+    process_id: int
+    applied: str | None
+
+
 @asynccontextmanager
-async def process_registered(pool: Pool, room: str, command: str) -> AsyncIterator[None]:
-    """Count this process as one that runs on the room. Raises `DatabaseNewer` if it cannot run there."""
+async def process_registered(
+    pool: Pool, room: str, command: str, *, registered: RegisteredProcess | None = None
+) -> AsyncIterator[None]:
+    """Count this process as one that runs on the room. Raises `DatabaseNewer` if it cannot run there.
+
+    `registered` is for a process that has registered by another statement.
+    """
     registration = _Registration(pool, room, command)
     try:
-        await registration.register()
-    except Exception as error:
-        if not is_passing(error):
-            raise
-    loop = Loop("process", registration.renew, rest=registration.rest)
-    task = asyncio.create_task(loop.run(asyncio.Event()), name=loop.name)
-    try:
-        yield
+        try:
+            await (registration.register() if registered is None else registration.accept(registered))
+        except Exception as error:
+            if not is_passing(error):
+                raise
+        renewing = Loop("process", registration.renew, rest=registration.rest)
+        renewing.postpone(registration.rest())
+        async with renewing.beside():
+            yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
         await registration.forget()
 
 
@@ -55,13 +74,23 @@ class _Registration:
         return REPORT if self._id else RETRY
 
     async def register(self) -> None:
-        async with self._pool.acquire() as connection, connection.transaction():
-            await _QUERIES["lock_starts_shared"].exec(connection, room=self._room)
-            await check_migrated(connection, self._room)
-            row = await _QUERIES["register_process"].one(
-                connection, pid=os.getpid(), release=RELEASE, host=socket.gethostname(), command=self._command
-            )
-        self._id = row["id"]
+        async with self._pool.acquire() as connection:
+            try:
+                row = await _QUERIES["register_process"].one(
+                    connection, pid=os.getpid(), release=RELEASE, host=socket.gethostname(), command=self._command
+                )
+            except asyncpg.UndefinedFunctionError:
+                await check_migrated(connection, self._room)
+                raise
+        await self.accept(RegisteredProcess(row["process_id"], row["applied"]))
+
+    async def accept(self, registered: RegisteredProcess) -> None:
+        """Check the room after the registration, unless its files are known to be those of this release."""
+        self._id = registered.process_id
+        if registered.applied is None or registered.applied not in _checked:
+            async with self._pool.acquire() as connection:
+                await check_migrated(connection, self._room)
+            _checked.update(filter(None, [registered.applied]))
 
     async def renew(self) -> None:
         """Report; register if that failed before, or the row was removed, as after a day without the database."""

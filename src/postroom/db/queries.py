@@ -7,18 +7,35 @@ A statement is a header, a sentence, and the SQL:
     SELECT … WHERE id = :id
 
 `:many | :one | :maybe | :exec` is the kind of result; calling a statement as another kind raises `TypeError`.
-Parameters are named and become `$1, $2, …` in the order of their first appearance. `@room.` before a function's name
-is replaced by the room's schema on an application's connection, and removed on our own, whose search path is the room.
+Parameters are named and become `$1, $2, …` in the order of their first appearance; a call may leave out `:now`, which
+selects the database clock. `@room.` before a function's name is replaced by the room's schema on an application's
+connection, and removed on our own, whose search path is the room.
+
+A store names each statement's function in one line, by its kind of result:
+
+    cancel_campaign = QUERIES["cancel_campaign"].has
+    list_domains = QUERIES["list_domains"].many_as(model(CampaignDomain))
+    list_letters = QUERIES["list_letters"].dict_as("id", model(Letter))
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
-from typing import Any, Protocol
+from operator import attrgetter, itemgetter
+from typing import Any, Protocol, TypeVar
 
 import asyncpg
+
+from postroom.runtime.page import Examined, read_examined
+from postroom.runtime.record import read_row
+
+Result = TypeVar("Result")
+Read = Callable[[asyncpg.Record], Result]
+"""Makes a result of a row."""
+Run = Callable[..., Coroutine[Any, Any, Result]]
+"""Runs a statement on a connection, with the statement's parameters by name."""
 
 _HEADER = re.compile(r"^-- name: (?P<name>\w+) :(?P<kind>many|one|maybe|exec)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
@@ -62,12 +79,83 @@ class Statement:
         count = tag.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
 
+    async def has(self, connection: Connection, **values: Any) -> bool:
+        """Run a `:maybe` statement; True if it returned a row."""
+        return await self.maybe(connection, **values) is not None
+
+    def many_as(self, read: Read[Result]) -> Run[list[Result]]:
+        """The statement as a store function that returns its rows, read."""
+
+        async def run(connection: Connection, **values: Any) -> list[Result]:
+            return [read(row) for row in await self.many(connection, **values)]
+
+        return run
+
+    def one_as(self, read: Read[Result]) -> Run[Result]:
+        """The statement as a store function that returns its only row, read."""
+
+        async def run(connection: Connection, **values: Any) -> Result:
+            return read(await self.one(connection, **values))
+
+        return run
+
+    def maybe_as(self, read: Read[Result]) -> Run[Result | None]:
+        """The statement as a store function that returns its row, read, or None."""
+
+        async def run(connection: Connection, **values: Any) -> Result | None:
+            row = await self.maybe(connection, **values)
+            return None if row is None else read(row)
+
+        return run
+
+    def dict_as(self, key: str, read: Read[Result]) -> Run[dict[Any, Result]]:
+        """The statement as a store function that returns its rows, read, by the value of one column."""
+
+        async def run(connection: Connection, **values: Any) -> dict[Any, Result]:
+            return {row[key]: read(row) for row in await self.many(connection, **values)}
+
+        return run
+
+    def search_as(self, read: Read[Result]) -> Run[Examined[Result]]:
+        """The statement as a store function for `search_page`."""
+
+        async def run(connection: Connection, **values: Any) -> Examined[Result]:
+            return read_examined(await self.many(connection, **values), read)
+
+        return run
+
     def _arguments(self, kind: str, values: Mapping[str, Any]) -> list[Any]:
         if kind != self.kind:
             raise TypeError(f"{self.name} is :{self.kind}, called as :{kind}")
         if len(values) != len(self.parameters):
+            if "now" in self.parameters and "now" not in values:
+                return self._arguments(kind, {**values, "now": None})
             raise TypeError(f"{self.name} takes {self.parameters}, got {tuple(values)}")
         return [values[name] for name in self.parameters]
+
+
+def model(kind: type[Result]) -> Read[Result]:
+    """Reads a row as this record; see `read_row`."""
+    return partial(read_row, kind)
+
+
+def column(name: str, kind: Callable[[Any], Result]) -> Read[Result]:
+    """Reads one column of a row as this type."""
+    return lambda row: kind(row[name])
+
+
+def columns(*names: str) -> Read[Any]:
+    """Reads these columns of a row as a tuple; one column as its value."""
+    return itemgetter(*names)
+
+
+def arrays(records: Sequence[Any], *names: str, **attributes: str) -> dict[str, list[Any]]:
+    """The parameters of a statement that takes many records as arrays, one for each attribute.
+
+    `attributes` differ from their parameters: `arrays(lines, "topic", events="lag_events")`.
+    """
+    chosen = dict.fromkeys(names) | attributes
+    return {name: list(map(attrgetter(attribute or name), records)) for name, attribute in chosen.items()}
 
 
 @dataclass(frozen=True, slots=True)

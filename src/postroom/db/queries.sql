@@ -71,6 +71,10 @@ WHERE nspname = :room;
 -- Remove a process that ends.
 DELETE FROM processes WHERE id = :process_id;
 
+-- name: identify_server :one
+-- The start of this server, which no other server shares.
+SELECT pg_postmaster_start_time() AS started_at;
+
 -- name: list_applied_files :many
 -- Every migration and function file applied so far, with the checksum of its text.
 SELECT name, checksum, release
@@ -100,10 +104,6 @@ SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
 -- Let no process start while files of the second phase are applied; the lock ends with the session.
 SELECT pg_advisory_lock(hashtextextended('postroom:start:' || :room, 0));
 
--- name: lock_starts_shared :exec
--- Wait for the second phase of another process's migration; the lock ends with the transaction.
-SELECT pg_advisory_xact_lock_shared(hashtextextended('postroom:start:' || :room, 0));
-
 -- name: ping :one
 -- Check that the server responds on this connection.
 SELECT 1;
@@ -112,10 +112,11 @@ SELECT 1;
 -- Set the search path of functions that run as the owner: a caller's temporary table must not shadow one of the room.
 SELECT set_config('search_path', current_setting('search_path') || ', pg_temp', false);
 
--- name: record_applied_file :exec
--- Record that a file was applied, with its checksum.
+-- name: record_applied_files :exec
+-- Record that files were applied, with their checksums.
 INSERT INTO migrations (name, checksum, release)
-VALUES (:name, :checksum, :release)
+SELECT name, checksum, :release::integer
+FROM unnest(:names::text[], :checksums::text[]) AS file (name, checksum)
 ON CONFLICT (name) DO UPDATE SET checksum = excluded.checksum, release = excluded.release, applied_at = now();
 
 -- name: record_loop_failure :exec
@@ -126,13 +127,9 @@ ON CONFLICT (loop, host) DO UPDATE
 SET pid = excluded.pid, error = excluded.error, failed_at = now(), failures = loop_failures.failures + 1;
 
 -- name: register_process :one
--- Register a process, and remove those that have not been seen for a day.
-WITH silent AS (
-    DELETE FROM processes WHERE id IN (SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000)
-)
-INSERT INTO processes (pid, release, host, command)
-VALUES (:pid, :release, :host, :command)
-RETURNING id;
+-- Register a process, after the second phase of another process's migration; see functions/register_process.sql.
+SELECT process_id, applied
+FROM register_process(:pid::integer, :release::integer, :host::text, :command::text);
 
 -- name: renew_process :exec
 -- Record that a process runs.

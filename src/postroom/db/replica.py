@@ -6,14 +6,17 @@ before the newest noted position it has passed; the time since then is its lag. 
 lag exceeds POSTROOM_DATABASE_REPLICA_LAG, is not read: the primary is.
 
 The lag needs no clock of the servers, and it grows if replication or replay stops while the replica still answers.
+
+A process with many rooms follows the replica of a server once, for all rooms of that server.
 """
 
 import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TypeVar
 
 import asyncpg
@@ -22,7 +25,7 @@ import structlog
 from postroom.db.connection import reason_of
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.faults import DATABASE_ERRORS, is_connection_lost
-from postroom.db.pool import Pool, open_pool
+from postroom.db.pool import Pool, Session, open_pool
 from postroom.db.queries import load
 from postroom.db.settings import DatabaseSettings
 from postroom.db.url import parameters_of, with_parameter
@@ -39,14 +42,34 @@ _log = structlog.get_logger()
 Value = TypeVar("Value")
 
 
-class Replica:
-    """A read-only copy of the database, and how far it is behind."""
+Connections = Pool | Session
+OpenCopy = Callable[[], Awaitable[Pool]]
+PoolOf = Callable[[Pool], Pool]
+"""The part of a pool that a room uses."""
+
+
+def itself(pool: Pool) -> Pool:
+    return pool
+
+
+class ReplicaFollower:
+    """Measures how far a read-only copy of the database is behind.
+
+    `checks` is the part of the copy's pool that the measurement uses.
+    """
 
     def __init__(
-        self, primary: Pool, settings: DatabaseSettings, *, monotonic: Callable[[], float] = time.monotonic
+        self,
+        primary: Connections,
+        limit: timedelta,
+        open_copy: OpenCopy,
+        *,
+        checks: PoolOf = itself,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._primary, self._settings, self._monotonic = primary, settings, monotonic
-        self._pool: Pool | None = None
+        self._primary, self._limit_s, self._monotonic = primary, limit.total_seconds(), monotonic
+        self._open_copy, self._checks = open_copy, checks
+        self.pool: Pool | None = None
         self._marks: deque[tuple[float, int]] = deque(maxlen=MARKS)  # times, and the primary's position then
         self._current_at: float | None = None  # it has every commit before this time
         self._logged: str | None = None
@@ -67,24 +90,10 @@ class Replica:
         """Why it is not read at the moment; None if it is."""
         if self._fault is not None:
             return self._fault
-        lag_s, limit_s = self.lag_s, self._settings.replica_lag.total_seconds()
+        lag_s, limit_s = self.lag_s, self._limit_s
         if lag_s is None:
             return "its lag is not known yet"
         return f"it is {lag_s:.1f} s behind, more than {limit_s:g} s" if lag_s > limit_s else None
-
-    async def read(self, read: Callable[[Pool], Awaitable[Value]]) -> Value:
-        """Read from the replica; from the primary while the replica is not read, and if it fails."""
-        if self._pool is not None and self.problem is None:
-            try:
-                value = await read(self._pool)
-            except Exception as error:
-                if not is_replica_fault(error):
-                    raise
-            else:
-                REPLICA_READS.labels("replica").inc()
-                return value
-        REPLICA_READS.labels("primary").inc()
-        return await read(self._primary)
 
     async def check(self) -> None:
         """Measure the lag; connect if the connection is lost."""
@@ -99,9 +108,9 @@ class Replica:
         self._log_change()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.terminate()
-        self._pool = None
+        if self.pool is not None:
+            self.pool.terminate()
+        self.pool = None
 
     async def _mark(self) -> asyncpg.Record | None:
         """Note the primary's position; without an answer of the primary the lag grows."""
@@ -115,17 +124,14 @@ class Replica:
         return row
 
     async def _describe(self) -> asyncpg.Record:
-        settings = self._settings
-        if self._pool is None:
-            self._pool = await open_pool(
-                replica_url(settings), settings.schema, size=settings.pool_size, timeout=settings.database_timeout
-            )
-        return await _QUERIES["describe_copy"].one(self._pool)
+        if self.pool is None:
+            self.pool = await self._open_copy()
+        return await _QUERIES["describe_copy"].one(self._checks(self.pool))
 
     def _compare(self, source: asyncpg.Record | None, copy: asyncpg.Record) -> None:
         self._fault = None
         if source is not None and (copy["system"], copy["database"]) != (source["system"], source["database"]):
-            self._fault = "it is not a replica of the database of POSTROOM_DATABASE_URL"
+            self._fault = "it is not a replica of this database"
         while self._marks and self._marks[0][1] <= copy["position"]:
             self._current_at = self._marks.popleft()[0]
 
@@ -143,6 +149,49 @@ class Replica:
             _log.info("replica_read")
         else:
             _log.warning("replica_not_read", reason=self.problem)
+
+
+class Replica:
+    """The copy of the database as one room reads it."""
+
+    def __init__(self, follower: ReplicaFollower, primary: Pool, pool_of: PoolOf = itself) -> None:
+        self._follower, self._primary, self._pool_of = follower, primary, pool_of
+
+    @property
+    def lag_s(self) -> float | None:
+        return self._follower.lag_s
+
+    @property
+    def problem(self) -> str | None:
+        return self._follower.problem
+
+    async def read(self, read: Callable[[Pool], Awaitable[Value]]) -> Value:
+        """Read from the replica; from the primary while the replica is not read, and if it fails."""
+        if self._follower.pool is not None and self.problem is None:
+            try:
+                value = await read(self._pool_of(self._follower.pool))
+            except Exception as error:
+                if not is_replica_fault(error):
+                    raise
+            else:
+                REPLICA_READS.labels("replica").inc()
+                return value
+        REPLICA_READS.labels("primary").inc()
+        return await read(self._primary)
+
+
+def follower_of(
+    primary: Connections, settings: DatabaseSettings, *, monotonic: Callable[[], float] = time.monotonic
+) -> ReplicaFollower:
+    """Follows the replica of one room's settings."""
+    open_copy = partial(
+        open_pool,
+        replica_url(settings),
+        settings.schema,
+        size=settings.pool_size,
+        timeout=settings.database_timeout,
+    )
+    return ReplicaFollower(primary, settings.replica_lag, open_copy, monotonic=monotonic)
 
 
 def replica_url(settings: DatabaseSettings) -> str:
@@ -163,14 +212,17 @@ async def replica_followed(primary: Pool, settings: DatabaseSettings) -> AsyncIt
     if settings.replica_url is None:
         yield None
         return
-    replica = Replica(primary, settings)
-    await replica.check()
-    loop = Loop("replica", replica.check, rest=CHECK)
-    task = asyncio.create_task(loop.run(asyncio.Event()), name=loop.name)
+    follower = follower_of(primary, settings)
+    async with following(follower):
+        yield Replica(follower, primary)
+
+
+@asynccontextmanager
+async def following(follower: ReplicaFollower) -> AsyncIterator[None]:
+    """Check the replica during the block."""
+    await follower.check()
     try:
-        yield replica
+        async with Loop("replica", follower.check, rest=CHECK).beside():
+            yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-        replica.close()
+        follower.close()

@@ -4,9 +4,8 @@ The start order is fixed: connect, migrate or check, then return the room. Every
 server listens.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from postroom.db.connection import Url, current
@@ -14,8 +13,9 @@ from postroom.db.errors import RoomMissing
 from postroom.db.listen import Listener
 from postroom.db.migrate import check_migrated, check_search_path, migrate
 from postroom.db.pool import Pool, open_pool
-from postroom.db.primary import primary_followed
+from postroom.db.primary import identify_server, primary_followed
 from postroom.embedded.server import EmbeddedServer, has_cluster
+from postroom.runtime.loop import running
 from postroom.settings import Settings
 
 
@@ -55,14 +55,9 @@ async def open_database(settings: Settings, *, creating: bool = False) -> AsyncI
         return
     if not creating and not has_cluster(settings.data_dir.absolute()):
         raise RoomMissing
-    async with EmbeddedServer(settings.data_dir.absolute()) as server:
-        watch = asyncio.create_task(server.keep_running(), name="embedded server")
-        try:
-            yield server.find_url, server.find_url
-        finally:
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+    server = EmbeddedServer(settings.data_dir.absolute())
+    async with server, running(server.keep_running(), "embedded server"):
+        yield server.find_url, server.find_url
 
 
 @asynccontextmanager
@@ -82,7 +77,11 @@ async def open_room(settings: Settings, *, migrating: bool = False) -> AsyncIter
             async with pool.acquire() as connection:
                 await check_search_path(connection, settings.schema)
                 await check_migrated(connection, settings.schema)
-            async with primary_followed(pool.connector), Listener(direct_url, settings.schema) as listener:
+                server = await identify_server(connection)
+            async with (
+                Listener(direct_url, settings.schema) as listener,
+                primary_followed(pool.connector, listener.connector, server=server),
+            ):
                 yield Room(settings, url, direct_url, pool, listener)
         finally:
             await pool.close()

@@ -16,42 +16,35 @@ def parse_schema(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class DatabaseSettings:
-    """The settings of db."""
-
     database_url: str | None = setting(
-        "POSTROOM_DATABASE_URL",
-        postgres_url,
-        None,
-        "URL of the PostgreSQL database; absent: the embedded server",
-        secret=True,
+        postgres_url, None, "URL of the PostgreSQL database; absent: the embedded server", secret=True
     )
     database_direct_url: str | None = setting(
-        "POSTROOM_DATABASE_DIRECT_URL",
         postgres_url,
         None,
         "direct URL of the same database, when POSTROOM_DATABASE_URL goes through a transaction pooler",
         secret=True,
     )
     replica_url: str | None = setting(
-        "POSTROOM_DATABASE_REPLICA_URL",
         postgres_url,
         None,
         "URL of a streaming replica, which the API reads for listings, statistics and exports",
         secret=True,
+        variable="POSTROOM_DATABASE_REPLICA_URL",
     )
     replica_lag: timedelta = setting(
-        "POSTROOM_DATABASE_REPLICA_LAG",
         duration_from(timedelta(seconds=2)),
         timedelta(seconds=5),
         "the API reads the primary while the replica is further behind than this",
+        variable="POSTROOM_DATABASE_REPLICA_LAG",
     )
-    schema: str = setting("POSTROOM_SCHEMA", parse_schema, "postroom", "the room: one PostgreSQL schema")
-    pool_size: int = setting("POSTROOM_POOL_SIZE", positive, 20, "database connections per process")
+    schema: str = setting(parse_schema, "postroom", "the room: one PostgreSQL schema")
+    pool_size: int = setting(positive, 20, "database connections per process")
     database_timeout: timedelta = setting(
-        "POSTROOM_DATABASE_TIMEOUT",
         duration_from(timedelta(seconds=1)),
         timedelta(seconds=30),
-        "statement timeout of API and worker processes; the connection is closed when it expires",
+        "statement timeout of API and worker processes, and the longest pause within a transaction; then the "
+        "connection is closed",
     )
 
     @property
