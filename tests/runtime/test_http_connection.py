@@ -12,8 +12,7 @@ import pytest
 from tests.support.served import served
 from tests.support.silence import let_pass, settle, wait_out
 
-from postroom.http.problems import Problem
-from postroom.runtime.endpoint import Receive, Scope, Send
+from postroom.runtime.endpoint import Problem, Receive, Scope, Send
 from postroom.runtime.http_connection import HttpLimits
 
 END = b"\r\n\r\n"

@@ -154,6 +154,19 @@ async def test_wake_ends_a_rest_even_if_it_came_during_the_run() -> None:
     assert runs == 3
 
 
+async def test_a_postponed_loop_waits_for_its_gate() -> None:
+    """It does not run before, and a stop ends the wait."""
+    task, gate = Task(), asyncio.Event()
+    loop = task.loop()
+    loop.postpone(timedelta(), gate)
+    async with looping(loop):
+        pass
+    assert task.runs == 0
+    async with looping(loop):
+        gate.set()
+        await task.worked.wait()
+
+
 async def test_a_loop_with_more_to_do_does_not_rest() -> None:
     task, done = Task(), asyncio.Event()
 

@@ -1,17 +1,12 @@
 """Metrics of workers, over HTTP."""
 
-import socket
 import urllib.request
 
 import pytest
+from tests.support.ports import free_port
 
 from postroom.errors import SettingInvalid
 from postroom.runtime.metrics_server import metrics_served
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def read(address: str) -> str:

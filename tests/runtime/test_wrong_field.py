@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from postroom.delivery.model import Lane
-from postroom.runtime.record import Moment
+from postroom.runtime.record import Moment, Text
 from postroom.runtime.wrong_field import find_wrong_field
 
 
@@ -21,6 +21,9 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=3)] | None = None
     code: Annotated[str, msgspec.Meta(pattern="^[a-z]+$")] = "a"
+    line: Annotated[str, msgspec.Meta(pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    text: Text = ""
+    number: Annotated[str, msgspec.Meta(pattern=r"^\d+$")] = "1"
     limit: Annotated[int, msgspec.Meta(ge=1, le=200)] = 1
     at: Moment | None = None
     lane: Lane | None = None
@@ -40,6 +43,9 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ({"name": 1}, "name", "must be a string or null, not a whole number"),
         ({"name": "abcd"}, "name", "must have at most 3 characters"),
         ({"code": "A"}, "code", "must match the pattern ^[a-z]+$"),
+        ({"line": "a\nb"}, "line", "must not contain control characters"),
+        ({"text": "a\0b"}, "text", "must not contain a NUL character"),
+        ({"number": "x"}, "number", r"must match the pattern ^\d+$"),
         ({"at": "soon"}, "at", "must be a time such as 2030-01-31T09:00:00Z"),
         ({"at": "2030-01-31T09:00:00"}, "at", "must have a time zone, such as Z or +01:00"),
         ({"lane": "PENDING"}, "lane", "must be one of auth, transactional, bulk"),

@@ -7,11 +7,14 @@ an `Answer`: parse → one service call → render.
 
 import atexit
 import gc
+import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
+
+import msgspec
 
 from postroom.db.room import Room
 from postroom.errors import FieldError, ScopeMissing
@@ -21,10 +24,14 @@ from postroom.errors import FieldError, ScopeMissing
 atexit.register(gc.freeze)
 
 
+PROBLEM = "application/problem+json"
 MEGABYTE = 1024 * 1024
 LARGE = sys.maxsize
 """`most_body` of endpoints that take attachments or batches: the limit is POSTROOM_MAX_BODY_MB."""
 
+
+PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+"""A parameter of a path: its name and its kind."""
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -86,8 +93,27 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-def redirect(location: str, status: HTTPStatus = HTTPStatus.SEE_OTHER) -> Answer:
-    return Answer(b"", int(status), "text/plain", {"location": location})
+def redirect(location: str) -> Answer:
+    return Answer(b"", int(HTTPStatus.SEE_OTHER), "text/plain", {"location": location})
+
+
+class ProblemField(msgspec.Struct, frozen=True):
+    """One wrong field: its path and what is wrong with it."""
+
+    field: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """The reason why a request was rejected (RFC 9457). `code` is stable and meant for programs."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    errors: list[ProblemField]
+    scope: str | msgspec.UnsetType = msgspec.UNSET  # that the key lacks
 
 
 class ProtocolError(Exception):

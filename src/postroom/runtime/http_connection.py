@@ -33,14 +33,14 @@ _LINGER_S = 2.0  # a rejected client may still be sending; closing at once would
 class HttpLimits:
     """Limits of one client."""
 
-    head_bytes: int = 64 * 1024
-    headers: int = 100
-    head_s: float = 10.0
+    head_bytes: int = 64 * 1024  # several times the cookies and headers that proxies add
+    headers: int = 100  # as most servers allow
+    head_s: float = 10.0  # a client sends the head in one packet or two
     body_s: float = 30.0
-    body_bytes_per_s: int = 8 * 1024
+    body_bytes_per_s: int = 8 * 1024  # a slow mobile connection; a slower client holds the connection on purpose
     unread_s: float = 60.0
-    connections: int = 800
-    connections_per_peer: int = 100
+    connections: int = 800  # leaves room for the database below the 1024 descriptors of many systems
+    connections_per_peer: int = 100  # one address cannot occupy all of them
     unlimited: Sequence[Network] = LOOPBACK  # peers without a limit of connections
 
 

@@ -7,8 +7,8 @@ and retried after a longer pause. No error ends a loop, so none stops the other 
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -70,15 +70,19 @@ class Loop:
         self._interruption = interruption or Backoff(FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S)
         self._failure = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S)
         self._first_rest = timedelta()
+        self._gate: asyncio.Event | None = None
 
-    def postpone(self, by: timedelta) -> None:
-        """Rest before the first run."""
-        self._first_rest = by
+    def beside(self) -> AbstractAsyncContextManager[None]:
+        """Run during a block."""
+        return running(self.run(asyncio.Event()), self.name)
+
+    def postpone(self, by: timedelta, gate: asyncio.Event | None = None) -> None:
+        """Rest before the first run, and then wait until the gate is open."""
+        self._first_rest, self._gate = by, gate
 
     async def run(self, stop: asyncio.Event, failed: Failed | None = None) -> None:
         """Run until `stop` is set, or `ends` is true of a result."""
-        if self._first_rest:
-            await wait_for_any(stop, timeout_s=self._first_rest.total_seconds())
+        await self._wait_to_begin(stop)
         while not stop.is_set():
             try:
                 result = await self._run(stop)
@@ -94,17 +98,17 @@ class Loop:
                 if self._more is None or not self._more(result):
                     await self._take_rest(stop)
 
+    async def _wait_to_begin(self, stop: asyncio.Event) -> None:
+        if self._first_rest:
+            await wait_for_any(stop, timeout_s=self._first_rest.total_seconds())
+        if self._gate is not None:
+            await wait_for_any(stop, self._gate, timeout_s=None)
+
     async def _run(self, stop: asyncio.Event) -> Any:
         if not self._interruptible:
             return await self._run_once()
         work = asyncio.ensure_future(self._run_once())
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (work, stopping):
-                task.cancel()
-            await asyncio.gather(work, stopping, return_exceptions=True)
+        await is_stopped_before(work, stop)
         return None if work.cancelled() else work.result()
 
     async def _report(self, error: Exception, failed: Failed | None) -> float:
@@ -134,6 +138,18 @@ class Loop:
             self._wake.clear()
 
 
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run a coroutine during the block, and cancel it at the end."""
+    task = asyncio.create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
 async def run_all(run: Callable[[Item], Awaitable[Result]], items: Iterable[Item]) -> list[Result]:
     """Run it for every item, even after a failure, then raise the first error; an interruption is raised at once."""
     results: list[Result] = []
@@ -150,7 +166,7 @@ async def run_all(run: Callable[[Item], Awaitable[Result]], items: Iterable[Item
     return results
 
 
-async def wait_for_any(*events: asyncio.Event, timeout_s: float) -> None:
+async def wait_for_any(*events: asyncio.Event, timeout_s: float | None) -> None:
     """Return when one of the events is set, or after the timeout."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
@@ -159,6 +175,18 @@ async def wait_for_any(*events: asyncio.Event, timeout_s: float) -> None:
         for wait in waits:
             wait.cancel()
         await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def is_stopped_before(work: "asyncio.Future[Any]", stop: asyncio.Event) -> bool:
+    """Wait for the work to end; if `stop` is set before, cancel the work and return True."""
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return not work.done()
+    finally:
+        for task in (work, stopping):
+            task.cancel()
+        await asyncio.gather(work, stopping, return_exceptions=True)
 
 
 async def run_loops(

@@ -46,6 +46,9 @@ def page_of(kind: Any) -> Any:
 Order = Mapping[str, tuple[str, Any]]
 """Parameter of a listing's statement → the attribute of an item that the next page continues after, and its type."""
 
+EXAMINED = 5_000
+"""Most rows that one page of a search reads. Reading that many takes about 10 ms."""
+
 NEWEST_FIRST: Order = {"before_id": ("id", int)}
 OLDEST_FIRST: Order = {"after_id": ("id", int)}
 
@@ -60,14 +63,59 @@ async def read_page(
     **parameters: Any,
 ) -> Found[Item]:
     """The page after `cursor`. `statement` is a store function that takes `page_limit` and the order's parameters."""
-    kinds = tuple(kind for _name, kind in order.values())
-    position = decode_cursor(cursor, tuple.__class_getitem__(kinds)) if cursor else [None] * len(order)
     # One row more than requested shows that there is a next page.
-    found = await statement(connection, page_limit=limit + 1, **dict(zip(order, position, strict=True)), **parameters)
+    found = await statement(connection, page_limit=limit + 1, **_position(cursor, order), **parameters)
     if len(found) <= limit:
         return found, None
-    last = found[limit - 1]
-    return found[:limit], encode_cursor(*(attrgetter(name)(last) for name, _kind in order.values()))
+    return found[:limit], _cursor_after(found[limit - 1], order)
+
+
+Examined = tuple[list[Item], Item | None]
+"""The matching items of a search, and the item after which the search continues; None at the end of the list."""
+
+
+def read_examined(rows: Sequence[Any], read: Callable[[Any], Item]) -> Examined[Item]:
+    """Rows of a statement for `search_page`: `is_match` is false for a row that only ends the search."""
+    found = [read(row) for row in rows if row["is_match"]]
+    return found, read(rows[-1]) if rows and rows[-1]["is_last"] else None
+
+
+async def search_page(
+    statement: Callable[..., Awaitable[Examined[Item]]],
+    connection: Any,
+    cursor: str | None,
+    limit: int,
+    *,
+    order: Order = NEWEST_FIRST,
+    bound: int = EXAMINED,
+    **parameters: Any,
+) -> Found[Item]:
+    """The page after `cursor` of a list whose filters have no common index.
+
+    `statement` finds rows by the index of one filter, applies the others to at most `bound` rows, and returns the last
+    of them also if it does not match. So a page may have fewer items than `limit`, or none, and yet a cursor that
+    continues the search: its cost does not depend on the number of rows.
+
+    In the SQL each filter that can find rows is one part of a UNION ALL, and the values decide which part has rows: a
+    cached plan is as good as one for the values. `x BETWEEN :x AND :x ORDER BY x, id` keeps the planner from reading
+    all rows in the order of their ids, which it prefers to `x = :x` because it does not know that a value is rare.
+    """
+    position = _position(cursor, order)
+    found, last = await statement(connection, page_limit=limit + 1, bound=bound, **position, **parameters)
+    if len(found) > limit:
+        return found[:limit], _cursor_after(found[limit - 1], order)
+    return found, None if last is None else _cursor_after(last, order)
+
+
+def _position(cursor: str | None, order: Order) -> dict[str, Any]:
+    """The parameters of a statement that continue after a cursor."""
+    kinds = tuple(kind for _name, kind in order.values())
+    position = decode_cursor(cursor, tuple.__class_getitem__(kinds)) if cursor else [None] * len(order)
+    return dict(zip(order, position, strict=True))
+
+
+def _cursor_after(item: Any, order: Order) -> str:
+    return encode_cursor(*(attrgetter(name)(item) for name, _kind in order.values()))
 
 
 def encode_cursor(*position: Any) -> str:

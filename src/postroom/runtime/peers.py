@@ -35,6 +35,12 @@ def is_within(address: str, networks: Iterable[Network]) -> bool:
     return address == "" if found is None else any(found in network for network in networks)
 
 
+def local_url(host: str, port: int) -> str:
+    """The URL by which a program on this machine reaches an HTTP server that listens there."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address without zone, port and brackets, which proxies add."""
     text = text.strip()

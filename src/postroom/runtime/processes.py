@@ -13,15 +13,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import structlog
 
 from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import is_stopped_before, wait_for_any
 
 _log = structlog.get_logger()
 
@@ -31,8 +31,8 @@ class SupervisorOptions:
     """Delays and grace time of a supervisor."""
 
     grace: timedelta = timedelta(seconds=28)  # below the 30 s that most orchestrators wait before they kill
-    first_delay: timedelta = timedelta(milliseconds=200)
-    longest_delay: timedelta = timedelta(seconds=30)
+    first_delay: timedelta = timedelta(milliseconds=200)  # a crash by one bad request costs little time
+    longest_delay: timedelta = timedelta(seconds=30)  # a child that cannot start logs twice a minute
     steady_after: timedelta = timedelta(seconds=10)  # a child that ran this long restarts with the first delay
     until_done: bool = False  # a child that exits with 0 is finished and not replaced
 
@@ -77,7 +77,7 @@ class Supervisor:
         while not self._stop.is_set():
             began = asyncio.get_running_loop().time()
             child = await self._start(place)
-            if await _first(child.wait(), self._stop):
+            if await is_stopped_before(asyncio.ensure_future(child.wait()), self._stop):
                 return await self._end(child)
             if child.returncode == 0 and options.until_done:
                 return True
@@ -86,7 +86,7 @@ class Supervisor:
                 delay.reset()
             restart_in_s = delay.fail()
             _log.warning("process_ended", place=place, pid=child.pid, code=child.returncode, restart_in_s=restart_in_s)
-            await _first(asyncio.sleep(restart_in_s), self._stop)
+            await wait_for_any(self._stop, timeout_s=restart_in_s)
         return True
 
     async def _start(self, place: int) -> asyncio.subprocess.Process:
@@ -121,16 +121,3 @@ def stop_with_parent(end: Callable[[], None]) -> None:
             end()
 
     loop.add_reader(sys.stdin.fileno(), gone)
-
-
-async def _first(doing: Coroutine[Any, Any, object], stop: asyncio.Event) -> bool:
-    """Wait for the coroutine or the stop; True if it was the stop."""
-    work = asyncio.create_task(doing)
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
-        return not work.done()
-    finally:
-        for task in (work, stopping):
-            task.cancel()
-        await asyncio.gather(work, stopping, return_exceptions=True)

@@ -50,10 +50,22 @@ def response(
     return _derived(name, model, list({**fields, **(extra or {})}.items()), doc=model.__doc__, names=names)
 
 
-def answer(kind: Any, record: Any, **more: Any) -> Any:
-    """The record as its `response`; `more` holds fields that the record lacks or has in another form."""
-    own = (field for field in kind.__struct_fields__ if field not in more)
-    return kind(**{field: getattr(record, kind.names.get(field, field)) for field in own}, **more)
+def answer(kind: Any, *records: Any, **more: Any) -> Any:
+    """A response made from these records: each field has the value of the first record that has the field.
+
+    `more` holds fields that the records lack or have in another form. A field that is nowhere has its default.
+    """
+    names = getattr(kind, "names", {})
+    for field in kind.__struct_fields__:
+        if field not in more:
+            values = (getattr(record, names.get(field, field), MISSING) for record in records)
+            more[field] = next((value for value in values if value is not MISSING), MISSING)
+    return kind(**{field: value for field, value in more.items() if value is not MISSING})
+
+
+def part(kind: type[Model], record: Any) -> Model:
+    """A dataclass with the equally named values of another record, such as the filter that a query contains."""
+    return kind(**{each.name: getattr(record, each.name) for each in dataclass_fields(kind)})  # type: ignore[arg-type]
 
 
 def request(  # noqa: PLR0913 - each parameter is one difference between the model and its JSON

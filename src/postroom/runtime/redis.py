@@ -20,7 +20,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError
 
-REDIS_PORT, SENTINEL_PORT = 6379, 26379
+REDIS_PORT, SENTINEL_PORT = 6379, 26379  # the defaults of their servers
 
 Address = tuple[str, int]
 

@@ -6,7 +6,7 @@ Each capability declares its settings in its `settings.py`; `postroom.settings` 
 
 import re
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import Field, field
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 _LONGEST_DAYS = 36_525  # a longer duration cannot be subtracted from every date
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_PORTS = range(65536)
+_PORTS = range(65536)  # of TCP
+_ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def parse_duration(value: str) -> timedelta:
@@ -29,6 +30,14 @@ def parse_duration(value: str) -> timedelta:
     if seconds > _LONGEST_DAYS * _UNITS["d"]:  # no earlier time can be computed
         raise ValueError(f"must be at most {_LONGEST_DAYS}d, a hundred years")
     return timedelta(seconds=seconds)
+
+
+def write_duration(value: timedelta) -> str:
+    """A duration as `parse_duration` reads it, in its largest whole unit: `90d`, `12h`, `1500ms`."""
+    milliseconds = round(value.total_seconds() * 1000)
+    units = ((unit, round(seconds * 1000)) for unit, seconds in sorted(_UNITS.items(), key=lambda each: -each[1]))
+    unit, size = next((unit, size) for unit, size in units if milliseconds % size == 0)
+    return f"{milliseconds // size}{unit}" if milliseconds else "0s"
 
 
 def kept_for(value: str) -> timedelta:
@@ -74,19 +83,10 @@ def up_to(most: int) -> Callable[[str], int]:
 
 
 def switch(value: str) -> bool:
-    known = {
-        "1": True,
-        "true": True,
-        "yes": True,
-        "on": True,
-        "0": False,
-        "false": False,
-        "no": False,
-        "off": False,
-    }
-    if value.strip().lower() not in known:
+    word = value.strip().lower()
+    if word not in (*_ON, *_OFF):
         raise ValueError("must be 1 or 0")
-    return known[value.strip().lower()]
+    return word in _ON
 
 
 def one_of(*choices: str) -> Callable[[str], str]:
@@ -128,6 +128,14 @@ def per_kind(parse: Callable[[str], Any], *kinds: str) -> Callable[[str], tuple[
     return parse_all
 
 
-def setting(variable: str, parse: Callable[[str], Any], default: Any, about: str, *, secret: bool = False) -> Any:
-    metadata = {"variable": variable, "parse": parse, "about": about}
+def setting(
+    parse: Callable[[str], Any], default: Any, about: str, *, secret: bool = False, variable: str | None = None
+) -> Any:
+    """One setting. Its variable is `POSTROOM_` and the field's name in capitals, unless `variable` names another."""
+    metadata = {"parse": parse, "about": about, "variable": variable}
     return field(default=default, metadata=metadata, repr=not secret)
+
+
+def variable_of(declared: "Field[Any]") -> str:
+    """The environment variable of a setting."""
+    return declared.metadata["variable"] or f"POSTROOM_{declared.name.upper()}"

@@ -35,48 +35,29 @@ def _secret_keys(value: str) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSettings:
-    """The settings of runtime."""
-
     secret_key: bytes | None = setting(
-        "POSTROOM_SECRET_KEY",
-        _secret_key,
-        None,
-        "key of 64 hexadecimal characters that signs links and encrypts credentials",
-        secret=True,
+        _secret_key, None, "key of 64 hexadecimal characters that signs links and encrypts credentials", secret=True
     )
     old_secret_keys: tuple[bytes, ...] = setting(
-        "POSTROOM_OLD_SECRET_KEYS",
         _secret_keys,
         (),
         "previous values of POSTROOM_SECRET_KEY, which still verify links and decrypt secrets",
         secret=True,
     )
     metrics_addr: tuple[str, int] | None = setting(
-        "POSTROOM_METRICS_ADDR",
-        address_or_off,
-        None,
-        "address where a worker serves metrics; it takes the next free port",
+        address_or_off, None, "address where a worker serves metrics; it takes the next free port"
     )
     admin_email: str | None = setting(
-        "POSTROOM_ADMIN_EMAIL", str, None, "recipient of notices about dead letters, malformed commands and complaints"
+        str, None, "recipient of notices about dead letters, malformed commands and complaints"
     )
     log_level: str = setting(
-        "POSTROOM_LOG_LEVEL",
-        one_of("debug", "info", "warning", "error"),
-        "info",
-        "lowest level that is logged; debug may show addresses",
+        one_of("debug", "info", "warning", "error"), "info", "lowest level that is logged; debug may show addresses"
     )
     log_format: str = setting(
-        "POSTROOM_LOG_FORMAT",
-        one_of("auto", "json", "text"),
-        "auto",
-        "format of log lines; auto: text on a terminal, otherwise json",
+        one_of("auto", "json", "text"), "auto", "format of log lines; auto: text on a terminal, otherwise json"
     )
-    tracing: bool = setting(
-        "POSTROOM_TRACING", switch, default=False, about="export OpenTelemetry spans (needs the extra `tracing`)"
-    )
+    tracing: bool = setting(switch, default=False, about="export OpenTelemetry spans (needs the extra `tracing`)")
     redis_url: str | None = setting(
-        "POSTROOM_REDIS_URL",
         _redis_url,
         None,
         "Redis or Valkey of the stream mail:delivery_commands; redis://a:6379,b:6379 for a primary and its replicas, "
@@ -84,15 +65,12 @@ class ProcessSettings:
         secret=True,
     )
     nats_url: str | None = setting(
-        "POSTROOM_NATS_URL",
         _broker_url("nats://", "tls://"),
         None,
         "NATS servers of the subject mail.delivery_commands, separated by commas",
         secret=True,
     )
-    nats_replicas: int = setting(
-        "POSTROOM_NATS_REPLICAS", up_to(5), 1, "replicas of the streams that Postroom creates on NATS; 3 in a cluster"
-    )
+    nats_replicas: int = setting(up_to(5), 1, "replicas of the streams that Postroom creates on NATS; 3 in a cluster")
 
     @property
     def secret_keys(self) -> tuple[bytes, ...]:

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 import structlog
@@ -43,11 +42,11 @@ class SmtpOptions:
     port: int = 2525
     variable: str = "POSTROOM_SMTP_ADDR"  # the setting of the address, named in errors
     hostname: str = "postroom.localhost"
-    size_limit: int = 35 * MEGABYTE
+    size_limit: int = 35 * MEGABYTE  # attachments of 25 MB in base64
     tls: ssl.SSLContext | None = None
     implicit: bool = False  # TLS from the first byte (RFC 8314) instead of STARTTLS
-    most_connections: int = 500
-    most_per_peer: int = 100
+    most_connections: int = 500  # leaves room for the database below the 1024 descriptors of many systems
+    most_per_peer: int = 100  # one address cannot occupy all of them
     unlimited: Sequence[Network] = LOOPBACK  # peers without the limit per peer, such as a relay on this host
     grace: timedelta = timedelta(seconds=25)  # for messages being accepted when the server stops
 
@@ -214,9 +213,7 @@ class SmtpServer:
         _log.info(f"{self._handler.name}_listening", host=self.options.host, port=self.port, tls=tls)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Stop listening, finish messages being accepted, and close all connections."""
         self._is_closing = True
         if self._server is not None:

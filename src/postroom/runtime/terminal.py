@@ -7,8 +7,10 @@ first command that needs the database driver or the table printer imports it, so
 import asyncio
 import getpass
 import json
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from postroom.db.room import Room
 
 Result = TypeVar("Result")
+Item = TypeVar("Item")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Cursor = Annotated[str | None, typer.Option(help="Next cursor of the previous page.")]
@@ -68,6 +71,14 @@ def in_room(command: Callable[["Room"], Awaitable[Result]], *, pool_size: int = 
             return await command(room)
 
     return run(opened())
+
+
+def stop_signal() -> asyncio.Event:
+    """An event that SIGTERM and Ctrl-C set."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop
 
 
 def load_settings() -> Settings:
@@ -135,6 +146,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
 
 
+def say_or_json(text: str, record: Any, *, as_json: bool) -> None:
+    """Print the result of a command: one line, or the record as JSON."""
+    if as_json:
+        print_json(record)
+    else:
+        say(text)
+
+
 def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[str], as_json: bool) -> None:
     """Print one page of a list: a table of these attributes, or JSON of all."""
     if as_json:
@@ -143,6 +162,25 @@ def print_page(items: Sequence[Any], cursor: str | None, *, columns: Sequence[st
     print_table(columns, ([getattr(item, column) for column in columns] for item in items))
     if cursor:
         say(f"more: --cursor {cursor}")
+
+
+@contextmanager
+def progressing(items: Iterable[Item], about: str, *, size: int = 0) -> Iterator[Iterable[Item]]:
+    """The items, with a progress bar if standard error is a terminal. `size`: their bytes; 0 counts the items."""
+    if not sys.stderr.isatty():
+        yield items
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    def counted(item: Item) -> Item:
+        text = item.encode(errors="surrogateescape") if isinstance(item, str) else item
+        progress.advance(task, len(text) if size and isinstance(text, bytes) else 1)
+        return item
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(about, total=size or None)
+        yield map(counted, items)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], *, as_named: bool = False) -> None:

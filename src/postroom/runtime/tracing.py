@@ -12,6 +12,8 @@ from typing import Any
 
 import structlog
 
+from postroom.runtime.extra import extra_needed
+
 _log = structlog.get_logger()
 _tracer: Any = None
 
@@ -24,9 +26,10 @@ def enable_tracing() -> None:
     addresses come from the standard OTEL_* variables.
     """
     global _tracer  # noqa: PLW0603 - one switch per process, set once at start
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    with extra_needed("POSTROOM_TRACING", "tracing"):
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         os.environ.setdefault("OTEL_SERVICE_NAME", "postroom")
@@ -41,6 +44,11 @@ def enable_tracing() -> None:
             _log.warning("spans_not_exported", exporter=name, reason="no installed package has this exporter")
         trace.set_tracer_provider(provider)
     _tracer = trace.get_tracer("postroom")
+
+
+def is_tracing() -> bool:
+    """True if spans are created."""
+    return _tracer is not None
 
 
 def current_traceparent() -> str | None:

@@ -17,6 +17,7 @@ import uvicorn
 
 from postroom.errors import SettingInvalid
 from postroom.runtime.http_connection import HttpLimits, LimitedConfig, LimitedConnection
+from postroom.runtime.peers import local_url
 
 KEEP_ALIVE_S = 75  # longer than the idle timeout of common load balancers (60 s), which must close first
 _TICKS_PER_S = 10  # as uvicorn itself
@@ -39,9 +40,7 @@ def bind(address: tuple[str, int], *, variable: str = "POSTROOM_HTTP_ADDR") -> s
 
 def url_of(listener: socket.socket) -> str:
     """The URL of the listener on this machine."""
-    host, port = listener.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return local_url(*listener.getsockname()[:2])
 
 
 async def serve(

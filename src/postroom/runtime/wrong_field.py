@@ -30,6 +30,7 @@ _KINDS = {
     "uuid": "a UUID",
 }
 _BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+_FORBIDDEN = {r"^[^\x00]*$": "a NUL character", r"^[^\x00-\x1f\x7f]*$": "control characters"}
 _UNITS = {"str": "characters", "array": "items", "object": "fields", "bytes": "bytes"}
 
 
@@ -37,6 +38,12 @@ def _expected(found: re.Match[str]) -> str:
     kinds = [_KINDS.get(kind, kind) for kind in found["kinds"].split(" | ")]
     got = _KINDS.get(found["got"], found["got"]).partition(" such as ")[0]
     return f"must be {' or '.join(kinds)}, not {got}"
+
+
+def _matching(pattern: str) -> str:
+    if (forbidden := _FORBIDDEN.get(pattern)) is not None:
+        return f"must not contain {forbidden}"
+    return f"must match the pattern {pattern}"
 
 
 _WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
@@ -55,7 +62,7 @@ _WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (
         re.compile(r"Expected `str` matching regex '(?P<pattern>.*)'", re.DOTALL),
-        lambda found: f"must match the pattern {found['pattern']}",
+        lambda found: _matching(found["pattern"].replace("\\\\", "\\")),  # the decoder doubles every backslash
     ),
     (re.compile(r"Expected `\w+` with a timezone component"), lambda _: "must have a time zone, such as Z or +01:00"),
     (re.compile(r"Invalid RFC3339 encoded (?P<kind>\w+)"), lambda found: f"must be {_KINDS[found['kind']]}"),
