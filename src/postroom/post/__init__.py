@@ -7,6 +7,7 @@ OWNS     no table; every module is pure
          message_id, return_path   signed names of a delivery that reports quote back
          mime, dkim   the bytes of a message and its signatures
          mime_guard   the cost of parsing a message, computed before it is parsed
+         html_guard   the same for HTML
          reply        envelope, content, and the reply of the other side
          meaning      the meaning of replies: one table
          report, prose     delivery status notifications, complaints, and bounces written for people

@@ -14,6 +14,8 @@ from email_validator import EmailNotValidError, validate_email
 
 LOCAL_LIMIT = 64  # octets (RFC 5321, 4.5.3.1.1)
 EMAIL_LIMIT = 254  # octets: a path of 256 without its angle brackets (RFC 5321, 4.5.3.1.3)
+ERASED = "erased:"
+"""The beginning of the pseudonym that replaces the address of an erased person; no address begins so."""
 WRITTEN_LIMIT = 1000  # with its name; longer input is a mistake or an attack
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -25,7 +27,7 @@ _ORDINARY = re.compile(rf"({_ATOM}(?:\.{_ATOM})*)@({_DOMAIN.pattern})")
 _NAMED = re.compile(r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)" *|(?P<plain>[^"<>]*))<(?P<email>[^<>]*)>')
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FOUND = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){0,8}[A-Za-z0-9-]{1,63}")
-_ERASED = re.compile(r"erased:[0-9a-f]{64}")
+_ERASED = re.compile(rf"{ERASED}[0-9a-f]{{64}}")
 _ESCAPED = re.compile(r"\\(.)")
 
 

@@ -64,7 +64,7 @@ MEDIA_TYPE = re.compile(rf'{_TOKEN}/{_TOKEN}(?:; ?{_TOKEN}=(?:{_TOKEN}|"[ !#-:<-
 
 LINE_LIMIT = 998  # RFC 5322, 2.1.1
 NAME_LIMIT = 76  # a longer name leaves no room for a value in the 78 columns that RFC 5322 recommends
-_LONGEST_WORD = LINE_LIMIT - NAME_LIMIT - 2
+_LONGEST_WORD = LINE_LIMIT - NAME_LIMIT - 2  # a word cannot be folded; ": " stands before the first
 _LONGEST_ID = 250  # some servers cut longer ids, which breaks threads and bounces
 _PRINTABLE = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HEADER_NAME = re.compile(r"[!-9;-~]+")
@@ -77,7 +77,7 @@ Field = tuple[bytes, bytes]
 
 _COLUMNS = 76  # RFC 2047 limits lines with encoded words to 76, RFC 5322 others to 78: the smaller fits both
 _WORD_OVERHEAD = len("=?utf-8?q??=")
-_WORD_ROOM = 75 - _WORD_OVERHEAD
+_WORD_ROOM = 75 - _WORD_OVERHEAD  # RFC 2047 limits an encoded word to 75 characters
 _INSIDE_CHARACTER = 0b1000_0000  # prefix of the second and later octets of a UTF-8 character
 _LEAST_ROOM = 16  # even after a very long field name the first word must hold one character
 _CHARSET = "UTF-8''"

@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -68,6 +69,11 @@ class ComposedMessage(msgspec.Struct, frozen=True):
     attachments: tuple[Attachment, ...] = ()
     signers: tuple[dkim.Signer, ...] = ()
     signed_at: int = 0  # seconds since 1970, for the signatures
+    is_canonical: bool = False
+    """Text and HTML have the form that DKIM signs: single spaces, none at line ends. No line starts with a dot.
+
+    Known from the template, because a scan of each mail takes longer than rendering it.
+    """
 
     def encode(self, *, eight_bit: bool) -> bytes:
         """The message, with its signatures in front; ValueError if a part cannot be written."""
@@ -75,8 +81,19 @@ class ComposedMessage(msgspec.Struct, frozen=True):
         fields = (*self.headers, _MIME_VERSION, *entity.fields)
         signatures = b""
         if self.signers:
-            signatures = dkim.sign_all(self.signers, fields, entity.body, timestamp=self.signed_at)
-        return b"%b%b\r\n%b" % (signatures, _field_lines(fields), entity.body)
+            signatures = dkim.sign_all(
+                self.signers,
+                fields,
+                entity.body,
+                timestamp=self.signed_at,
+                has_single_spaces=self.is_canonical,
+            )
+        return b"".join((signatures, _field_lines(fields), b"\r\n", entity.body))
+
+    @property
+    def is_stuffed(self) -> bool:
+        """True if no line starts with a dot: SMTP need not scan the message. Its line ends are CRLF in any case."""
+        return self.is_canonical
 
     @property
     def needs_smtputf8(self) -> bool:
@@ -131,6 +148,12 @@ def _field_lines(fields: Sequence[Field]) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in fields])
 
 
+@lru_cache(maxsize=64)
+def _part_lines(fields: tuple[Field, ...]) -> bytes:
+    """The header of a part: texts share a few, and attachments repeat theirs within a claim."""
+    return _field_lines(fields)
+
+
 def _boundary(seed: str, bodies: Sequence[bytes]) -> bytes:
     """The common suffix of a message's boundaries: deterministic for one seed, and absent from its texts.
 
@@ -138,16 +161,18 @@ def _boundary(seed: str, bodies: Sequence[bytes]) -> bytes:
     """
     data = seed.encode()
     while True:
-        digest = hashlib.sha256(data).hexdigest()[:24]
-        boundary = b"_" + digest.encode()
+        digest = hashlib.sha256(data).hexdigest()[:24].encode()
+        boundary = b"_" + digest
         if not any(boundary in body for body in bodies):
             return boundary
-        data = b"%b again" % digest.encode()
+        data = b"%b again" % digest
 
 
 def _multipart(subtype: bytes, boundary: bytes, parts: Sequence[_Entity]) -> _Entity:
-    pieces = [b"--%b\r\n%b\r\n%b\r\n" % (boundary, _field_lines(part.fields), part.body) for part in parts]
-    pieces.append(b"--%b--\r\n" % boundary)
+    pieces: list[bytes] = []  # joined once: formatting a body of 3 KB costs 1 µs
+    for part in parts:
+        pieces += (b"--", boundary, b"\r\n", _part_lines(part.fields), b"\r\n", part.body, b"\r\n")
+    pieces += (b"--", boundary, b"--\r\n")
     content_type: Field = (b"Content-Type", b'multipart/%b;\r\n boundary="%b"' % (subtype, boundary))
     is_eight_bit = any(part.is_eight_bit for part in parts)
     fields = (content_type, _EIGHT_BIT) if is_eight_bit else (content_type,)

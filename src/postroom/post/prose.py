@@ -145,7 +145,7 @@ def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Pro
         return ProseReport("delay")
     originals = find_originals("\n".join([enclosed, *(after for _, after in pieces)]))
     addresses = failed or _mentioned(said, headers) or _completed(said, headers, originals)
-    failures = _told(said, addresses)
+    failures = _notes_by_address(said, addresses)
     return ProseReport("bounce", failures) if failures else silent
 
 
@@ -232,7 +232,7 @@ def _completed(said: str, headers: Mapping[str, str], originals: Sequence[str]) 
     return [f"{name}@{domain}" for name in _BARE_NAME.findall(said[statement.end() :])[:MOST_ADDRESSES]]
 
 
-def _told(text: str, addresses: Sequence[str]) -> list[RecipientNote]:
+def _notes_by_address(text: str, addresses: Sequence[str]) -> list[RecipientNote]:
     """The text about each address. If some have a reason beside them, those without one are not failures."""
     spoken = {address: _segment(text, address, addresses) for address in addresses}
     reasons = [address for address in addresses if _is_refusal(spoken[address])]

@@ -38,7 +38,10 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Content(Protocol):
-    """A composed message that can be encoded for the capabilities of the server."""
+    """A composed message that can be encoded for the capabilities of the server.
+
+    A message without a bare CR or LF and without a line that starts with a dot may say so with `is_stuffed`.
+    """
 
     def encode(self, *, eight_bit: bool) -> bytes:
         """Return the message with CRLF line ends; with `eight_bit` false, every byte is ASCII."""

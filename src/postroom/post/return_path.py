@@ -11,12 +11,14 @@ import hmac
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 
 from postroom.post.message_id import LARGEST_ID
 
 PREFIX = "bounce+"
 _LABEL = b"return path\0"
 _TAG_BYTES = 10  # 80 bits: sixteen letters
+MOST_QUOTED = 5  # addresses of a report that are tried with the keys of all rooms
 PATTERN = re.compile(r"bounce\+(\d{1,19})\.([a-z2-7]{16})@([a-z0-9.-]{1,253})", re.IGNORECASE)
 
 
@@ -39,6 +41,11 @@ def find_return_paths(text: str, *, domain: str, keys: Sequence[bytes]) -> list[
     return list(dict.fromkeys(delivery_id for delivery_id in ids if delivery_id is not None))
 
 
+def quoted_return_paths(raw: bytes) -> list[str]:
+    """The first addresses in a message that look like return paths. The caller must verify them."""
+    return list(dict.fromkeys(found[0] for found in islice(PATTERN.finditer(raw.decode("latin-1")), MOST_QUOTED)))
+
+
 def _checked(number: str, tag: str, keys: Sequence[bytes]) -> int | None:
     delivery_id = int(number)
     is_ours = any(hmac.compare_digest(_tag(delivery_id, key).encode(), tag.lower().encode()) for key in keys)
@@ -51,6 +58,6 @@ def _tag(delivery_id: int, key: bytes) -> str:
     return base64.b32encode(digest.digest()[:_TAG_BYTES]).decode().lower()
 
 
-@lru_cache(maxsize=16)  # preparing a key costs more than the digest
+@lru_cache(maxsize=4096)  # preparing a key costs more than the digest, and a process may serve a thousand rooms
 def _keyed(key: bytes) -> hmac.HMAC:
     return hmac.new(key, _LABEL, hashlib.sha256)
