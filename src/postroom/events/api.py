@@ -26,16 +26,15 @@ from postroom.events.columns import append_columns
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
 from postroom.events.kept import KeptCommand
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
-from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
+from postroom.runtime.endpoint import LARGE, PROBLEM, Answer, Call, Endpoint, Problem
 from postroom.runtime.page import Page, PageQuery
-from postroom.runtime.record import Moment, Shape, Text
+from postroom.runtime.record import Moment, Shape, Text, answer, request
 
 READ = "events:read"
 WRITE = "events:write"
 
-PROBLEM = "application/problem+json"
-MOST_EVENTS = 1000
-MOST_ITEMS = 100
+MOST_EVENTS = 1000  # of one append, which holds the locks of its condition until it is committed
+MOST_ITEMS = 100  # of a query, and tags of an event: each is a search of an index, or an entry in it
 
 _TYPE = Annotated[str, msgspec.Meta(min_length=1, max_length=TYPE_LENGTH, pattern=r"^[^\x00]*$")]
 # The pattern is for the schema only: Query and check_events reject an invalid tag with a message in words.
@@ -67,14 +66,17 @@ class QueryItemShape(Shape, frozen=True, kw_only=True):
 _QUERY = Annotated[list[QueryItemShape], msgspec.Meta(min_length=1, max_length=MOST_ITEMS)]
 
 
-class NewEvent(Shape, frozen=True, kw_only=True):
-    """An event to append."""
-
-    type: _TYPE
-    data: Any = msgspec.field(default_factory=dict)
-    tags: Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)] = msgspec.field(default_factory=list)
-    correlation_id: _NAME | None = None
-    causation_id: _NAME | None = None
+NewEvent = request(
+    Event,
+    "NewEvent",
+    types={
+        "type": _TYPE,
+        "tags": Annotated[list[_TAG], msgspec.Meta(max_length=MOST_ITEMS)],
+        "correlation_id": _NAME | None,
+        "causation_id": _NAME | None,
+    },
+    doc="An event to append.",
+)
 
 
 class ConditionShape(Shape, frozen=True, kw_only=True):
@@ -87,7 +89,10 @@ class ConditionShape(Shape, frozen=True, kw_only=True):
 class NewEvents(Shape, frozen=True, kw_only=True):
     """Events to append, all or none. `idempotency` is a query that no event may match; it is checked first."""
 
-    events: Annotated[list[NewEvent], msgspec.Meta(min_length=1, max_length=MOST_EVENTS)]
+    events: Annotated[
+        list[NewEvent],  # type: ignore[valid-type]  # made by `request`
+        msgspec.Meta(min_length=1, max_length=MOST_EVENTS),
+    ]
     condition: ConditionShape | None = None
     idempotency: _QUERY | None = None
     occurred_at: Moment | None = None
@@ -114,7 +119,8 @@ class CommandsQuery(PageQuery, frozen=True, kw_only=True):
 class EventsQuery(Shape, frozen=True, kw_only=True):
     """Filter of events: one of the types, all of the tags; both may be repeated. `query` is a whole query in JSON.
 
-    `cursor` continues after an earlier response. Backwards, the newest come first.
+    `cursor` continues after an earlier response. Backwards, the newest come first, and a page of several conditions
+    searches 5,000 events: it may be empty and have a `next_cursor`.
     """
 
     type: Text | list[Text] | None = None
@@ -126,7 +132,7 @@ class EventsQuery(Shape, frozen=True, kw_only=True):
 
 
 class EventPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is set if more events follow."""
+    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is set if more events may follow."""
 
     items: list[SequencedEvent]
     next_cursor: str | None
@@ -148,15 +154,9 @@ class MatchedShape(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str]
 
 
-class AppendProblem(msgspec.Struct, frozen=True, kw_only=True):
+class AppendProblem(Problem, frozen=True, kw_only=True):
     """The reason why nothing was appended (RFC 9457), and the event that matched."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[dict[str, str]]
     matched: MatchedShape
 
 
@@ -187,12 +187,13 @@ async def _append(store: EventStore | EventSession, append: Append) -> Appended:
     )
 
 
+def _event(given: Any) -> Event:
+    return Event(**{**asdict(given), "tags": tuple(given.tags)})
+
+
 def _asked_append(body: NewEvents) -> Append:
     return Append(
-        tuple(
-            Event(event.type, event.data, tuple(event.tags), event.correlation_id, event.causation_id)
-            for event in body.events
-        ),
+        tuple(map(_event, body.events)),
         _condition(body.condition),
         _query(body.idempotency, "idempotency") if body.idempotency is not None else None,
         body.occurred_at,
@@ -201,12 +202,8 @@ def _asked_append(body: NewEvents) -> Append:
 
 def _appended(appended: Appended) -> AppendedShape:
     cursor = None if appended.cursor is None else str(appended.cursor)
-    return AppendedShape(
-        position=appended.position,
-        transaction_id=appended.transaction_id,
-        events_count=appended.events_count,
-        cursor=cursor,
-    )
+    shape: AppendedShape = answer(AppendedShape, appended, cursor=cursor)
+    return shape
 
 
 async def get_head(call: Call) -> Answer:

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.events import store
 from postroom.events.kept import AuditEntry
-from postroom.runtime.page import Found, read_page
+from postroom.runtime.page import Found, search_page
 
 
 @dataclass(slots=True)
@@ -48,7 +50,13 @@ async def record_audit(
     after: Mapping[str, Any] | None = None,
 ) -> None:
     """Record who (`key:7:ci`, `cli:ada`) did what (`delivery.cancel`) to what (`delivery:42`). Never pass a secret."""
-    await store.record_audit(connection, actor=actor, action=action, subject=subject, before=before, after=after)
+    await store.record_audit(
+        connection, actor=actor, action=action, subject=subject, before=_text(before), after=_text(after)
+    )
+
+
+def _text(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
 
 
 async def list_audit(  # noqa: PLR0913 - one parameter per filter
@@ -68,4 +76,4 @@ async def list_audit(  # noqa: PLR0913 - one parameter per filter
     """
     chosen: dict[str, Any] = {"actor": actor, "action": action, "subject": subject}
     chosen |= {"recorded_from": recorded_from, "recorded_before": recorded_before}
-    return await read_page(store.list_audit, pool, cursor, limit, **chosen)
+    return await search_page(store.list_audit, pool, cursor, limit, **chosen)

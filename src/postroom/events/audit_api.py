@@ -1,12 +1,10 @@
 """The audit log over HTTP, read-only."""
 
-from msgspec.structs import asdict
-
 from postroom.events import audit
 from postroom.events.kept import AuditEntry
-from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Text
+from postroom.runtime.service_endpoint import serve
 
 READ = "audit:read"
 
@@ -21,13 +19,9 @@ class AuditQuery(PageQuery, frozen=True, kw_only=True):
     recorded_before: Moment | None = None
 
 
-async def list_audit(call: Call) -> Answer:
-    return Answer(Page(*await audit.list_audit(call.room.pool, **asdict(call.query))))
-
-
 ENDPOINTS = [
-    Endpoint(
-        "GET", "/v1/audit", list_audit,
+    serve(
+        "GET", "/v1/audit", audit.list_audit,
         "List manual actions, newest first: who did what to which object, and the values before and after.", scope=READ,
         tag="audit", query=AuditQuery, from_replica=True, answers={200: Page[AuditEntry]},
     ),

@@ -30,12 +30,8 @@ def list_(  # noqa: PLR0913 - one option per filter
         str | None, typer.Option(help="Only this action, such as delivery.cancel, or this group, such as delivery.")
     ] = None,
     subject: Annotated[str | None, typer.Option(help="Only actions on this object, such as delivery:42.")] = None,
-    since: Annotated[
-        datetime | None, typer.Option(parser=parse_moment, metavar="TIME", help="From this time on.")
-    ] = None,
-    before: Annotated[
-        datetime | None, typer.Option(parser=parse_moment, metavar="TIME", help="Before this time.")
-    ] = None,
+    since: Since = None,
+    before: Before = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: AsJson = False,

@@ -30,6 +30,7 @@ from postroom.runtime.terminal import (
     print_page,
     print_table,
     say,
+    say_or_json,
     shown,
 )
 from postroom.runtime.terminal import Cursor as PageCursor
@@ -38,8 +39,8 @@ events = typer.Typer()
 
 _LISTED = ("position", "occurred_at", "type", "tags", "data")
 _COMMANDS = ("id", "occurred_at", "type", "command_id", "data", "result")
-_TAIL_BATCH = 200
-_POLL_S = 0.5
+_TAIL_BATCH = 200  # events per statement: bounds memory while an old store is printed
+_POLL_S = 0.5  # an idle `tail` runs two statements a second
 
 Types = Annotated[list[str] | None, typer.Option("--type", help="Event type to match; repeatable, any may match.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag to match, key=value; repeatable, all must match.")]
@@ -63,10 +64,8 @@ def append(
     event = Event(type_, _json(data), tuple(_tags(tag)))
     unless = Query(tuple(QueryItem(tags=(one,)) for one in _tags(once))) if once else None
     appended = in_room(lambda room: _append(room, event, _condition(event.tags, after), unless))
-    if as_json:
-        print_json({"position": appended.position, "cursor": None if appended.cursor is None else str(appended.cursor)})
-    else:
-        say(str(appended.position))
+    cursor = None if appended.cursor is None else str(appended.cursor)
+    say_or_json(str(appended.position), {"position": appended.position, "cursor": cursor}, as_json=as_json)
 
 
 @events.command()
@@ -98,7 +97,12 @@ def read(  # noqa: PLR0913 - one parameter per option
     tag: Tags = None,
     after: Annotated[str | None, typer.Option(help="Continue after the cursor of an earlier read.")] = None,
     limit: Limit = 50,
-    backwards: Annotated[bool, typer.Option("--backwards", help="Newest first.")] = False,
+    backwards: Annotated[
+        bool,
+        typer.Option(
+            "--backwards", help="Newest first; a page of several conditions may be empty although more follow."
+        ),
+    ] = False,
     before: Annotated[
         str | None,
         typer.Option(help="With --backwards: continue with older events, by the `before` of an earlier page."),
@@ -114,8 +118,7 @@ def read(  # noqa: PLR0913 - one parameter per option
     else:
         found, older = in_room(lambda room: _read(room, query, after=after, limit=limit)), None
     if as_json:
-        items = [_as_json(event) for event in found.events]
-        print_json({"items": items, "cursor": str(found.cursor), **({"before": older} if backwards else {})})
+        print_json({"items": found.events, "cursor": str(found.cursor), **({"before": older} if backwards else {})})
         return
     print_table(_LISTED, ([getattr(event, column) for column in _LISTED] for event in found.events))
     if older is not None:
@@ -177,7 +180,7 @@ def _print_line(event: SequencedEvent, *, as_json: bool) -> None:
     import msgspec
 
     if as_json:
-        say(msgspec.json.encode(_as_json(event)).decode())
+        say(msgspec.json.encode(event).decode())
     else:
         data = msgspec.json.encode(event.data).decode()
         say(f"{event.position}  {shown(event.occurred_at)}  {shown(event.type)}  {shown(event.tags)}  {shown(data)}")
@@ -206,17 +209,3 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
     except msgspec.DecodeError as error:
         raise typer.BadParameter(f"--data is not JSON: {error}") from error
-
-
-def _as_json(event: SequencedEvent) -> dict[str, Any]:
-    """The event with the field names of the API."""
-    return {
-        "position": event.position,
-        "transaction_id": event.transaction_id,
-        "type": event.type,
-        "tags": event.tags,
-        "data": event.data,
-        "occurred_at": event.occurred_at,
-        "correlation_id": event.correlation_id,
-        "causation_id": event.causation_id,
-    }

@@ -40,4 +40,4 @@ class EventUnreadable(ConflictError):
 class EventsBusy(PostroomError):
     """Nothing was appended: timed out waiting for a lock that another transaction holds. Try again later."""
 
-    retry_after_s = 10
+    retry_after_s = 10  # most transactions that hold a lock so long end within seconds

@@ -17,11 +17,11 @@ import msgspec
 from postroom.errors import BadInput, FieldError
 from postroom.post.text import is_storable
 
-TYPE_LENGTH = 64
-TAG_BYTES = 1024
+TYPE_LENGTH = 64  # as the constraint `events_type_length`
+TAG_BYTES = 1024  # as `event_tags_form`: an entry of a B-tree index has at most 2704 bytes
 UNSTORABLE = "must not contain U+0000 or half a surrogate pair"
 NOT_A_LIST = "must be a list of strings, not a string"
-LARGEST = 2**63 - 1
+LARGEST = 2**63 - 1  # bigint
 DEEPEST = 100
 """Most levels of nested lists and objects; not every JSON parser reads deeper ones."""
 _ID = r"\d{1,19}"

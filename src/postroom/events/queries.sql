@@ -61,6 +61,12 @@ SELECT @room.event_cursor_now() AS cursor, @room.last_event_position() AS positi
 -- The place of the first event or step, in the order of the store, that occurred at a time or later.
 SELECT transaction_id::text::bigint AS transaction_id, position FROM find_place_at(:at::timestamptz);
 
+-- name: find_search_end :maybe
+-- The place where a search ends that reads a bounded number of events; no row if it reads to the beginning.
+SELECT transaction_id::text::bigint AS transaction_id, position
+FROM @room.find_search_end(
+    :query::text::jsonb, :bound::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
+
 -- name: finish_command :one
 -- Store the result of a command; returns the place of its last event.
 UPDATE @room.commands SET result = :result::text::jsonb
@@ -78,26 +84,78 @@ DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day'
 CREATE INDEX CONCURRENTLY IF NOT EXISTS events_tags_idx ON events USING gin (tags);
 
 -- name: list_audit :many
--- The audit log, newest first, below a cursor, by any of the filters.
-SELECT id, at, actor, action, subject, before::text, after::text
-FROM audit_log
-WHERE (:subject::text IS NULL OR subject = :subject)
-    AND (:actor::text IS NULL OR actor = :actor)
-    AND (:action::text IS NULL OR action = :action OR starts_with(action, :action || '.'))
-    AND (:recorded_from::timestamptz IS NULL OR at >= :recorded_from)
-    AND (:recorded_before::timestamptz IS NULL OR at < :recorded_before)
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
+-- The audit log, newest first, below a cursor: found by the first filter that is given, filtered by
+-- the others; see `runtime.page.search_page`. An action
+-- that is a group has no entries of its own. Ids follow times except where transactions overlap: the first and last
+-- thousand entries of a period include its smallest and its largest id.
+WITH period AS MATERIALIZED (
+    SELECT
+        coalesce((
+            SELECT max(id) + 1
+            FROM (SELECT id FROM audit_log WHERE at < :recorded_before::timestamptz ORDER BY at DESC LIMIT 1000) AS last
+        ), CASE WHEN :recorded_before IS NULL THEN 9223372036854775807 ELSE 0 END) AS before_id,
+        coalesce((
+            SELECT min(id)
+            FROM (SELECT id FROM audit_log WHERE at >= :recorded_from::timestamptz ORDER BY at LIMIT 1000) AS first
+        ), CASE WHEN :recorded_from IS NULL THEN 0 ELSE 9223372036854775807 END) AS first_id
+),
+bounds AS MATERIALIZED (
+    SELECT least(before_id, :before_id::bigint) AS before_id, first_id FROM period
+)
+SELECT id, at, actor, action, subject, before::text, after::text, is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place,
+        (:actor::text IS NULL OR actor = :actor)
+        AND (:action::text IS NULL OR action = :action OR starts_with(action, :action || '.'))
+        AND (:recorded_from IS NULL OR at >= :recorded_from)
+        AND (:recorded_before IS NULL OR at < :recorded_before) AS is_match
+    FROM (
+        (SELECT * FROM audit_log
+        WHERE (subject, id) < (:subject::text, (SELECT before_id FROM bounds))
+            AND (subject, id) >= (:subject, (SELECT first_id FROM bounds))
+        ORDER BY subject DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM audit_log
+        WHERE :subject IS NULL AND (actor, id) < (:actor, (SELECT before_id FROM bounds))
+            AND (actor, id) >= (:actor, (SELECT first_id FROM bounds))
+        ORDER BY actor DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM audit_log
+        WHERE :subject IS NULL AND :actor IS NULL AND (action, id) < (:action, (SELECT before_id FROM bounds))
+            AND (action, id) >= (:action, (SELECT first_id FROM bounds))
+        ORDER BY action DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM audit_log
+        WHERE :subject IS NULL AND :actor IS NULL AND NOT EXISTS (SELECT FROM audit_log AS a WHERE a.action = :action)
+            AND (split_part(action, '.', 1), id) < (split_part(:action, '.', 1), (SELECT before_id FROM bounds))
+            AND (split_part(action, '.', 1), id) >= (split_part(:action, '.', 1), (SELECT first_id FROM bounds))
+        ORDER BY split_part(action, '.', 1) DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM audit_log
+        WHERE :subject IS NULL AND :actor IS NULL AND :action IS NULL
+            AND id < (SELECT before_id FROM bounds) AND id >= (SELECT first_id FROM bounds)
+        ORDER BY id DESC LIMIT :bound::bigint)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_commands :many
 -- Commands with their results, newest first, of one transaction or of all.
 SELECT id, transaction_id::text::bigint AS transaction_id, occurred_at, type, command_id, data::text, metadata::text, result::text
-FROM commands
-WHERE (:transaction_id::bigint IS NULL OR transaction_id = :transaction_id::bigint::text::xid8)
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
-LIMIT :page_limit;
+FROM (
+    (SELECT * FROM commands
+    WHERE transaction_id = :transaction_id::bigint::text::xid8
+        AND id < coalesce(:before_id::bigint, 9223372036854775807)
+    ORDER BY id + 0 DESC -- a cached plan would read all commands in the order of their ids
+    LIMIT :page_limit::bigint)
+    UNION ALL
+    (SELECT * FROM commands
+    WHERE :transaction_id IS NULL AND id < coalesce(:before_id, 9223372036854775807)
+    ORDER BY id DESC
+    LIMIT :page_limit)
+) AS found
+ORDER BY id DESC;
 
 -- name: read_events :many
 -- Matching events that the cursor has not seen; see functions/read_events.sql.
@@ -108,7 +166,8 @@ FROM @room.read_events(:query::text::jsonb, :after::text, :page_limit::bigint, :
 -- The latest matching events, newest first.
 SELECT position, transaction_id, occurred_at, type, tags, data, correlation_id, causation_id, until::text, own
 FROM @room.read_events_backwards(
-    :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint);
+    :query::text::jsonb, :after::text, :page_limit::bigint, :before_transaction_id::bigint::text::xid8, :before_position::bigint,
+    :since_transaction_id::bigint::text::xid8);
 
 -- name: read_tag :one
 -- A page of the events with one tag, from the beginning: a faster read_events. The statement reads its own snapshot, so

@@ -9,9 +9,9 @@ import asyncpg
 from postroom.events.errors import AppendConditionFailed
 from postroom.runtime.backoff import Backoff
 
-ATTEMPTS = 10
-FIRST_DELAY_S = 0.002
-LONGEST_DELAY_S = 0.25
+ATTEMPTS = 10  # a decider that lost once waits for its turn, so that more are hardly ever needed
+FIRST_DELAY_S = 0.002  # about the time of one append
+LONGEST_DELAY_S = 0.25  # the pauses of ten attempts last less than a second together
 OVERTAKEN = (AppendConditionFailed, asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 
 Result = TypeVar("Result")

@@ -40,14 +40,14 @@ from postroom.events.serialize import Serializer, in_turn
 from postroom.events.session import EventSession
 from postroom.events.typed import as_events
 from postroom.events.writer import CombiningWriter
-from postroom.runtime.page import decode_cursor, encode_cursor
+from postroom.runtime.page import EXAMINED, decode_cursor, encode_cursor
 
 State = TypeVar("State")
 
 Period = tuple[datetime | None, datetime | None]
 """From a time on, and before a time; None: without a bound."""
 
-BATCH = 500
+BATCH = 500  # events per statement of a follower: bounds memory, costs few round trips
 FEW = 16
 """Appends of at most this many events share a commit with concurrent appends of this process."""
 
@@ -145,19 +145,24 @@ class EventStore:
         cursor: str | None = None,
         limit: int = 50,
         period: Period = (None, None),
+        bound: int = EXAMINED,
     ) -> tuple[Reading, str | None]:
         """A page of matching events not seen by `after`, newest first, and the cursor of the next page.
 
         `period` bounds the time of the first and before the last event, as accurately as events were appended in the
-        order in which they occurred.
+        order in which they occurred. A query with a tag and other conditions reads at most `bound` events, so a page
+        may have fewer events than `limit`, even none, and yet a cursor that continues the search.
         """
         async with self._session() as session:
-            begin, end = [await session.place_at(moment) for moment in period]
-            before = Place(*decode_cursor(cursor, tuple[int, int])) if cursor else end
-            found = await session.read(query, after=after, limit=limit + 1, backwards=True, before=before)
+            begin, last = [await session.place_at(moment) for moment in period]
+            before = Place(*decode_cursor(cursor, tuple[int, int])) if cursor else last
+            found, end = await session.search(query, after=after, limit=limit + 1, before=before, bound=bound)
         events = [event for event in found.events if begin is None or event.place >= begin]
-        more = encode_cursor(*events[limit - 1].place) if len(events) > limit else None
-        return Reading(events[:limit], found.cursor), more
+        if len(events) > limit:
+            end = events[limit - 1].place
+        elif end is not None and begin is not None and end <= begin:
+            end = None
+        return Reading(events[:limit], found.cursor), None if end is None else encode_cursor(*end)
 
     async def project(
         self, initial: State, handlers: Handlers[State], query: Query, *, after: Cursor | None = None

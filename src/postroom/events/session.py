@@ -34,7 +34,8 @@ from postroom.events.typed import as_events
 
 State = TypeVar("State")
 
-END = Place(LARGEST, 0)
+BEGINNING = Place(0, 0)  # before every event
+END = Place(LARGEST, 0)  # after every event
 PAGE = 500
 """Events per read of a fold; a page of one tag is returned as a single JSON value, which must stay small."""
 
@@ -129,6 +130,24 @@ class EventSession:
         """
         if not backwards:
             return await self._read(query, after, limit, is_settled=False)
+        return await self._read_backwards(query, after, limit, before)
+
+    async def search(
+        self, query: Query, *, after: Cursor | None, limit: int, before: Place | None, bound: int
+    ) -> tuple[Reading, Place | None]:
+        """The latest matching events, and the place where the search ended; None if it found them all.
+
+        A query with a tag and other conditions reads at most `bound` events.
+        """
+        values = {"query": query.json, "bound": bound, **_bounds(before)}
+        end = await store.find_search_end(self._connection, room=self._room, **values)
+        found = await self._read_backwards(query, after, limit, before, since=end or BEGINNING)
+        events = [event for event in found.events if end is None or event.place >= end]
+        return Reading(events, found.cursor), end
+
+    async def _read_backwards(
+        self, query: Query, after: Cursor | None, limit: int | None, before: Place | None, since: Place | None = None
+    ) -> Reading:
         _check_limit(limit)
         with translated():
             rows = await store.read_events_backwards(
@@ -137,8 +156,8 @@ class EventSession:
                 query=query.json,
                 after=None if after is None else str(after),
                 page_limit=limit,
-                before_transaction_id=before.transaction_id if before else None,
-                before_position=before.position if before else None,
+                since_transaction_id=since.transaction_id if since else None,
+                **_bounds(before),
             )
         seen = rows.events[::-1]
         return Reading(rows.events, NOTHING_SEEN.advanced(until=rows.until, own=rows.own, seen=seen, is_cut=False))
@@ -169,6 +188,14 @@ class EventSession:
                 page_limit=limit,
                 is_settled=is_settled,
             )
+
+
+def _bounds(before: Place | None) -> dict[str, int | None]:
+    """The parameters of a statement that reads what is older than a place."""
+    return {
+        "before_transaction_id": before.transaction_id if before else None,
+        "before_position": before.position if before else None,
+    }
 
 
 def _check_limit(limit: int | None) -> None:

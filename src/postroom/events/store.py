@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import starmap
 from typing import Any
 
 import asyncpg
 import msgspec
 
-from postroom.db.queries import Connection, Statement, load
+from postroom.db.queries import Connection, Statement, column, columns, load
 from postroom.events.errors import EventUnreadable
 from postroom.events.kept import AuditEntry, KeptCommand
 from postroom.events.model import NOTHING_SEEN, Cursor, Head, Place, Query, SequencedEvent
@@ -42,8 +42,51 @@ class ReadRows:
     own: int | None
 
 
-async def adopt_restored_events(connection: Connection, *, force: bool, room: str | None = None) -> bool:
-    return bool((await _statement("adopt_restored_events", room).one(connection, force=force))["was_restored"])
+def _statement(name: str, room: str | None) -> Statement:
+    return QUERIES[name] if room is None else QUERIES.in_room(name, room)
+
+
+def event_of(columns: Sequence[Any]) -> SequencedEvent:
+    """The event in these eight columns, whose order is the same in every statement. Raises `EventUnreadable`."""
+    # by index and not by name: a page has hundreds of rows
+    position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = columns
+    try:
+        content = _decode(data)
+    except _UNREADABLE as error:
+        raise EventUnreadable(position, str(error)) from error
+    if tags and type(tags[0]) is list:
+        raise EventUnreadable(position, "its tags are a list of lists")
+    return SequencedEvent(
+        position, transaction_id, occurred_at, type_, tuple(tags), content, correlation_id, causation_id
+    )
+
+
+def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
+    events = [event_of(row[:8]) for row in rows if row[0] is not None]
+    return ReadRows(events, rows[0]["until"], rows[0]["own"])
+
+
+def _beyond(rows: Sequence[asyncpg.Record], position: int, after: str | None) -> str:
+    """The cursor after the event at this position and all before it."""
+    place = next(Place(row[1], row[0]) for row in rows if row[0] == position)
+    seen = NOTHING_SEEN if after is None else Cursor.parse(after)
+    return str(seen.advanced(until=rows[0]["until"], own=rows[0]["own"], seen=[place], is_cut=True))
+
+
+def _audit_entry(row: Mapping[str, Any]) -> AuditEntry:
+    plain = {name: row[name] for name in ("id", "at", "actor", "action", "subject")}
+    return AuditEntry(**plain, before=_json(row["before"]), after=_json(row["after"]))
+
+
+def _json(value: str | None) -> Any:
+    return None if value is None else _decode(value)
+
+
+def _kept_command(row: asyncpg.Record) -> KeptCommand:
+    return KeptCommand(**{**row, **{name: _json(row[name]) for name in ("data", "metadata", "result")}})
+
+
+adopt_restored_events = QUERIES["adopt_restored_events"].one_as(column("was_restored", bool))
 
 
 async def append_events(connection: Connection, *, room: str | None = None, **columns: Any) -> Mapping[str, Any]:
@@ -52,33 +95,11 @@ async def append_events(connection: Connection, *, room: str | None = None, **co
     return answer
 
 
-async def append_events_each(connection: Connection, *, appends: str, is_patient: bool) -> list[Mapping[str, Any]]:
-    rows = await QUERIES["append_events_each"].many(connection, appends=appends, is_patient=is_patient)
-    return [_decode(row["answer"]) for row in rows]
-
-
-async def begin_command(connection: Connection, **columns: Any) -> int | None:
-    """The id of the row, or None if the command was executed before."""
-    row = await QUERIES["begin_command"].maybe(connection, **columns)
-    return None if row is None else int(row["id"])
-
-
-async def delete_old_facts(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    row = await QUERIES["delete_old_facts"].one(connection, retention=retention, batch_limit=batch_limit, now=now)
-    return int(row["deleted"])
-
-
-async def find_command(
-    connection: Connection,
-    *,
-    command_id: str,
-    type: str,  # noqa: A002 - the column's name
-    data: str,
-) -> CommandRow | None:
-    row = await QUERIES["find_command"].maybe(connection, command_id=command_id, type=type, data=data)
-    return None if row is None else CommandRow(**{**row, "result": _json(row["result"])})
+append_events_each = QUERIES["append_events_each"].many_as(column("answer", _decode))
+begin_command = QUERIES["begin_command"].maybe_as(column("id", int))
+"""The id of the row, or None if the command was executed before."""
+delete_old_facts = QUERIES["delete_old_facts"].one_as(column("deleted", int))
+find_command = QUERIES["find_command"].maybe_as(lambda row: CommandRow(**{**row, "result": _json(row["result"])}))
 
 
 async def find_head(connection: Connection, *, room: str | None = None) -> Head:
@@ -91,49 +112,17 @@ async def find_place_at(connection: Connection, *, at: datetime) -> Place | None
     return None if row is None or row["position"] is None else Place(row["transaction_id"], row["position"])
 
 
-async def finish_command(
-    connection: Connection,
-    *,
-    id: int,  # noqa: A002 - the column's name
-    result: str,
-) -> tuple[int, int | None]:
-    """The transaction, and the last position it has written."""
-    row = await QUERIES["finish_command"].one(connection, id=id, result=result)
-    return row["transaction_id"], row["position"]
+async def find_search_end(connection: Connection, *, room: str | None = None, **values: Any) -> Place | None:
+    row = await _statement("find_search_end", room).maybe(connection, **values)
+    return None if row is None else Place(row["transaction_id"], row["position"])
 
 
-async def forget_follower(connection: Connection, *, id: int) -> int:  # noqa: A002 - the column's name
-    return await QUERIES["forget_follower"].exec(connection, id=id)
-
-
-async def index_event_tags(connection: Connection) -> None:
-    await QUERIES["index_event_tags"].exec(connection)
-
-
-async def list_audit(
-    connection: Connection,
-    *,
-    subject: str | None = None,
-    before_id: int | None = None,
-    page_limit: int,
-    **filters: Any,
-) -> list[AuditEntry]:
-    unset = dict.fromkeys(("actor", "action", "recorded_from", "recorded_before"))
-    rows = await QUERIES["list_audit"].many(
-        connection, subject=subject, before_id=before_id, page_limit=page_limit, **{**unset, **filters}
-    )
-    return [AuditEntry(**{**row, "before": _json(row["before"]), "after": _json(row["after"])}) for row in rows]
-
-
-async def list_commands(
-    connection: Connection, *, transaction_id: int | None, before_id: int | None, page_limit: int
-) -> list[KeptCommand]:
-    rows = await QUERIES["list_commands"].many(
-        connection, transaction_id=transaction_id, before_id=before_id, page_limit=page_limit
-    )
-    return [
-        KeptCommand(**{**row, **{name: _json(row[name]) for name in ("data", "metadata", "result")}}) for row in rows
-    ]
+finish_command = QUERIES["finish_command"].one_as(columns("transaction_id", "position"))
+"""The transaction, and the last position it has written."""
+forget_follower = QUERIES["forget_follower"].exec
+index_event_tags = QUERIES["index_event_tags"].exec
+list_audit = QUERIES["list_audit"].search_as(_audit_entry)
+list_commands = QUERIES["list_commands"].many_as(_kept_command)
 
 
 async def read_events(
@@ -172,71 +161,7 @@ async def read_tag(connection: Connection, *, tag: str, page_limit: int, room: s
     return ReadRows(events, row["until"], row["own"])
 
 
-async def record_audit(
-    connection: Connection,
-    *,
-    actor: str,
-    action: str,
-    subject: str,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    await QUERIES["record_audit"].exec(
-        connection, actor=actor, action=action, subject=subject, before=_text(before), after=_text(after)
-    )
-
-
-async def register_follower(connection: Connection, *, name: str) -> int:
-    return int((await QUERIES["register_follower"].one(connection, name=name))["id"])
-
-
-async def set_follower_asleep(
-    connection: Connection,
-    *,
-    id: int,  # noqa: A002 - the column's name
-    is_asleep: bool,
-) -> int:
-    return await QUERIES["set_follower_asleep"].exec(connection, id=id, is_asleep=is_asleep)
-
-
-async def take_turn(connection: Connection, *, key: str) -> int:
-    return await QUERIES["take_turn"].exec(connection, key=key)
-
-
-def _statement(name: str, room: str | None) -> Statement:
-    return QUERIES[name] if room is None else QUERIES.in_room(name, room)
-
-
-def event_of(columns: Sequence[Any]) -> SequencedEvent:
-    """The event in these eight columns, whose order is the same in every statement. Raises `EventUnreadable`."""
-    # by index and not by name: a page has hundreds of rows
-    position, transaction_id, occurred_at, type_, tags, data, correlation_id, causation_id = columns
-    try:
-        content = _decode(data)
-    except _UNREADABLE as error:
-        raise EventUnreadable(position, str(error)) from error
-    if tags and type(tags[0]) is list:
-        raise EventUnreadable(position, "its tags are a list of lists")
-    return SequencedEvent(
-        position, transaction_id, occurred_at, type_, tuple(tags), content, correlation_id, causation_id
-    )
-
-
-def _reading(rows: Sequence[asyncpg.Record]) -> ReadRows:
-    events = [event_of(row[:8]) for row in rows if row[0] is not None]
-    return ReadRows(events, rows[0]["until"], rows[0]["own"])
-
-
-def _beyond(rows: Sequence[asyncpg.Record], position: int, after: str | None) -> str:
-    """The cursor after the event at this position and all before it."""
-    place = next(Place(row[1], row[0]) for row in rows if row[0] == position)
-    seen = NOTHING_SEEN if after is None else Cursor.parse(after)
-    return str(seen.advanced(until=rows[0]["until"], own=rows[0]["own"], seen=[place], is_cut=True))
-
-
-def _json(value: str | None) -> Any:
-    return None if value is None else _decode(value)
-
-
-def _text(value: Mapping[str, Any] | None) -> str | None:
-    return None if value is None else msgspec.json.encode(value).decode()
+record_audit = QUERIES["record_audit"].exec
+register_follower = QUERIES["register_follower"].one_as(column("id", int))
+set_follower_asleep = QUERIES["set_follower_asleep"].exec
+take_turn = QUERIES["take_turn"].exec

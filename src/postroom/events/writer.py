@@ -26,7 +26,7 @@ from postroom.events.retry import retried
 from postroom.events.typed import as_events
 from postroom.runtime.combiner import Combiner
 
-LARGEST = 200
+LARGEST = 200  # appends of one commit, which holds the locks of all of them
 SIDE_BY_SIDE = 2
 """Concurrent batches: while one is being committed the next one is already sent."""
 

@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION append_events(
     p_in_order        boolean     DEFAULT false
 ) RETURNS jsonb
 LANGUAGE plpgsql
-SET search_path FROM CURRENT
+SET search_path FROM CURRENT -- an application's connection has another search path
 SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
 SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
 SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large

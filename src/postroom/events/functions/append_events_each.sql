@@ -50,7 +50,7 @@ BEGIN
     FOREACH v_query IN ARRAY v_queries LOOP
         v_exclusive := v_exclusive || event_query_keys(v_query);
     END LOOP;
-    PERFORM set_config('lock_timeout', event_patience(p_is_patient), true);
+    PERFORM set_config('lock_timeout', event_patience(p_is_patient), true); -- for these locks only
     PERFORM lock_events(v_shared, v_exclusive);
     PERFORM set_config('lock_timeout', v_patience, true);
     IF v_exclusive <> '{}' THEN -- there is a condition or an idempotency query

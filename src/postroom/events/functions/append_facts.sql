@@ -3,7 +3,7 @@
 -- take a handful of locks. p_types, p_data: one element per event; p_ids: the number after `<p_tag_key>=`.
 CREATE OR REPLACE FUNCTION append_facts(p_tag_key text, p_types text[], p_ids bigint[], p_data jsonb[]) RETURNS void
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
 AS $$
 DECLARE
     v_transaction_id xid8;

@@ -19,7 +19,7 @@ BEGIN
     WHERE strpos(lower(concat_ws(' ', actor, subject, before, after)), p_address) > 0
         AND concat_ws(' ', actor, subject, before, after) ~* address_pattern(p_address);
     GET DIAGNOSTICS v_touched = ROW_COUNT;
-    PERFORM set_config('postroom.erasing', '', true);
+    PERFORM set_config('postroom.erasing', '', true); -- a later change in this transaction is rejected again
     RETURN v_touched;
 END
 $$;

@@ -38,11 +38,11 @@ BEGIN
         FROM (SELECT DISTINCT unnest(p_types)) AS wanted(type), LATERAL (
             SELECT e.transaction_id, e.position
             FROM events AS e
-            WHERE e.type = wanted.type
+            WHERE e.type BETWEEN wanted.type AND wanted.type -- for =, the planner may read all events in their order
                 AND (e.transaction_id, e.position) > (p_from_transaction_id, p_from_position)
                 AND NOT is_event_seen(e.transaction_id, e.position, p_seen)
                 AND (pg_visible_in_snapshot(e.transaction_id, p_until) OR e.transaction_id = p_own)
-            ORDER BY e.transaction_id, e.position
+            ORDER BY e.type, e.transaction_id, e.position
             LIMIT p_limit
         ) AS found
         ORDER BY found.transaction_id, found.position

@@ -1,16 +1,18 @@
--- The latest events that match a query, newest first, before a place if one is given; see read_events.
+-- The latest events that match a query, newest first, before a place if one is given; see read_events. With p_since, a search
+-- of events, those of older transactions may be missing: see find_search_end.
 CREATE OR REPLACE FUNCTION read_events_backwards(
     p_query                 jsonb,
     p_after                 text   DEFAULT NULL,
     p_limit                 bigint DEFAULT NULL,
     p_before_transaction_id xid8   DEFAULT NULL,
-    p_before_position       bigint DEFAULT NULL
+    p_before_position       bigint DEFAULT NULL,
+    p_since                 xid8   DEFAULT NULL
 ) RETURNS TABLE (
     until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamptz, type text, tags text[],
     data text, correlation_id text, causation_id text
 )
 LANGUAGE plpgsql STABLE
-SET search_path FROM CURRENT
+SET search_path FROM CURRENT -- an application's connection has another search path
 SET plan_cache_mode = force_generic_plan -- planning on every call would cost more than the rest of an append
 SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
 SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
@@ -36,7 +38,8 @@ BEGIN
                 SELECT DISTINCT m.transaction_id, m.position
                 FROM event_query_items(p_query) AS item,
                     LATERAL match_events_backwards(
-                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit,
+                        p_since) AS m
                 ORDER BY m.transaction_id DESC, m.position DESC
                 LIMIT p_limit
             ) AS matched ON always.is_one
@@ -53,7 +56,8 @@ BEGIN
                 SELECT DISTINCT m.transaction_id, m.position
                 FROM event_query_items(p_query) AS item,
                     LATERAL match_events_backwards(
-                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit) AS m
+                        item.types, item.tags, v_seen, v_before, coalesce(p_before_position, 0), v_until, v_own, p_limit,
+                        p_since) AS m
                 ORDER BY m.transaction_id DESC, m.position DESC
                 LIMIT p_limit
             ) AS matched

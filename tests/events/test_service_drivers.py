@@ -47,11 +47,11 @@ class Wallet:
 
     def append(self, event: Event) -> None:
         with psycopg.connect(self._url) as connection:
-            sync.Events(connection).append(event)
+            sync.EventStore(connection).append(event)
 
     def types(self) -> list[str]:
         with psycopg.connect(self._url) as connection:
-            return [event.type for event in sync.Events(connection).read(self.query).events]
+            return [event.type for event in sync.EventStore(connection).read(self.query).events]
 
 
 async def append_and_read(app: Application, wallet: Wallet) -> None:
@@ -144,7 +144,7 @@ def test_times_have_a_zone_in_a_site_without_zones(url: str, monkeypatch: pytest
     async def read(app: Application) -> None:
         [event] = (await app.events("read", wallet.query)).events
         with psycopg.connect(url) as connection:
-            [same] = sync.Events(connection).read(wallet.query).events
+            [same] = sync.EventStore(connection).read(wallet.query).events
         assert event.occurred_at == same.occurred_at
 
     monkeypatch.setattr(settings, "USE_TZ", False)
@@ -154,7 +154,7 @@ def test_times_have_a_zone_in_a_site_without_zones(url: str, monkeypatch: pytest
 def test_synchronous_reads_keep_their_types(url: str) -> None:
     """The head, and a fold whose state has its own type."""
     with psycopg.connect(url) as connection:
-        events = sync.Events(connection)
+        events = sync.EventStore(connection)
         state, cursor = events.project(timedelta(), {}, Query.of(tags={"wallet": 0}))
         assert state.total_seconds() == 0
         assert events.head().cursor.base >= cursor.base

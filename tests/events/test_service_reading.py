@@ -200,3 +200,27 @@ async def test_a_page_of_latest_events_is_bounded_by_time(store: EventStore, poo
     facts, _more = await store.latest(Query.all(), period=(noon, None))
     assert [event.type for event in facts.events] == ["DeliveryAccepted"]
     assert (await store.latest(Query.all(), period=(None, hours[0])))[0].events == []
+
+
+async def test_a_search_in_bounded_steps_finds_every_event(store: EventStore) -> None:
+    """Pages that read two events of a tag find the same events, in the same order, as one read."""
+    for number in range(24):
+        tags = {"side": "in" if number % 3 else "out", "half": number // 12, "last": number > 20}
+        type_ = "Even" if number % 2 == 0 else "Odd"
+        await store.append([Event.of(type_, {"number": number, "n": n}, **tags) for n in (1, 2)])
+    sides = Query.of(tags={"half": 0, "side": "out"})
+    for query in (
+        sides,
+        Query.of("Even", tags={"side": "in"}),
+        Query.of("Even", "Odd", tags={"half": 1, "side": "in", "last": True}),
+        sides | Query.of("Odd", tags={"half": 1}) | Query.of(tags={"last": True}),
+        Query.of("Even", tags=["half=0", "half=1"]),
+    ):
+        exact = await store.read(query, backwards=True)
+        found, cursor = await store.latest(query, limit=3, bound=2)
+        pages = [found.events]
+        while cursor is not None:
+            found, cursor = await store.latest(query, limit=3, bound=2, cursor=cursor)
+            pages.append(found.events)
+        assert [event for page in pages for event in page] == exact.events
+        assert max(map(len, pages)) <= 3
