@@ -6,7 +6,7 @@ import pytest
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
-from postroom.events.store import list_audit
+from postroom.events.audit import list_audit
 
 MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
 WELCOME = {"name": "Ann", "product": "Shop", "url": "https://shop.example/"}
@@ -167,8 +167,7 @@ async def test_cancel_ends_what_waits_and_is_audited(browser: Browser, room: Roo
     assert (done.status, done.json) == (200, {"id": delivery_id, "status": "cancelled"})
     again = await browser.post(f"/v1/deliveries/{delivery_id}/cancel")
     assert (again.status, again.json["code"]) == (409, "wrong_state")
-    async with room.pool.acquire() as connection:
-        [entry] = await list_audit(connection, subject=f"delivery:{delivery_id}", page_limit=5)
+    [entry], _more = await list_audit(room.pool, subject=f"delivery:{delivery_id}", limit=5)
     assert (entry.actor, entry.action) == ("key:1:shop", "delivery.cancel")
 
 

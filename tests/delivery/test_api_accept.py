@@ -145,6 +145,14 @@ async def test_everything_a_delivery_may_hold_is_accepted(browser: Browser) -> N
 
 
 @pytest.mark.parametrize(
+    "send_at,status", [("9998-12-31T23:00:00Z", 202), ("9999-01-01T00:00:00Z", 400), ("1969-12-31T23:59:59Z", 400)]
+)
+async def test_the_years_of_a_time_are_those_of_sql(browser: Browser, send_at: str, status: int) -> None:
+    """HTTP accepts the years 1970 to 9998, as `send(…)` does in SQL and in Python."""
+    assert (await browser.post("/v1/deliveries", json={**MAIL, "send_at": send_at})).status == status
+
+
+@pytest.mark.parametrize(
     "changes,field",
     [
         ({"to": []}, "to"),

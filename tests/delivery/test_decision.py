@@ -20,6 +20,7 @@ from postroom.delivery.decision import (
 from postroom.delivery.model import (
     Lane,
     Outgoing,
+    Recipient,
     RecipientOutcome,
 )
 from postroom.delivery.outcome import classify
@@ -132,14 +133,32 @@ def test_mail_that_cannot_be_composed_fails() -> None:
 
 
 def test_columns_are_in_the_same_order() -> None:
-    """Accepted mail comes last, columns end with their last value, and only other results name recipients."""
+    """Accepted mail comes last, columns end with their last value, and only other results name addresses."""
     results = [taken(an_outgoing()), decided(an_outgoing(), REFUSED), decided(an_outgoing(), BUSY)]
     columns = complete_columns(results)
     assert columns["state"] == ["failed", "waiting", "sent"]
     assert columns["is_plain"] == [False, False, True]
-    assert columns["recipient"] == ["a@example.org"] * 3
+    assert columns["recipient"] == ["a@example.org"] * 2
     assert [len(columns[name]) for name in ("reason", "retry_in", "dead_letter_reason", "is_forgiven")] == [2, 2, 0, 0]
-    assert {len(values) for name, values in columns.items() if name.startswith("recipient_")} == {2}
+    assert columns["first_outcome"] == ["refused", "pending"]
+    assert {len(values) for name, values in columns.items() if name.startswith("recipient_")} == {0}
+
+
+def test_a_repeated_value_is_written_once() -> None:
+    """The driver needs longer to encode a value than the rest of a result costs."""
+    columns = complete_columns([taken(an_outgoing()) for _ in range(3)])
+    assert len(columns["delivery_id"]) == len(columns["elapsed"]) == len(columns["message_id"]) == 3
+    assert (columns["state"], columns["claim_id"], columns["is_plain"]) == (["sent"], [3], [True])
+    assert columns["recipient"] == columns["domain"] == columns["reason"] == []
+
+
+def test_recipients_after_the_first_have_columns_of_their_own() -> None:
+    """The outcome of the first recipient is stored with the delivery, that of another in its own row."""
+    both = an_outgoing(a_recipient(), a_recipient("b@example.org", position=1))
+    columns = complete_columns([taken(an_outgoing()), decided(both, DELIVERED)])
+    assert (columns["first_outcome"], columns["first_code"]) == (["delivered"], [250])
+    assert (columns["recipient_delivery_id"], columns["recipient_position"]) == ([7], [1])
+    assert (columns["recipient_outcome"], columns["recipient_code"]) == (["delivered"], [250])
 
 
 def taken(outgoing: Outgoing, reply: Reply = DELIVERED) -> AttemptResult:
@@ -149,8 +168,8 @@ def taken(outgoing: Outgoing, reply: Reply = DELIVERED) -> AttemptResult:
 
 
 def test_an_accepted_mail_has_the_same_result_as_by_the_rules() -> None:
-    """The short way for accepted mail and the rules for every reply agree, recipients apart."""
-    outgoing = an_outgoing(a_recipient(), a_recipient("b@example.org", position=1))
+    """The short way for accepted mail and the rules for every reply agree, but for the entry of the recipient."""
+    outgoing = an_outgoing()
     short, ruled = taken(outgoing), decided(outgoing, DELIVERED)
     named = replace(ruled, elapsed=short.elapsed, transport=short.transport, message_id=short.message_id)
     assert replace(named, recipients=(), is_plain=True) == short
@@ -174,9 +193,17 @@ def test_other_replies_need_the_rules(reply: Reply) -> None:
     assert accepted(an_outgoing(), reply, elapsed=timedelta(), transport="smtp", message_id="<1@example.org>") is None
 
 
-def test_a_suppressed_recipient_needs_the_rules() -> None:
-    """Its outcome has to be written beside that of the others."""
-    outgoing = an_outgoing(a_recipient(), a_recipient("b@example.org", outcome="suppressed", position=1))
+@pytest.mark.parametrize(
+    "recipients",
+    [
+        (a_recipient(outcome="suppressed"),),
+        (a_recipient(), a_recipient("b@example.org", position=1)),
+        (a_recipient(), a_recipient("b@example.org", outcome="suppressed", position=1)),
+    ],
+)
+def test_mail_with_several_or_suppressed_recipients_needs_the_rules(recipients: tuple[Recipient, ...]) -> None:
+    """The outcome of each has to be written."""
+    outgoing = an_outgoing(*recipients)
     assert accepted(outgoing, DELIVERED, elapsed=timedelta(), transport="smtp", message_id="<1@example.org>") is None
 
 
@@ -187,7 +214,7 @@ def test_columns_hold_nothing_that_text_cannot_hold() -> None:
         [decided(an_outgoing(), Reply(Stage.RECIPIENT, 550, None, "no\x00\udc80", recipients=spoken))]
     )
     mended = "no\N{REPLACEMENT CHARACTER}"
-    assert columns["recipient_detail"] == [mended]
+    assert columns["first_detail"] == [mended]
     assert columns["reply_text"] == columns["detail"] == [f"{mended}\N{REPLACEMENT CHARACTER}"]
 
 

@@ -1,5 +1,7 @@
 """The ledger: every attempt keeps recipients, Message-ID and the application's data after its delivery is retired."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,11 +25,16 @@ from tests.support.builders import (
 )
 from tests.support.retention import swept
 
-from postroom.db.pool import Pool
-from postroom.delivery import store
+from postroom.db.pool import Pool, Session
+from postroom.delivery import decision, store
+from postroom.delivery.decision import AttemptPolicy, AttemptResult, complete_columns
+from postroom.delivery.ledger import _record_results
 from postroom.delivery.maintenance import RETENTION, Maintenance, MaintenanceOptions
-from postroom.delivery.model import Lane
+from postroom.delivery.model import Lane, Outgoing
+from postroom.delivery.outcome import classify
 from postroom.post.message_id import make_message_id
+from postroom.post.reply import Envelope, Reply, Stage
+from postroom.senders.model import HealthPolicy
 
 DATA = {
     "tags": {"kind": "receipt", "campaign_id": "spring"},
@@ -89,6 +96,61 @@ async def test_an_attempt_without_a_message_still_names_the_recipient(pool: Pool
     await a_worker(pool, Recording()).run_once(Lane.TRANSACTIONAL)
     [row] = await ledger(pool)
     assert (row["status"], row["recipient_email"], row["message_id"]) == ("rejected", "ada@example.org", None)
+
+
+async def test_results_of_one_statement_keep_their_own_values(pool: Pool) -> None:
+    """Columns are cut where their last value repeats; each attempt has its own claim, reply, address and domain."""
+    people = ("Ada@Example.ORG", "bob@example.net", "ÄNNE@BÜCHER.example", "cy@example.org")
+    await accepted(pool, *(a_mail(person) for person in people))
+    batch = [*await claimed(pool, limit=2), *await claimed(pool, limit=2)]
+    replies = [Reply(Stage.FINAL, 250, "2.0.0", f"queued as {number}", remote_host="mx") for number in range(3)]
+    results = [taken(outgoing, reply) for outgoing, reply in zip(batch, [*replies, REFUSED], strict=True)]
+    async with pool.acquire() as connection:
+        await store.complete(connection, now=None, **complete_columns(results))
+    rows = await pool.fetch("SELECT * FROM attempts ORDER BY delivery_id")
+    assert [row["claim_id"] for row in rows] == [outgoing.claim_id for outgoing in batch]
+    assert [row["recipient"] for row in rows] == [person.lower() for person in people]
+    assert [row["domain"] for row in rows] == ["example.org", "example.net", "bücher.example", "example.org"]
+    assert [row["reply_text"] for row in rows] == ["queued as 0", "queued as 1", "queued as 2", REFUSED.text]
+    assert [row["outcome"] for row in rows] == ["sent", "sent", "sent", "failed"]
+    assert [row["remote_host"] for row in rows] == ["mx", "mx", "mx", REFUSED.remote_host]
+
+
+def taken(outgoing: Outgoing, reply: Reply) -> AttemptResult:
+    """The result of a reply, by the short way if it is plain."""
+    short = decision.accepted(outgoing, reply, elapsed=timedelta(), transport="smtp", message_id=f"<{outgoing.id}@x>")
+    if short is not None:
+        return short
+    outcome = classify(reply, Envelope(outgoing.id, "", "", outgoing.open_addresses))
+    policy = AttemptPolicy(0, ())
+    return decision.decide(outgoing, reply, outcome, policy, elapsed=timedelta(), transport="smtp")
+
+
+async def test_plain_results_take_one_round_trip(pool: Pool) -> None:
+    """Delivery, attempt, step and soft bounce in one statement, which needs no transaction around it."""
+    await accepted(pool, *(a_mail(f"p{number}@example.org") for number in range(3)))
+    results = [taken(outgoing, DELIVERED) for outgoing in await claimed(pool)]
+    said: list[str] = []
+    async with pool.acquire() as connection:
+        record = partial(_record_results, connection, policy=HealthPolicy(), now=None)
+        await record(results[:1])  # the driver looks up types once per connection
+        async with statements_of(connection, said):
+            assert await record(results[1:]) == {result.outgoing.id for result in results[1:]}
+    assert len(said) == 1
+
+
+@asynccontextmanager
+async def statements_of(connection: Session, said: list[str]) -> AsyncIterator[None]:
+    """Collect the statements of a connection."""
+
+    def hear(record: Any) -> None:
+        said.append(record.query)
+
+    connection.add_query_logger(hear)
+    try:
+        yield
+    finally:
+        connection.remove_query_logger(hear)
 
 
 async def test_an_attempt_of_a_dead_worker_is_recorded_as_completely(pool: Pool) -> None:

@@ -1,6 +1,6 @@
 """Listings of deliveries: filters and pages."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.errors import BadInput
 
 ADA = "cli:ada"
+ENDLESS = datetime.max.replace(tzinfo=UTC)
+"""Clients write the last second of the year 9999 for a period without an end."""
 
 
 async def test_deliveries_are_paged_newest_first(pool: Pool) -> None:
@@ -77,6 +79,8 @@ async def three_mails(shared_room: Room) -> Pool:
         (DeliveryFilter(recipient_contains="reply@"), []),
         (DeliveryFilter(recipient_contains="_nn"), []),
         (DeliveryFilter(recipient_contains="copy", source="shop"), ["b"]),
+        (DeliveryFilter(lane=Lane.TRANSACTIONAL), ["c", "b", "a"]),
+        (DeliveryFilter(lane=Lane.BULK, state=DeliveryState.QUEUED), []),
         (DeliveryFilter(sender_account_id=7), []),
         (DeliveryFilter(recipient_domain="EXAMPLE.net"), ["b"]),
         (DeliveryFilter(recipient_domain="example.com"), []),
@@ -89,6 +93,8 @@ async def three_mails(shared_room: Room) -> Pool:
         (DeliveryFilter(custom_data={"order": 7}), ["c"]),
         (DeliveryFilter(created_from=NOON + timedelta(hours=1)), ["c"]),
         (DeliveryFilter(created_before=NOON + timedelta(hours=1)), ["b", "a"]),
+        (DeliveryFilter(created_from=datetime.min.replace(tzinfo=UTC), created_before=ENDLESS), ["c", "b", "a"]),
+        (DeliveryFilter(finished_before=ENDLESS), ["a"]),
         (DeliveryFilter(created_from=NOON, created_before=NOON + timedelta(hours=1), source="shop"), ["b"]),
         (DeliveryFilter(source="shop", recipient="ann@example.org"), []),
         (DeliveryFilter(state=DeliveryState.QUEUED, tags={"kind": "receipt"}), ["c"]),

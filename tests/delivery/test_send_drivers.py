@@ -74,7 +74,7 @@ def observer(url: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def observe(observer: psycopg.Connection) -> Observer:
     """Query as the observer, in an empty room."""
-    for table in ("deliveries", "delivery_payloads", "delivery_recipients", "due_deliveries", "suppressions"):
+    for table in ("deliveries", "delivery_payloads", "other_recipients", "due_deliveries", "suppressions"):
         observer.execute(f"DELETE FROM {table}".encode())
     return lambda query: observer.execute(query.encode()).fetchall()
 

@@ -150,6 +150,8 @@ BAD_IN_SQL: list[tuple[str, dict[str, Any]]] = [
     ("attachments[0]", {"p_attachments": '[{"filename": "a.txt"}]'}),
     ("attachments[0]", {"p_attachments": f'[{{{FILE}, "x": {DEEP}}}]'}),
     ("attachments[1]", {"p_attachments": f'[{{{FILE}}}, {{{FILE}, "content_id": 7}}]'}),
+    ("to", {"p_to": [["ada@example.org"]]}),
+    ("cc", {"p_cc": [["ada@example.org", "bob@example.org"]]}),
     ("tags", {"p_tags": "[]"}),
     ("tags", {"p_tags": '{"a": 1}'}),
     ("custom_data", {"p_custom_data": "7"}),

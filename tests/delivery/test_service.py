@@ -26,15 +26,14 @@ from postroom.delivery import service
 from postroom.delivery.errors import BodyGone, DeadLetterNotFound, DeliveryExpired, DeliveryNotFound, WrongState
 from postroom.delivery.maintenance import RETENTION
 from postroom.delivery.model import DeliveryId, DeliveryState, Lane
-from postroom.events.store import list_audit
+from postroom.events.audit import list_audit
 
 ADA = "cli:ada"
 
 
 async def audited(pool: Pool) -> list[tuple[str, str, str]]:
     """The audit entries, oldest first."""
-    async with pool.acquire() as connection:
-        entries = await list_audit(connection, subject=None, page_limit=100)
+    entries, _more = await list_audit(pool, limit=100)
     return [(entry.actor, entry.action, entry.subject) for entry in reversed(entries)]
 
 

@@ -23,7 +23,7 @@ from tests.support.smtp_server import Hold, Says, Script, Server, smtp_server, t
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryState, Lane
-from postroom.delivery.slots import LOOK_S, SILENCE_S, STALL_S, InFlight, TransportSlots
+from postroom.delivery.slots import FIRST_PAUSE_S, LOOK_S, SILENCE_S, STALL_S, UNREACHED, InFlight, TransportSlots
 from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import ProviderAddresses
@@ -111,6 +111,39 @@ async def test_mails_of_a_connection_leave_in_their_order(pool: Pool) -> None:
     assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.SENT}
 
 
+async def test_mail_for_a_quick_server_shares_connections(pool: Pool) -> None:
+    """Ten mails for a server that answers at once need two connections, though it may have twenty."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(10)))
+    async with smtp_server() as server, transport_to(server) as transport:
+        transport.pace.answer_s = 0.0
+        await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+        assert (len(server.messages), len(server.visits)) == (10, 2)
+
+
+async def test_mail_behind_a_server_that_becomes_slow_gets_a_connection(pool: Pool) -> None:
+    """Mails that share a connection do not wait for one that the server keeps: free slots serve them a second later."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(3)))
+    hold = Hold()
+    async with smtp_server(Script(says={".": [hold]})) as server, transport_to(server) as transport:
+        transport.pace.answer_s = 0.0
+        worker = a_worker(pool, transport, options=OPTIONS)
+        running = asyncio.create_task(worker.run())
+        await asyncio.wait_for(hold.reached.wait(), 60)
+        let_pass(2 * LOOK_S)
+        await sent(pool, 2)
+        hold.go.set()
+        await sent(pool, 3)
+        worker.stop()
+        await asyncio.wait_for(running, 60)
+
+
+def test_a_quick_server_gets_a_task_for_every_few_mails() -> None:
+    """A task with a slot is enough for as many waiting mails as the depth of the queue."""
+    gate = TransportSlots(3, may_stall=False)
+    entered = [gate.offer(an_outgoing()) and gate.enter(2) for _ in range(8)]
+    assert entered == [True, False, True, False, True, False, False, False]
+
+
 def test_a_lowered_limit_ends_surplus_tasks() -> None:
     """A task with a slot beyond the new limit gets no mail; the others go on."""
     gate = TransportSlots(2, may_stall=False)
@@ -131,6 +164,32 @@ def test_a_stalled_transport_takes_no_mail_until_an_attempt_ends() -> None:
     assert gate.offer(an_outgoing())
     gate.look(STALL_S)
     assert (gate.is_stalled, len(gate.take_waiting()), gate.offer(an_outgoing())) == (True, 1, False)
+
+
+async def test_a_server_out_of_reach_gets_no_mail_for_a_while() -> None:
+    """After ten attempts in a row without a connection waiting mail is released; after the pause one more is enough."""
+    gate = TransportSlots(1, may_stall=True)
+    gate.offer(an_outgoing())
+    for _ in range(UNREACHED):
+        gate.count_reached(is_reached=False)
+    assert (gate.next(), gate.offer(an_outgoing())) == (None, False)
+    now = asyncio.get_running_loop().time()
+    gate.look(now)
+    assert (gate.is_stalled, len(gate.take_waiting())) == (True, 1)
+    gate.look(now + FIRST_PAUSE_S)
+    assert (gate.is_stalled, gate.offer(an_outgoing())) == (False, True)
+    gate.count_reached(is_reached=False)
+    assert gate.is_paused
+
+
+async def test_one_answer_ends_the_count_of_unreached_attempts() -> None:
+    """A server that answers now and then is used without a pause."""
+    gate = TransportSlots(1, may_stall=True)
+    for _ in range(2):
+        for _ in range(UNREACHED - 1):
+            gate.count_reached(is_reached=False)
+        gate.count_reached(is_reached=True)
+    assert not gate.is_paused
 
 
 # ── stopping ──────────────────────────────────────────────────────────────────────────────────────────────────────────

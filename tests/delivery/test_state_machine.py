@@ -47,8 +47,8 @@ async def test_the_trigger_is_the_model(pool: Pool) -> None:
     """Exactly the model's transitions pass a raw UPDATE; every other is rejected as PR004."""
     async with pool.acquire() as connection:
         delivery = await connection.fetchval(
-            "INSERT INTO deliveries (next_attempt_at, ladder, source, template_id, template_version_id)"
-            " VALUES (now(), 'generic', 'test', 'welcome', 1) RETURNING id"
+            "INSERT INTO deliveries (next_attempt_at, ladder, source, recipient_email, template_id,"
+            " template_version_id) VALUES (now(), 'generic', 'test', 'ada@example.org', 'welcome', 1) RETURNING id"
         )
         passed = {
             (old, new)

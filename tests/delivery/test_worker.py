@@ -33,12 +33,13 @@ from tests.support.silence import let_pass
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
 from postroom.delivery import store
+from postroom.delivery.lane import LaneWakeups, WokenWorker
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.address import Address
-from postroom.post.reply import Reply, Stage
+from postroom.post.reply import Content, Envelope, Reply, Stage
 
 HOUR = timedelta(hours=1)
 
@@ -51,8 +52,8 @@ async def fill(pool: Pool, lane: Lane, count: int) -> None:
     """Insert many deliveries at once."""
     async with pool.acquire() as connection:
         await connection.execute(
-            "INSERT INTO deliveries (lane, next_attempt_at, ladder, source)"
-            " SELECT $1, now(), 'generic', 'test' FROM generate_series(1, $2::int)",
+            "INSERT INTO deliveries (lane, next_attempt_at, ladder, source, recipient_email)"
+            " SELECT $1, now(), 'generic', 'test', 'ada@example.org' FROM generate_series(1, $2::int)",
             lane.value,
             count,
         )
@@ -113,6 +114,24 @@ async def test_a_template_is_claimed_at_once(pool: Pool) -> None:
     assert (outgoing.id, outgoing.template_id, outgoing.template_version_id) == (delivery, "welcome", pinned)
 
 
+async def test_only_the_commit_of_a_claim_does_not_wait_for_the_disk(pool: Pool) -> None:
+    """A start is on disk before anything is sent, and with it the log of the claim, which was written before."""
+    await accepted(pool)
+    async with pool.acquire() as connection:
+        async with connection.transaction():
+            await connection.execute("SET LOCAL synchronous_commit = on")  # the servers of tests have it off
+            [outgoing] = await store.claim_due(
+                connection, lane=Lane.TRANSACTIONAL, batch_limit=1, worker_id=1, lease=LEASE, now=None
+            )
+            assert await connection.fetchval("SHOW synchronous_commit") == "off"
+        async with connection.transaction():
+            await connection.execute("SET LOCAL synchronous_commit = on")
+            assert await store.mark_started(
+                connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=None
+            )
+            assert await connection.fetchval("SHOW synchronous_commit") == "on"
+
+
 async def test_a_connection_is_enough(room: Room) -> None:
     """A worker with one connection serves all lanes: no step holds one while it waits for another."""
     ids = await accepted(room.pool, *(a_mail(lane=lane) for lane in Lane))
@@ -157,6 +176,25 @@ async def test_nul_in_a_reply_is_replaced(pool: Pool) -> None:
     await a_worker(pool, Recording(reply)).run_once(Lane.TRANSACTIONAL)
     [attempt] = await attempts_of(pool, delivery)
     assert attempt.reply_text == "no\N{REPLACEMENT CHARACTER}way \N{REPLACEMENT CHARACTER}"
+
+
+async def test_no_transaction_is_open_during_an_attempt(pool: Pool) -> None:
+    """A server that takes minutes to answer must hold neither a lock nor the horizon of vacuum and followers."""
+    open_transactions = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        " AND (state LIKE 'idle in transaction%' OR backend_xid IS NOT NULL)"
+    )
+    seen: list[int] = []
+
+    class Looking(Recording):
+        async def send(self, envelope: Envelope, content: Content) -> Reply:
+            seen.append(await pool.fetchval(open_transactions))
+            return await super().send(envelope, content)
+
+    [delivery] = await accepted(pool, a_mail())
+    await a_worker(pool, Looking()).run_once(Lane.TRANSACTIONAL)
+    assert seen == [0]
+    assert await state_of(pool, delivery) is DeliveryState.SENT
 
 
 async def test_the_message_keeps_its_name_over_all_attempts(pool: Pool) -> None:
@@ -299,3 +337,21 @@ async def test_a_claim_the_worker_does_not_know_of_is_not_renewed(pool: Pool) ->
     assert await Maintenance(pool, clock=hands).recover() == 1
     assert await state_of(pool, outgoing.id) is DeliveryState.QUEUED
     assert await attempts_of(pool, outgoing.id) == []
+
+
+async def test_a_woken_worker_begins_with_the_lane_that_was_notified(pool: Pool) -> None:
+    """The other lanes wait for a notification or their head start, and the worker uses its given registration."""
+    first, second = await accepted(pool, a_mail(lane=Lane.TRANSACTIONAL), a_mail(lane=Lane.BULK))
+    worker_id = await pool.fetchval("SELECT wake_sleeper(1, 'tests')")
+    waker, woken = LaneWakeups(), WokenWorker(worker_id, frozenset({Lane.TRANSACTIONAL}), HOUR)
+    worker = a_worker(pool, Recording(), waker=waker, woken=woken)
+    running = asyncio.create_task(worker.run())
+    try:
+        await until(pool, f"state = 'sent' FROM deliveries WHERE id = {first}")
+        assert await state_of(pool, second) == DeliveryState.QUEUED
+        assert await pool.fetchval("SELECT array_agg(id) FROM workers") == [worker_id]
+        waker.notified("bulk")
+        await until(pool, f"state = 'sent' FROM deliveries WHERE id = {second}")
+    finally:
+        worker.stop()
+        await running

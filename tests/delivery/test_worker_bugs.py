@@ -80,7 +80,7 @@ async def test_a_bug_in_a_lane_is_retried(pool: Pool, monkeypatch: pytest.Monkey
     """The claim is released at once, and the mail is sent by the next one, at its first attempt."""
     Bug(monkeypatch, store, statement)
     before = count_failures("lane-transactional")
-    [delivery] = await accepted(pool)
+    [delivery] = await accepted(pool, a_mail("ada@example.org", "bob@example.org"))
     async with running(pool) as failures:
         await asyncio.wait_for(failures.happened.wait(), 60)
         await until(pool, ALL_SENT)
@@ -99,7 +99,10 @@ async def test_a_bug_beside_the_lanes_is_retried(
     Bug(monkeypatch, owner, name)
     await accepted(pool)
     async with running(pool) as failures:
+        await until(pool, ALL_SENT)
+        let_pass(OPTIONS.lease.total_seconds() / 3)  # the leases are renewed for the first time
         await asyncio.wait_for(failures.happened.wait(), 60)
+        await accepted(pool)
         await until(pool, ALL_SENT)
     assert failures.names == [loop]
 

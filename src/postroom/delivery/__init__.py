@@ -4,7 +4,7 @@ NAME     delivery, from an accepted request to its end
 OWNS     deliveries           one message to one set of recipients over one channel
          due_deliveries       those that wait, apart from their records (functions/follow_delivery.sql)
          unsent_deliveries    those that ended without being sent, for listings (functions/list_unsent.sql)
-         delivery_recipients  its recipients and the outcome of each
+         other_recipients     its recipients after the first; the view delivery_recipients has all of them
          delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month
          delivery_steps       one row per committed step, a partition per month: facts and statistics read it
@@ -16,17 +16,19 @@ OWNS     deliveries           one message to one set of recipients over one chan
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
-STEPS    check → accept (functions/accept_deliver*.sql) → claim → start → attempt → complete (queries.sql). A request
-         is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel makes
-         envelope and content, `dispatch` serves the transports, `decision` decides, `ledger` writes. Recover, expire
-         and retention in `maintenance`; the meaning of a reply in `outcome`, the time of the next attempt in `retry`
-         (the age counts from the first attempt, by the database's clock; a request may set `max_retries` and
-         `give_up_after`). Mail of a paused or cancelled campaign is never claimed (functions/lock_due_mail.sql)
+STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim → start → attempt → complete (queries.sql).
+         A request is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel
+         makes envelope and content, `dispatch` serves the transports, `feed` gives one connection mail after mail,
+         `decision` decides, `ledger` writes. Recover, expire and retention in `maintenance`; the meaning of a reply in
+         `outcome`, the time of the next attempt in `retry` (the age counts from the first attempt, by the database's
+         clock; a request may set `max_retries` and `give_up_after`). Mail of a paused or cancelled campaign is never
+         claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
          server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff).
          Mail beyond the rate or the quota of the room waits (`hold`)
-LATEST   a suppression counts until the chunk starts, an expiry until the transport has a connection
+LATEST   a suppression counts until the chunk starts; an expiry until the transport has a connection, or, if the
+         envelope travelled behind another mail, until its own content leaves
 RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an
          application needs EXECUTE on it and nothing else. `accept_deliveries` runs with the rights of its caller
 HOSTILE INPUTS  all that an application passes to `send(…)`: `check` and functions/check_send*.sql hold the same rules,

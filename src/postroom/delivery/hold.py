@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from postroom.db.pool import Pool
+from postroom.delivery.model import Channel, Outgoing
 from postroom.limits.allowance import Grant
 from postroom.limits.errors import QuotaExceeded, RateExceeded
 from postroom.limits.limiter import Limiter
@@ -35,14 +36,17 @@ class RoomHold:
         self._held = None
         return False
 
-    async def count_fitting(self, deliveries: Sequence[tuple[int, int]]) -> int:
-        """How many deliveries may be sent, from the first on, given the id and the mails of each; they are counted.
+    async def count_fitting(self, chunk: Sequence[Outgoing]) -> int:
+        """How many deliveries may be sent, from the first on; they are counted.
 
         A delivery with more recipients than a limit counts as many mails as the limit: otherwise it would never leave.
         """
         limits = next((each for each in await self._limiter.limits_of(None) if each.counts), None)
-        if limits is None or not any(count for _id, count in deliveries):
-            return len(deliveries)
+        if limits is None:
+            return len(chunk)
+        deliveries = [(outgoing.id, _mails_of(outgoing)) for outgoing in chunk]
+        if not any(count for _id, count in deliveries):
+            return len(chunk)
         most = min(filter(None, (limits.rate_per_minute, limits.daily_quota)))
         return await self._fit([(delivery_id, min(count, most)) for delivery_id, count in deliveries], limits)
 
@@ -79,3 +83,9 @@ class RoomHold:
         if left:
             allowances.give_back(grant, left)
         return fitting
+
+
+def _mails_of(outgoing: Outgoing) -> int:
+    """The mails that an attempt counts as: one per recipient, and none for a retry or a webhook."""
+    is_first = outgoing.channel is Channel.EMAIL and outgoing.attempt_no == 1
+    return len(outgoing.open_addresses) if is_first else 0

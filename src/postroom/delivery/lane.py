@@ -12,22 +12,64 @@ from typing import Any
 
 from postroom.delivery.model import Channel, Lane, Outgoing
 
+CALM = 10
+"""A lane that is this calm requests notifications: five empty looks in a row after a burst."""
+
+
+@dataclass(frozen=True, slots=True)
+class WokenWorker:
+    """The worker of a room that wakes: its registration, by which every lane is notified, and the lanes with mail.
+
+    The other lanes are looked at after `head_start`, so that they do not delay the first mail.
+    """
+
+    worker_id: int
+    lanes: frozenset[Lane]
+    head_start: timedelta
+
+    def later(self, lanes: Iterable[Lane]) -> dict[Lane, timedelta]:
+        """The lanes whose first look waits for a notification, and how long at most."""
+        return {lane: self.head_start for lane in lanes if lane not in self.lanes}
+
 
 @dataclass(slots=True)
 class LaneLoad:
-    """The open deliveries of one lane, and whether its loop has asked for notifications."""
+    """The open deliveries of one lane, and whether its loop has asked for notifications.
+
+    `calm` decides that: an empty look adds two, and one that finds work takes one away. While mail is scarcer than
+    the worker can send it, every look that finds mail is followed by an empty one, so the lane stays calm and each
+    acceptance notifies it: a poll would delay the mail. Under load most looks find mail; the lane is then no longer
+    notified, because a NOTIFY costs every acceptance more than the poll costs the worker.
+    """
 
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
     mails: int = 0
     webhooks: int = 0
     bytes: int = 0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    empty_looks: int = 0
+    calm: int = CALM  # a room that wakes had work in one lane, and ten polls in the others delayed it
     asleep: bool = False
 
     @property
     def is_busy(self) -> bool:
         return self.mails + self.webhooks > 0
+
+    @property
+    def may_sleep(self) -> bool:
+        """True if the lane should request notifications now."""
+        return self.calm >= CALM and not self.asleep
+
+    @property
+    def must_wake(self) -> bool:
+        """True if the lane should no longer be notified."""
+        return self.calm <= 0 and self.asleep
+
+    def found(self, *, is_much: bool) -> None:
+        """Record a look that found work; a whole chunk is a burst at once."""
+        self.calm = 0 if is_much else max(self.calm - 1, 0)
+
+    def found_nothing(self) -> None:
+        self.calm = min(self.calm + 2, CALM)
 
     def opened(self, started: Iterable[Outgoing]) -> None:
         """Count deliveries that start."""

@@ -36,10 +36,11 @@ class Leases:
         clock: Clock,
         held: Callable[[], list[ClaimId]],
         on_renewed: Callable[[Iterable[ClaimId], float], None],
+        worker_id: int = 0,
     ) -> None:
         self._pool, self._clock, self._held, self._on_renewed = pool, clock, held, on_renewed
         self.lease = lease
-        self.worker_id = 0
+        self.worker_id = worker_id  # 0 until `register`
         self._lapsed: set[ClaimId] = set()
 
     async def register(self, stopping: asyncio.Event) -> None:
@@ -64,7 +65,9 @@ class Leases:
 
     def loop(self) -> Loop:
         """Renew the leases three times in their duration."""
-        return Loop("leases", self._renew, rest=self.lease / 3)
+        loop = Loop("leases", self._renew, rest=self.lease / 3)
+        loop.postpone(self.lease / 3)  # there is no claim yet, and the first one should not wait for a renewal
+        return loop
 
     async def say_goodbye(self) -> None:
         with suppress(*INTERRUPTIONS):

@@ -34,7 +34,7 @@ from postroom.runtime.clock import Clock
 from postroom.runtime.loop import Loop
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
 from postroom.runtime.signals import Signal
-from postroom.senders.health import HealthResult
+from postroom.senders.health import AttemptKind, HealthResult, judge
 from postroom.senders.model import HealthPolicy, StartSlot
 from postroom.senders.record import record_outcomes
 
@@ -241,8 +241,11 @@ async def _record_results(
 
     Returns the deliveries whose claim was still valid; a result whose claim was lost has no effect.
     """
+    columns = complete_columns(results)
+    if all(result.is_plain and result.outgoing.slot is None for result in results):
+        return await store.complete(connection, now=now, **columns)  # has all effects: four round trips become one
     async with connection.transaction():
-        written = await store.complete(connection, now=now, **complete_columns(results))
+        written = await store.complete(connection, now=now, **columns)
         ours = [result for result in results if result.outgoing.id in written]
         await _update_accounts(connection, ours, policy=policy, now=now)
         await _record_feedback(connection, ours, now=now)
@@ -267,10 +270,13 @@ async def _update_accounts(
 
 
 async def _record_feedback(connection: Session, results: Sequence[AttemptResult], *, now: datetime | None) -> None:
-    """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces."""
-    mails = [result for result in results if result.outgoing.channel is Channel.EMAIL]
+    """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces.
+
+    `store.complete` has cleared those of plain results.
+    """
+    mails = [result for result in results if result.outgoing.channel is Channel.EMAIL and not result.is_plain]
     delivered = [address for result in mails for address in _delivered(result)]
-    refusals = [refusal for result in mails if not result.is_plain for refusal in _refusals(result)]
+    refusals = [refusal for result in mails for refusal in _refusals(result)]
     if delivered or refusals:
         await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
 
@@ -282,9 +288,7 @@ def _without_texts(result: AttemptResult) -> AttemptResult:
     return replace(result, reply=reply, detail=None, transport="unknown", recipients=recipients)
 
 
-def _delivered(result: AttemptResult) -> Sequence[str]:
-    if result.is_plain:
-        return result.outgoing.open_addresses
+def _delivered(result: AttemptResult) -> list[str]:
     return [each.address for each in result.recipients if each.outcome is RecipientOutcome.DELIVERED]
 
 
@@ -313,5 +317,5 @@ def _outcome(result: AttemptResult, slot: StartSlot) -> HealthResult:
         result.reply if tried else None,
         result.outgoing.domain,
         blames_mail=result.blames_mail,
-        is_forgiven=result.is_forgiven,
+        is_forgiven=result.is_forgiven or judge(result.reply) is AttemptKind.UNREACHED,
     )

@@ -51,8 +51,12 @@ class MaintenanceOptions:
 
     held_lanes: Sequence[str] = ("bulk",)
     lease: timedelta = timedelta(seconds=30)
-    recovery_interval: timedelta = timedelta(seconds=2)
-    partition_interval: timedelta = timedelta(minutes=5)
+    recovery_interval: timedelta = timedelta(
+        seconds=2
+    )  # added to the lease, it is the time until mail of a dead worker continues
+    partition_interval: timedelta = timedelta(
+        minutes=5
+    )  # partitions exist months ahead; a failed run only needs to be repeated
     message_id: Callable[[int, datetime], str] | None = None  # of a delivery by id and creation, for attempts recovered
 
 

@@ -16,14 +16,18 @@ ClaimId = NewType("ClaimId", int)
 DeliveryId = NewType("DeliveryId", int)
 
 
-class Channel(StrEnum):
+class _Text(StrEnum):
+    __hash__ = str.__hash__  # that of an enum is Python code, and every mail needs it a dozen times
+
+
+class Channel(_Text):
     """The channel of a delivery."""
 
     EMAIL = "email"
     WEBHOOK = "webhook"
 
 
-class Lane(StrEnum):
+class Lane(_Text):
     """A priority: a lane never waits for the one below it."""
 
     AUTH = "auth"
@@ -31,7 +35,7 @@ class Lane(StrEnum):
     BULK = "bulk"
 
 
-class RecipientKind(StrEnum):
+class RecipientKind(_Text):
     """The header of an address. All but `reply_to` receive the message."""
 
     TO = "to"
@@ -40,7 +44,7 @@ class RecipientKind(StrEnum):
     REPLY_TO = "reply_to"
 
 
-class RecipientOutcome(StrEnum):
+class RecipientOutcome(_Text):
     """The outcome of one recipient. `ambiguous`: the content was sent and no reply was recorded."""
 
     PENDING = "pending"
@@ -50,7 +54,7 @@ class RecipientOutcome(StrEnum):
     AMBIGUOUS = "ambiguous"
 
 
-UNSERVED = frozenset({RecipientOutcome.PENDING, RecipientOutcome.AMBIGUOUS})
+UNSERVED = (RecipientOutcome.PENDING, RecipientOutcome.AMBIGUOUS)
 """Outcomes that the next attempt still addresses."""
 
 
@@ -101,6 +105,10 @@ TRANSITIONS: frozenset[tuple[DeliveryState, DeliveryState]] = frozenset(
     }
 )
 """Every allowed transition; the trigger `deliveries_guard` rejects all others."""
+
+
+IDEMPOTENCY_TTL = timedelta(days=7)
+"""How long a key is remembered by default, as in SQL `send`."""
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: that costs 4 µs for 26 fields, in every call of send
@@ -169,6 +177,11 @@ class Recipient(msgspec.Struct, frozen=True, gc=False):
     held_for: timedelta | None = None  # time that bulk mail to this address waits after a soft bounce
 
     @property
+    def is_first(self) -> bool:
+        """True for the recipient that is stored with the delivery."""
+        return self.position == 0 and self.kind is RecipientKind.TO
+
+    @property
     def is_open(self) -> bool:
         """True while the next attempt addresses this recipient."""
         return self.kind is not RecipientKind.REPLY_TO and self.outcome in UNSERVED
@@ -195,6 +208,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     html: str | None
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
+    is_canonical: bool = False  # text and HTML: see `mail.render.Rendered`
     problem: str | None = None  # the reason why the stored row cannot be sent
     campaign_id: int | None = None  # the campaign with the content, personalised by `variables`
     template_id: str | None = None  # the template with the content
@@ -220,8 +234,10 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def open_addresses(self) -> tuple[str, ...]:
         """The recipients of the next attempt, each address once even if it is in To and Cc."""
-        addresses = [each.address for each in self.recipients if each.is_open]
-        return tuple(addresses) if len(addresses) < 2 else tuple(dict.fromkeys(addresses))  # noqa: PLR2004 - one is unique
+        if len(self.recipients) == 1:  # nearly every mail, and several readers per attempt
+            [only] = self.recipients
+            return (only.address,) if only.is_open else ()
+        return tuple(dict.fromkeys([each.address for each in self.recipients if each.is_open]))
 
     @property
     def url(self) -> str:
@@ -287,6 +303,7 @@ class DeliveryFilter:
     """A filter of deliveries; None selects all."""
 
     state: DeliveryState | None = None
+    lane: Lane | None = None
     recipient: str | None = None
     recipient_contains: str | None = None  # a part of an address, in any case
     recipient_domain: str | None = None

@@ -18,7 +18,7 @@ from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop, run_all
 from postroom.settings import Settings
 
-CHECK_INTERVAL = timedelta(seconds=30)
+CHECK_INTERVAL = timedelta(seconds=30)  # a notice may wait: each kind has its own, longer interval
 
 Report = Callable[..., Awaitable[tuple[str, str] | None]]
 """Marks everything new as reported, in this transaction; returns subject and text, None if nothing is new."""

@@ -1,9 +1,9 @@
 -- Statements of delivery, in alphabetical order. Those that depend on the time take :now; with NULL they use the
 -- database's clock.
 
--- name: accept :many
+-- name: accept :one
 -- Accept requests; see functions/accept_deliveries.sql.
-SELECT delivery_id, state, acceptance
+SELECT delivery_ids, states, acceptances
 FROM accept_deliveries(
     p_channel => :channel::text[],
     p_lane => :lane::text[],
@@ -39,41 +39,6 @@ FROM accept_deliveries(
     p_endpoint_id => :endpoint_id::bigint[]
 );
 
--- name: accept_one :one
--- Accept a single request; see functions/accept_delivery.sql.
-SELECT delivery_id, state, acceptance
-FROM accept_delivery(
-    p_channel => :channel::text::delivery_channel,
-    p_lane => :lane::text::delivery_lane,
-    p_source => :source::text,
-    p_idempotency_key => :idempotency_key::text,
-    p_send_at => :send_at::timestamptz,
-    p_expires_at => :expires_at::timestamptz,
-    p_ladder => :ladder::text,
-    p_max_retries => :max_retries::integer,
-    p_give_up_after => :give_up_after::interval,
-    p_template_id => :template_id::text,
-    p_template_version_id => (SELECT version_id FROM current_template_version(:template_id)),
-    p_locale => :locale::text,
-    p_variables => :variables::text::jsonb,
-    p_from_email => :from_email::text,
-    p_from_name => :from_name::text,
-    p_subject => :subject::text,
-    p_text => :text_body::text,
-    p_html => :html_body::text,
-    p_headers => :headers::text::jsonb,
-    p_attachments => :attachments::text::jsonb,
-    p_tags => :tags::text::jsonb,
-    p_custom_data => :custom_data::text::jsonb,
-    p_traceparent => :traceparent::text,
-    p_kinds => :recipient_kind::text[]::recipient_kind[],
-    p_emails => :recipient_email::text[],
-    p_names => :recipient_name::text[],
-    p_idempotency_ttl => :idempotency_ttl::interval,
-    p_now => coalesce(:now::timestamptz, now()),
-    p_endpoint_id => :endpoint_id::bigint
-);
-
 -- name: cancel :many
 -- Cancel those of these deliveries that wait to be sent.
 SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;
@@ -91,7 +56,8 @@ ON CONFLICT DO NOTHING;
 -- name: claim_due :many
 -- Lease the due deliveries of one lane, oldest first; mark_started reads their content. With sender accounts, mail is
 -- claimed up to their quota, and the id of the claim that holds them is reserved before. The lease counts from the
--- moment the claim is written, however long it took to find the rows.
+-- moment the claim is written, however long it took to find the rows. Its commit does not wait for the disk: nothing is
+-- sent before mark_started has committed, which writes the log of the claim to disk too.
 WITH due AS MATERIALIZED (
     SELECT id, ordinal, claim_id, sender_account_id, start_in, send_delay, shaped_domain, domain_connections
     FROM lock_due_deliveries(
@@ -116,13 +82,13 @@ claimed AS (
     SET state = 'sending', claim_id = claim.id, next_attempt_at = NULL, attempt_count = attempt_count + 1, sender_account_id = due.sender_account_id
     FROM due, claim
     WHERE d.id = due.id AND d.next_attempt_at IS NOT NULL -- a waiting row whose record does not wait is only deleted
-    RETURNING due.ordinal, due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.channel, d.lane, d.ladder, d.attempt_count, d.attempt_base,
+    RETURNING due.ordinal, due.start_in, due.send_delay, due.shaped_domain, due.domain_connections, d.id, d.claim_id, d.channel, d.ladder, d.attempt_count, d.attempt_base,
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id, d.template_id, d.template_version_id, d.locale,
         d.endpoint_id, CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
 )
-SELECT claimed.id, claim_id, channel::text, lane::text, ladder, attempt_count, attempt_base, created_at,
-    dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
+SELECT claimed.id, claim_id, channel::text, ladder, attempt_count, attempt_base, created_at,
+    nullif(dated_at, created_at) AS dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
     doubtful_account_id, expires_at, traceparent, campaign_id, template_id, template_version_id, locale,
     sender_account_id, start_in, send_delay, shaped_domain,
     domain_connections, idempotency_key, endpoint_id,
@@ -130,30 +96,51 @@ SELECT claimed.id, claim_id, channel::text, lane::text, ladder, attempt_count, a
         + coalesce(pg_column_size(attachments), 0) AS size
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
+WHERE (SELECT set_config('synchronous_commit', 'off', true)) IS NOT NULL -- until the end of this transaction
 ORDER BY ordinal;
 
 -- name: close_claims :exec
--- Delete claims that hold no delivery any more.
+-- Delete claims that hold no delivery any more. The commit does not wait for the disk: a claim that is back after a
+-- crash of the server expires and holds nothing.
 DELETE FROM claims
 WHERE id = ANY(:claim_ids::bigint[])
+    AND (SELECT set_config('synchronous_commit', 'off', true)) IS NOT NULL -- until the end of this transaction
     AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.id = ANY(claims.delivery_ids) AND d.claim_id = claims.id);
 
 -- name: complete :many
--- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together. Only
--- rows still held by the claim are changed, and their ids returned; for all others the claim was lost.
+-- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together, and
+-- clear the soft bounces of plain results; those of other results follow in the transaction of the ledger. Only rows
+-- still held by the claim are changed, and their ids returned; for all others the claim was lost.
 WITH input AS MATERIALIZED (
-    SELECT *
+    SELECT delivery_id, retry_in, reason, detail, dead_letter_reason, elapsed, is_forgiven, is_throttled, domain, recipient,
+        other_recipients, message_id, first_outcome, first_code, first_enhanced_code, first_detail,
+        -- the last value of a shorter column applies to all further results: most have the same
+        CASE WHEN n > cardinality(:claim_id) THEN (:claim_id)[cardinality(:claim_id)] ELSE claim_id END AS claim_id,
+        CASE WHEN n > cardinality(:outcome) THEN (:outcome)[cardinality(:outcome)] ELSE outcome END AS outcome,
+        CASE WHEN n > cardinality(:state) THEN (:state)[cardinality(:state)] ELSE state END AS state,
+        CASE WHEN n > cardinality(:transport) THEN (:transport)[cardinality(:transport)] ELSE transport END AS transport,
+        CASE WHEN n > cardinality(:stage) THEN (:stage)[cardinality(:stage)] ELSE stage END AS stage,
+        CASE WHEN n > cardinality(:code) THEN (:code)[cardinality(:code)] ELSE code END AS code,
+        CASE WHEN n > cardinality(:enhanced_code) THEN (:enhanced_code)[cardinality(:enhanced_code)]
+            ELSE enhanced_code END AS enhanced_code,
+        CASE WHEN n > cardinality(:remote_host) THEN (:remote_host)[cardinality(:remote_host)]
+            ELSE remote_host END AS remote_host,
+        CASE WHEN n > cardinality(:tls) THEN (:tls)[cardinality(:tls)] ELSE tls END AS tls,
+        CASE WHEN n > cardinality(:reply_text) THEN (:reply_text)[cardinality(:reply_text)]
+            ELSE reply_text END AS reply_text,
+        CASE WHEN n > cardinality(:is_plain) THEN (:is_plain)[cardinality(:is_plain)] ELSE is_plain END AS is_plain
     FROM unnest(
         :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :state::text[], :retry_in::interval[],
         :reason::text[], :detail::text[], :dead_letter_reason::text[], :elapsed::interval[], :transport::text[],
         :stage::text[], :code::integer[], :enhanced_code::text[], :remote_host::text[], :tls::text[],
         :reply_text::text[], :is_plain::boolean[], :is_forgiven::boolean[], :is_throttled::boolean[], :domain::text[],
-        :recipient::text[], :other_recipients::text[], :message_id::text[]
-    ) AS i(
+        :recipient::text[], :other_recipients::text[], :message_id::text[], :first_outcome::text[], :first_code::integer[],
+        :first_enhanced_code::text[], :first_detail::text[]
+    ) WITH ORDINALITY AS i(
         delivery_id, claim_id, outcome, state, retry_in,
         reason, detail, dead_letter_reason, elapsed, transport,
         stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain,
-        recipient, other_recipients, message_id
+        recipient, other_recipients, message_id, first_outcome, first_code, first_enhanced_code, first_detail, n
     )
 ),
 done AS (
@@ -172,11 +159,24 @@ done AS (
         throttled_by = CASE WHEN i.is_throttled THEN d.throttled_by || d.sender_account_id ELSE d.throttled_by END,
         doubtful_account_id = CASE WHEN i.outcome = 'ambiguous' THEN d.sender_account_id ELSE d.doubtful_account_id END,
         reason = i.reason,
-        detail = i.detail
+        detail = i.detail,
+        recipient_outcome = CASE WHEN i.is_plain THEN 'delivered' ELSE coalesce(i.first_outcome::recipient_outcome, d.recipient_outcome) END,
+        recipient_code = CASE WHEN i.is_plain THEN i.code WHEN i.first_outcome IS NULL THEN d.recipient_code ELSE i.first_code END,
+        recipient_enhanced_code = CASE
+            WHEN i.is_plain THEN i.enhanced_code WHEN i.first_outcome IS NULL THEN d.recipient_enhanced_code ELSE i.first_enhanced_code
+        END,
+        recipient_detail = CASE WHEN NOT i.is_plain AND i.first_outcome IS NULL THEN d.recipient_detail ELSE i.first_detail END
     FROM input AS i
     WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
     RETURNING d.id, d.lane, d.channel, d.source, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id,
-        d.idempotency_key, d.template_id, d.tags, d.custom_data, i.*
+        d.idempotency_key, d.template_id, d.tags, d.custom_data, i.claim_id, i.outcome, i.state, i.reason, i.detail,
+        i.dead_letter_reason, i.elapsed, i.transport, i.stage, i.code, i.enhanced_code, i.remote_host, i.tls, i.reply_text,
+        i.is_plain, i.other_recipients, i.message_id,
+        -- The address of a plain result is that of the delivery. "C" changes ASCII only, as the worker does for these.
+        coalesce(i.recipient, CASE WHEN NOT i.is_plain THEN NULL
+            WHEN d.channel = 'email' THEN lower(d.recipient_email COLLATE "C") ELSE d.recipient_email END) AS recipient,
+        coalesce(i.domain, CASE WHEN i.is_plain AND d.channel = 'email'
+            THEN lower(split_part(d.recipient_email, '@', -1) COLLATE "C") END) AS domain
 ),
 stepped AS (
     INSERT INTO delivery_steps (
@@ -201,14 +201,8 @@ attempted AS (
         idempotency_key, template_id, tags, custom_data
     FROM done
 ),
-served AS ( -- the usual case: accepted for all recipients, with the same reply
-    UPDATE delivery_recipients AS r
-    SET outcome = 'delivered', code = done.code, enhanced_code = done.enhanced_code
-    FROM done
-    WHERE done.is_plain AND r.delivery_id = done.id AND r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to'
-),
 answered AS (
-    UPDATE delivery_recipients AS r
+    UPDATE other_recipients AS r
     SET outcome = i.outcome::recipient_outcome, code = i.code, enhanced_code = i.enhanced_code, detail = i.detail
     FROM unnest(
         :recipient_delivery_id::bigint[], :recipient_kind::text[], :recipient_position::integer[],
@@ -224,10 +218,14 @@ given_up AS (
     SELECT id, dead_letter_reason::dead_letter_reason, coalesce(:now::timestamptz, now()), detail
     FROM done
     WHERE dead_letter_reason IS NOT NULL
+),
+followed AS MATERIALIZED ( -- once; a subquery in FROM would be run for every row
+    SELECT wake_event_followers(), clear_soft_bounces(
+        ARRAY(SELECT recipient FROM done WHERE is_plain AND channel = 'email'), coalesce(:now::timestamptz, now()))
 )
 SELECT id
 FROM done
-CROSS JOIN (SELECT wake_event_followers()) AS woken;
+CROSS JOIN followed;
 
 -- name: count_dead_letters :many
 -- The number of dead letters by reason, among the newest `count_limit`.
@@ -264,7 +262,7 @@ old AS MATERIALIZED (
     FOR UPDATE SKIP LOCKED
 ),
 recipients AS (
-    DELETE FROM delivery_recipients WHERE delivery_id IN (SELECT id FROM old)
+    DELETE FROM other_recipients WHERE delivery_id IN (SELECT id FROM old)
 ),
 payloads AS (
     DELETE FROM delivery_payloads WHERE delivery_id IN (SELECT id FROM old)
@@ -307,7 +305,8 @@ SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now()))
     + ensure_partitions('delivery_steps', 2, coalesce(:now::timestamptz, now())) AS made;
 
 -- name: expire_waiting :many
--- Cancel waiting deliveries whose expiry has passed.
+-- Cancel waiting deliveries whose expiry has passed. SKIP LOCKED: a worker is claiming the others, and checks their expiry
+-- itself.
 SELECT cancel_deliveries(
     ARRAY(
         SELECT d.id
@@ -404,7 +403,21 @@ WHERE r.delivery_id = ANY(:delivery_ids::bigint[])
 ORDER BY r.delivery_id, r.kind, r.position;
 
 -- name: list_dead_letters :many
--- Deliveries given up, newest first, below a cursor.
+-- Deliveries given up, newest first, below a cursor, with a reason or all.
+WITH letter AS MATERIALIZED (
+    (SELECT * FROM dead_letters
+    WHERE reason BETWEEN :reason::text::dead_letter_reason AND :reason::dead_letter_reason
+        AND (created_at, delivery_id)
+            < (coalesce(:before_at::timestamptz, 'infinity'), coalesce(:before_id::bigint, 9223372036854775807))
+    ORDER BY reason DESC, created_at DESC, delivery_id DESC
+    LIMIT :page_limit::bigint)
+    UNION ALL
+    (SELECT * FROM dead_letters
+    WHERE :reason IS NULL
+        AND (created_at, delivery_id) < (coalesce(:before_at, 'infinity'), coalesce(:before_id, 9223372036854775807))
+    ORDER BY created_at DESC, delivery_id DESC
+    LIMIT :page_limit)
+)
 SELECT l.delivery_id, l.reason::text, l.created_at, l.detail, d.lane::text, d.channel::text, d.source, d.template_id,
     d.attempt_count,
     coalesce(
@@ -413,12 +426,9 @@ SELECT l.delivery_id, l.reason::text, l.created_at, l.detail, d.lane::text, d.ch
     (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
     (SELECT array_agg(email ORDER BY kind, position) FROM delivery_recipients AS r
         WHERE r.delivery_id = d.id AND kind <> 'reply_to') AS recipients
-FROM dead_letters AS l
-JOIN deliveries AS d ON d.id = l.delivery_id
-WHERE (:reason::text IS NULL OR l.reason = :reason::dead_letter_reason)
-    AND (:before_id::bigint IS NULL OR (l.created_at, l.delivery_id) < (:before_at::timestamptz, :before_id))
-ORDER BY l.created_at DESC, l.delivery_id DESC
-LIMIT :page_limit;
+FROM letter AS l
+CROSS JOIN LATERAL (SELECT * FROM deliveries WHERE id = l.delivery_id LIMIT 1) AS d -- LIMIT keeps them from being merged
+ORDER BY l.created_at DESC, l.delivery_id DESC;
 
 -- name: list_last_attempts :many
 -- The last attempt of each of some deliveries.
@@ -476,18 +486,29 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 
 -- name: mark_started :many
 -- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
--- deliveries. No row: the claim is lost.
+-- deliveries and their first recipient, with its suppression now as in list_claim_recipients, which reads all recipients
+-- of those that have others. No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
     WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, clock_timestamp())
     RETURNING id
 )
-SELECT i.id, coalesce(:now::timestamptz, clock_timestamp()) AS now, from_email, from_name, subject, text_body, html_body,
-    headers::text, attachments::text, CASE WHEN :with_variables THEN variables::text END AS variables
+SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp()) END AS now, from_email, from_name, subject,
+    text_body, html_body, headers::text, attachments::text, CASE WHEN :with_variables THEN variables::text END AS variables,
+    d.recipient_email, d.recipient_name, d.recipient_outcome::text,
+    d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
+    CASE WHEN d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
+        THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for,
+    others.position IS NOT NULL AS has_others
 FROM held
-LEFT JOIN unnest(:delivery_ids::bigint[]) AS i(id) ON true
-LEFT JOIN delivery_payloads AS p ON p.delivery_id = i.id;
+LEFT JOIN unnest(:delivery_ids::bigint[]) WITH ORDINALITY AS i(id, n) ON true
+LEFT JOIN delivery_payloads AS p ON p.delivery_id = i.id
+LEFT JOIN deliveries AS d ON d.id = i.id
+LEFT JOIN LATERAL suppressed_until(d.recipient_email, d.lane, coalesce(:now::timestamptz, now())) AS stopped ON true
+LEFT JOIN LATERAL ( -- EXISTS would read the whole table into a hash
+    SELECT o.position FROM other_recipients AS o WHERE o.delivery_id = i.id LIMIT 1
+) AS others ON true;
 
 -- name: measure_queue :many
 -- The queue length of each lane and the part of it that is due (both counted up to a limit), and the oldest due time.
@@ -546,7 +567,7 @@ WITH expired AS (
             OR NOT EXISTS (SELECT FROM workers WHERE workers.id = claims.worker_id AND seen_at < claims.expires_at))
     ORDER BY expires_at
     LIMIT :batch_limit
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE SKIP LOCKED -- another process recovers those, or their worker renews them now
 ),
 held AS MATERIALIZED (
     SELECT d.id, d.claim_id, expired.claimed_at,
@@ -570,6 +591,9 @@ recovered AS (
         reason = CASE WHEN held.is_ambiguous THEN 'ambiguous' ELSE d.reason END,
         first_attempt_at = coalesce(d.first_attempt_at, CASE WHEN held.is_ambiguous THEN held.claimed_at END),
         doubtful_account_id = CASE WHEN held.is_ambiguous THEN d.sender_account_id ELSE d.doubtful_account_id END,
+        recipient_outcome = CASE
+            WHEN held.is_ambiguous AND d.recipient_outcome = 'pending' THEN 'ambiguous' ELSE d.recipient_outcome
+        END,
         claim_id = NULL
     FROM held
     WHERE d.id = held.id AND d.claim_id = held.claim_id
@@ -614,7 +638,7 @@ stepped AS (
     WHERE is_ambiguous
 ),
 doubted AS (
-    UPDATE delivery_recipients AS r
+    UPDATE other_recipients AS r
     SET outcome = 'ambiguous'
     FROM recovered
     WHERE recovered.is_ambiguous AND r.delivery_id = recovered.id AND r.outcome = 'pending' AND r.kind <> 'reply_to'
@@ -723,7 +747,7 @@ mine AS (
     SELECT id, expires_at > coalesce(:now::timestamptz, clock_timestamp()) AS was_held
     FROM claims
     WHERE id = ANY(:claim_ids::bigint[]) AND worker_id = :worker_id
-    FOR UPDATE
+    FOR UPDATE -- a recovery that has begun ends first, and then the claim is not returned
 )
 UPDATE claims
 SET expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
@@ -740,9 +764,9 @@ WHERE id = :delivery_id AND state IN ('queued', 'rendered') AND attempt_count = 
 RETURNING id;
 
 -- name: resend :many
--- Create deliveries with the same content to the same recipients, or to another URL; the originals are unchanged. Key
--- and Message-ID are not copied: a mailbox that knows the Message-ID would hide the second mail. An expired delivery is
--- not sent again, and mail of a paused campaign waits until that resumes.
+-- Create deliveries with the same content to the same recipients, or to another URL; the originals are unchanged. An
+-- erased recipient stays suppressed. Key and Message-ID are not copied: a mailbox that knows the Message-ID would hide
+-- the second mail. An expired delivery is not sent again, and mail of a paused campaign waits until that resumes.
 WITH original AS (
     SELECT *
     FROM deliveries
@@ -753,12 +777,14 @@ WITH original AS (
 clone AS (
     INSERT INTO deliveries (
         lane, channel, next_attempt_at, created_at, dated_at, expires_at, resend_of, ladder, max_retries, give_up_after,
-        source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id
+        source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id,
+        recipient_email, recipient_name, recipient_outcome
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
         coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, now()), expires_at, id, ladder, max_retries,
         give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
-        endpoint_id
+        endpoint_id, coalesce(:url::text, recipient_email), recipient_name,
+        CASE WHEN recipient_email LIKE 'erased:%' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
     FROM original
     RETURNING id, resend_of, next_attempt_at, created_at, lane, channel, source, campaign_id, expires_at
 ),
@@ -773,10 +799,11 @@ step AS (
     FROM clone
 ),
 addresses AS (
-    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-    SELECT clone.id, kind, position, coalesce(:url::text, email), name
+    INSERT INTO other_recipients (delivery_id, kind, position, email, name, outcome)
+    SELECT clone.id, kind, position, email, name,
+        CASE WHEN email LIKE 'erased:%' AND kind <> 'reply_to' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
     FROM clone
-    JOIN delivery_recipients AS r ON r.delivery_id = clone.resend_of
+    JOIN other_recipients AS r ON r.delivery_id = clone.resend_of
 ),
 payload AS (
     INSERT INTO delivery_payloads (
@@ -839,13 +866,16 @@ WITH freed AS (
     RETURNING delivery_id
 ),
 delivered AS (
-    UPDATE delivery_recipients
+    UPDATE other_recipients
     SET outcome = 'delivered'
     WHERE delivery_id IN (SELECT delivery_id FROM freed) AND outcome IN ('pending', 'ambiguous') AND kind <> 'reply_to'
 ),
 settled AS (
     UPDATE deliveries
-    SET state = 'sent', reason = 'settled_by_operator', detail = NULL
+    SET state = 'sent', reason = 'settled_by_operator', detail = NULL,
+        recipient_outcome = CASE
+            WHEN recipient_outcome IN ('pending', 'ambiguous') THEN 'delivered' ELSE recipient_outcome
+        END
     WHERE id IN (SELECT delivery_id FROM freed) AND state = 'dead_letter'
     RETURNING *
 ),

@@ -49,9 +49,9 @@ LADDERS: dict[str, RetrySchedule] = {
     "greeting": RetrySchedule(_seconds(1, 2, 4), max_age=timedelta(days=4)),
 }
 
-JITTER = 0.25
-LONGEST_HINT = timedelta(days=1)
-MOST_RETRIES = 100
+JITTER = 0.25  # spreads the retries of mail that failed together
+LONGEST_HINT = timedelta(days=1)  # a server cannot postpone a mail until it expires
+MOST_RETRIES = 100  # a mail with a short ladder is not repeated without end
 SHORTEST_PATIENCE, LONGEST_PATIENCE = timedelta(seconds=1), timedelta(days=30)
 """Limits of `max_retries` and `give_up_after`; SQL has them in check_patience.sql."""
 

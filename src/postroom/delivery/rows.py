@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from postroom.delivery.model import (
+    IDEMPOTENCY_TTL,
     Acceptance,
     Accepted,
     Channel,
@@ -42,7 +43,6 @@ _NO_ATTACHMENTS: tuple[Attachment, ...] = ()
 _ACCEPTANCES = {member.value: member for member in Acceptance}
 _STATES = {member.value: member for member in DeliveryState}
 _CHANNELS = {member.value: member for member in Channel}
-_LANES = {member.value: member for member in Lane}
 _KINDS = {member.value: member for member in RecipientKind}
 _OUTCOMES = {member.value: member for member in RecipientOutcome}
 
@@ -52,8 +52,15 @@ _decode_variables = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_attachments = msgspec.json.Decoder(tuple[Attachment, ...]).decode
 
 
-def read_accepted(row: asyncpg.Record) -> Accepted:
-    return Accepted(row["delivery_id"], _STATES[row["state"]], _ACCEPTANCES[row["acceptance"]])
+def read_accepted(row: asyncpg.Record) -> list[Accepted]:
+    """The answers to a batch, in its order."""
+    ids, states, acceptances = row
+    if states is None:
+        return [Accepted(each, DeliveryState.QUEUED, Acceptance.ACCEPTED) for each in ids]
+    return [
+        Accepted(each, _STATES[state], _ACCEPTANCES[acceptance])
+        for each, state, acceptance in zip(ids, states, acceptances, strict=True)
+    ]
 
 
 def read_dead_letter(row: asyncpg.Record) -> DeadLetter:
@@ -81,18 +88,18 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
     return Delivery(**{each.name: values[each.name] for each in fields(Delivery)})
 
 
-def read_claimed(row: asyncpg.Record) -> Outgoing:
+def read_claimed(row: asyncpg.Record, lane: Lane) -> Outgoing:
     """A claimed delivery, whose recipients and content are read when it starts."""
     return Outgoing(
         id=DeliveryId(row["id"]),
         claim_id=ClaimId(row["claim_id"]),
         channel=_CHANNELS[row["channel"]],
-        lane=_LANES[row["lane"]],
+        lane=lane,
         ladder=row["ladder"],
         attempt_no=row["attempt_count"],
         attempt_base=row["attempt_base"],
         created_at=row["created_at"],
-        dated_at=row["dated_at"],
+        dated_at=row["dated_at"] or row["created_at"],
         age=row["age"] or timedelta(),
         max_retries=row["max_retries"],
         give_up_after=row["give_up_after"],
@@ -118,8 +125,8 @@ def read_claimed(row: asyncpg.Record) -> Outgoing:
     )
 
 
-def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
-    """The same delivery with its content."""
+def read_started(outgoing: Outgoing, row: asyncpg.Record, recipients: Sequence[Recipient] | None = None) -> Outgoing:
+    """The same delivery with its content and its recipients: the first one, or those given."""
     headers: Mapping[str, str] = {}
     attachments: tuple[Attachment, ...] = ()
     variables: Mapping[str, Any] = {}
@@ -132,6 +139,7 @@ def read_content(outgoing: Outgoing, row: asyncpg.Record) -> Outgoing:
         problem = f"headers, attachments or variables cannot be read: {_reason(error)}"
     return replace(
         outgoing,
+        recipients=_first_recipient(row) if recipients is None else tuple(recipients),
         sender=_sender(row),
         subject=row["subject"] or "",
         text=row["text_body"],
@@ -163,6 +171,15 @@ def read_claim_recipient(row: asyncpg.Record) -> Recipient:
     return Recipient(_KINDS[row["kind"]], row["position"], row["email"], row["name"], outcome, held_for=row["held_for"])
 
 
+def _first_recipient(row: asyncpg.Record) -> tuple[Recipient, ...]:
+    """The recipient that is stored with the delivery; none if the delivery was deleted."""
+    address = row["recipient_email"]
+    if address is None:
+        return ()
+    outcome = RecipientOutcome.SUPPRESSED if row["is_suppressed"] else _OUTCOMES[row["recipient_outcome"]]
+    return (Recipient(RecipientKind.TO, 0, address, row["recipient_name"], outcome, held_for=row["held_for"]),)
+
+
 def read_summary(row: asyncpg.Record) -> DeliverySummary:
     return read_row(DeliverySummary, {**row, "recipients": row["recipients"] or ()})
 
@@ -172,7 +189,7 @@ def read_unrendered(row: asyncpg.Record) -> Unrendered:
     problem = None
     try:
         variables = _decode_variables(row["variables"]) if row["variables"] else {}
-    except Exception as error:  # noqa: BLE001 - as in `read_content`
+    except Exception as error:  # noqa: BLE001 - as in `read_started`
         problem = f"the variables cannot be read: {_reason(error)}"
     return Unrendered(
         DeliveryId(row["id"]), row["template_id"], row["template_version_id"], row["locale"], variables, problem
@@ -207,7 +224,7 @@ def _shown(read: Callable[[str | None], T], value: str | None, empty: T) -> T:
     """A column for people: an unreadable one is shown empty, so that its delivery can still be found and cancelled."""
     try:
         return read(value)
-    except Exception:  # noqa: BLE001 - as in `read_content`
+    except Exception:  # noqa: BLE001 - as in `read_started`
         return empty
 
 
@@ -248,6 +265,9 @@ _REQUEST_COLUMNS = (
 )  # fmt: skip
 
 
+_SHARED_COLUMNS = frozenset(("channel", "lane", "source", "ladder", "template_id", "locale"))
+"""Columns that most batches have in common."""
+
 _OTHER_COLUMNS = ("other_ordinal", "other_kind", "other_position", "other_email", "other_name")
 
 
@@ -286,7 +306,8 @@ def accept_columns(
 ) -> dict[str, Any]:
     """One list per column; recipients after the first are flat and refer to their request by ordinal, from one.
 
-    A column without values becomes NULL instead of a list of NULLs, which costs time to encode and to read.
+    A column without values becomes NULL instead of a list of NULLs, which costs time to encode and to read; a shared
+    column with one value becomes a list of one.
     """
     columns = zip(*map(_request_values, requests), strict=True)
     first = [request.to[0] for request in requests]
@@ -294,30 +315,19 @@ def accept_columns(
         (ordinal, *each) for ordinal, request in enumerate(requests, start=1) for each in _other_recipients(request)
     ]
     return {
-        **{name: _given(column) for name, column in zip(_REQUEST_COLUMNS, columns, strict=True)},
+        **{name: _shortened(name, column) for name, column in zip(_REQUEST_COLUMNS, columns, strict=True)},
         "email": [address.email for address in first],
-        "name": _given([address.name for address in first]),
+        "name": _shortened("name", [address.name for address in first]),
         **dict(zip(_OTHER_COLUMNS, zip(*others, strict=True) if others else repeat(None), strict=False)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,
     }
 
 
-def _given(column: Sequence[Any]) -> Sequence[Any] | None:
-    return column if column.count(None) < len(column) else None
-
-
-def accept_values(request: DeliveryRequest, *, idempotency_ttl: timedelta, now: datetime | None) -> dict[str, Any]:
-    """One request as values; its recipients are columns."""
-    recipients = list(_recipients(request))
-    return {
-        **dict(zip(_REQUEST_COLUMNS, _request_values(request), strict=True)),
-        "recipient_kind": [kind for kind, _position, _email, _name in recipients],
-        "recipient_email": [email for _kind, _position, email, _name in recipients],
-        "recipient_name": [name for _kind, _position, _email, name in recipients],
-        "idempotency_ttl": idempotency_ttl,
-        "now": now,
-    }
+def _shortened(name: str, column: Sequence[Any]) -> Sequence[Any] | None:
+    if (name in _SHARED_COLUMNS or column[0] is None) and column.count(column[0]) == len(column):
+        return None if column[0] is None else column[:1]
+    return column
 
 
 _SENT_AS_GIVEN = (
@@ -334,8 +344,10 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
     given = zip(_SENT_AS_GIVEN, _as_given(request), strict=True)
     values = {name: value for name, value in given if value is not None}
     values["to"] = [write_address(address) for address in request.to]
-    values["lane"] = request.lane.value
-    values["idempotency_ttl"] = idempotency_ttl
+    if request.lane is not Lane.TRANSACTIONAL:
+        values["lane"] = request.lane.value
+    if idempotency_ttl != IDEMPOTENCY_TTL:
+        values["idempotency_ttl"] = idempotency_ttl
     for name, value in zip(_SENT_AS_JSON, _as_json(request), strict=True):
         if value:
             values[name] = _encode(value).decode()

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import DeliveryFilter, DeliveryState
+from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.shapes import in_utc
 from postroom.errors import BadInput
 from postroom.runtime.record import Moment, Shape, Text
@@ -17,6 +17,7 @@ class DeliverySelection(Shape, frozen=True, kw_only=True):
     """A filter of deliveries; absent fields select all."""
 
     status: DeliveryState | None = None
+    lane: Lane | None = None
     recipient: Text | None = None
     recipient_contains: Annotated[Text, msgspec.Meta(description="A part of an address, in any case.")] | None = None
     recipient_domain: Text | None = None
@@ -39,6 +40,7 @@ def filter_of(selection: DeliverySelection) -> DeliveryFilter:
     """The filter of a selection. Raises `BadInput`."""
     return DeliveryFilter(
         state=selection.status,
+        lane=selection.lane,
         recipient=selection.recipient,
         recipient_contains=selection.recipient_contains,
         recipient_domain=selection.recipient_domain,

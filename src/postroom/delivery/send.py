@@ -7,7 +7,7 @@ from typing import Any
 from postroom.db.drivers import async_connection
 from postroom.delivery import service
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
+from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryId, DeliveryRequest, Lane
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment
@@ -29,7 +29,7 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     lane: str = "transactional",
     source: str = "python",
     idempotency_key: str | None = None,
-    idempotency_ttl: timedelta = service.IDEMPOTENCY_TTL,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     send_at: datetime | None = None,
     expires_at: datetime | None = None,
     max_retries: int | None = None,

@@ -20,6 +20,7 @@ from postroom.delivery.errors import (
 from postroom.delivery.listing.pages import search_deliveries
 from postroom.delivery.model import (
     ENDED,
+    IDEMPOTENCY_TTL,
     Acceptance,
     Accepted,
     Attempt,
@@ -31,7 +32,7 @@ from postroom.delivery.model import (
     DeliveryState,
     DeliverySummary,
 )
-from postroom.delivery.rows import accept_columns, accept_values, send_values
+from postroom.delivery.rows import accept_columns, send_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import audited
 from postroom.limits.limiter import Limiter
@@ -39,8 +40,7 @@ from postroom.runtime.combiner import Combiner
 from postroom.runtime.metrics import ACCEPTED
 from postroom.runtime.page import Found, read_page
 
-IDEMPOTENCY_TTL = timedelta(days=7)
-COUNTED = 10_000
+COUNTED = 10_000  # bounds the count, so that a scrape of metrics stays cheap
 
 
 async def accept(
@@ -55,9 +55,7 @@ async def accept(
     The connection is Postroom's own: an application's role has no right on the tables, see
     `accept_from_application`. Raises `IdempotencyConflict`.
     """
-    with translated():
-        values = accept_values(request, idempotency_ttl=idempotency_ttl, now=now)
-        accepted = await store.accept_one(connection, **values)
+    [accepted] = await accept_batch(connection, [request], idempotency_ttl=idempotency_ttl, now=now)
     if accepted.acceptance is Acceptance.CONFLICT:
         raise IdempotencyConflict
     return accepted

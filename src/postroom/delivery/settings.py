@@ -35,90 +35,47 @@ RESULTS_TIME = timedelta(seconds=3)  # ten times what a loaded database needs fo
 
 @dataclass(frozen=True, kw_only=True)
 class DeliverySettings:
-    """The settings of delivery."""
-
-    worker_batch: int = setting("POSTROOM_WORKER_BATCH", positive, 500, "most deliveries in one claim")
+    worker_batch: int = setting(positive, 500, "most deliveries in one claim")
     worker_chunk: int = setting(
-        "POSTROOM_WORKER_CHUNK",
-        positive,
-        100,
-        "mails started at the same time in each lane; a crash makes at most twice as many ambiguous",
+        positive, 100, "mails started at the same time in each lane; a crash makes at most twice as many ambiguous"
     )
-    worker_mb: int = setting(
-        "POSTROOM_WORKER_MB",
-        positive,
-        32,
-        "most megabytes of mail content in one claim of a lane",
-    )
-    lease: timedelta = setting(
-        "POSTROOM_LEASE", parse_duration, timedelta(seconds=30), "lease of a claim; workers renew it"
-    )
+    worker_mb: int = setting(positive, 32, "most megabytes of mail content in one claim of a lane")
+    lease: timedelta = setting(parse_duration, timedelta(seconds=30), "lease of a claim; workers renew it")
     poll_interval: timedelta = setting(
-        "POSTROOM_POLL_INTERVAL",
-        parse_duration,
-        timedelta(milliseconds=500),
-        "interval at which an idle worker polls, besides notifications",
+        parse_duration, timedelta(milliseconds=500), "interval at which an idle worker polls, besides notifications"
     )
     shutdown_grace: timedelta = setting(
-        "POSTROOM_SHUTDOWN_GRACE",
         parse_duration,
         timedelta(seconds=25),
         "time after SIGTERM in which a process finishes its work and ends; then a thread ends it",
     )
     ambiguous_auth: str = setting(
-        "POSTROOM_AMBIGUOUS_AUTH",
-        one_of("resend", "hold"),
-        "resend",
-        "policy for an ambiguous mail in lane auth: `resend` or `hold`",
+        one_of("resend", "hold"), "resend", "policy for an ambiguous mail in lane auth: `resend` or `hold`"
     )
     ambiguous_transactional: str = setting(
-        "POSTROOM_AMBIGUOUS_TRANSACTIONAL",
-        one_of("resend", "hold"),
-        "resend",
-        "policy for an ambiguous mail in lane transactional: `resend` or `hold`",
+        one_of("resend", "hold"), "resend", "policy for an ambiguous mail in lane transactional: `resend` or `hold`"
     )
     ambiguous_bulk: str = setting(
-        "POSTROOM_AMBIGUOUS_BULK",
-        one_of("resend", "hold"),
-        "hold",
-        "policy for an ambiguous mail in lane bulk: `resend` or `hold`",
+        one_of("resend", "hold"), "hold", "policy for an ambiguous mail in lane bulk: `resend` or `hold`"
     )
-    idempotency_ttl: timedelta = setting(
-        "POSTROOM_IDEMPOTENCY_TTL",
-        parse_duration,
-        timedelta(days=7),
-        "retention of idempotency keys",
-    )
+    idempotency_ttl: timedelta = setting(parse_duration, timedelta(days=7), "retention of idempotency keys")
     delivery_retention: timedelta = setting(
-        "POSTROOM_DELIVERY_RETENTION",
-        kept_for,
-        timedelta(days=7),
-        "retention of finished deliveries, and at least as long as their idempotency keys",
+        kept_for, timedelta(days=7), "retention of finished deliveries, and at least as long as their idempotency keys"
     )
     dead_letter_retention: timedelta = setting(
-        "POSTROOM_DEAD_LETTER_RETENTION",
-        kept_for,
-        timedelta(days=30),
-        "retention of dead letters; at least as long as finished deliveries",
+        kept_for, timedelta(days=30), "retention of dead letters; at least as long as finished deliveries"
     )
     payload_retention: timedelta = setting(
-        "POSTROOM_PAYLOAD_RETENTION",
-        kept_for,
-        timedelta(days=3),
-        "retention of the content of finished deliveries",
+        kept_for, timedelta(days=3), "retention of the content of finished deliveries"
     )
-    cleanup_interval: timedelta = setting(
-        "POSTROOM_CLEANUP_INTERVAL", parse_duration, timedelta(minutes=5), "interval at which retention runs"
-    )
+    cleanup_interval: timedelta = setting(parse_duration, timedelta(minutes=5), "interval at which retention runs")
     fact_retention: timedelta = setting(
-        "POSTROOM_FACT_RETENTION",
         kept_for,
         timedelta(days=90),
         "retention of facts of feedback and unsubscriptions in the event store; facts about deliveries are kept as "
         "long as their months, see POSTROOM_ARCHIVE_AFTER",
     )
     facts: tuple[str, ...] | None = setting(
-        "POSTROOM_FACTS",
         _facts,
         None,
         "delivery facts that `migrate` and `up` enable in the event store: all, none, or names; absent: unchanged",

@@ -24,7 +24,7 @@ Addresses = Written | list[Written]
 
 _KINDS = tuple(RecipientKind)
 _LONGEST_PATIENCE_S = int(LONGEST_PATIENCE.total_seconds())
-_FURTHEST = datetime(9000, 1, 1, tzinfo=UTC)
+_FURTHEST = datetime(9999, 1, 1, tzinfo=UTC)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -139,7 +139,7 @@ def _moment(field: str, moment: datetime | None, errors: list[FieldError]) -> da
     except OverflowError:
         in_utc = datetime.max.replace(tzinfo=UTC)
     if not _EARLIEST <= in_utc < _FURTHEST:
-        errors.append(FieldError(field, "must be between the years 1970 and 9000"))
+        errors.append(FieldError(field, "must be between the years 1970 and 9998"))
         return None
     return in_utc
 

@@ -4,9 +4,11 @@ A task with a slot sends one mail after another (`postroom.delivery.dispatch`). 
 and its connection, so a waiting mail has not started: it can still expire, and a stopping worker releases it. The slots
 of a mailbox limit the mails that an unresponsive server can hold. When all slots of a mailbox have been in flight for
 `STALL_S` without one ending, the mailbox is stalled: waiting mails are released, claims leave it out, and its mails no
-longer count against its lane. Any end of an attempt makes it usable again. A server that has had a whole message for
-`SILENCE_S` without answering is reported as an error of the account: its health need not wait ten minutes for the
-transport's own timeout.
+longer count against its lane. Any end of an attempt makes it usable again. After `UNREACHED` attempts in a row that did
+not reach the server, this worker uses the mailbox only after a pause: the network of this host, or the server, is down.
+That says nothing about the account, which other hosts may use, so its health does not change. A server that has had a
+whole message for `SILENCE_S` without answering is reported as an error of the account: its health need not wait ten
+minutes for the transport's own timeout.
 """
 
 import asyncio
@@ -18,12 +20,15 @@ from datetime import timedelta
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
+from postroom.runtime.backoff import Backoff
 from postroom.runtime.loop import Loop
 from postroom.transports.base import SendProgress, Transport
 
-STALL_S = 10.0
-SILENCE_S = 60.0
-LOOK_S = 1.0
+STALL_S = 10.0  # several times what a healthy server needs for one mail
+SILENCE_S = 60.0  # far below the ten minutes of the final timeout
+LOOK_S = 1.0  # a stall is noticed at most this late
+UNREACHED = 10  # a few failures are ordinary; so many in a row are a cut network or a stopped server
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 60.0  # mail continues at most a minute after the server is back
 
 _log = structlog.get_logger()
 
@@ -58,17 +63,27 @@ class TransportSlots:
     _taken: int = 0
     _moved_at: float = 0.0
     _waiting: deque[Outgoing] = field(default_factory=deque)
+    _unreached: int = 0
+    _pause: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
+    _paused_until: float = 0.0
+
+    @property
+    def is_paused(self) -> bool:
+        return self._paused_until > 0
 
     def offer(self, outgoing: Outgoing) -> bool:
-        """Queue a mail, first come, first served. False: the transport is stalled and has no slot."""
-        if self.is_stalled and self._taken >= self.limit:
+        """Queue a mail, first come, first served. False: the transport is paused, or stalled without a slot."""
+        if self.is_paused or (self.is_stalled and self._taken >= self.limit):
             return False
         self._waiting.append(outgoing)
         return True
 
-    def enter(self) -> bool:
-        """Take a slot for a task that sends waiting mails one after another; False if all slots are taken."""
-        if self._taken >= self.limit:
+    def enter(self, queue_depth: int = 0) -> bool:
+        """Take a slot for a task that sends waiting mails one after another.
+
+        False: all slots are taken, or each task that has one has at most `queue_depth` waiting mails to send.
+        """
+        if self._taken >= self.limit or (queue_depth and len(self._waiting) <= queue_depth * self._taken):
             return False
         self._taken += 1
         return True
@@ -76,9 +91,32 @@ class TransportSlots:
     def leave(self) -> None:
         self._taken -= 1
 
-    def next(self) -> Outgoing | None:
-        """The next mail for a task with a slot. None: no mail waits, or the limit was lowered; the task must leave."""
-        return self._waiting.popleft() if self._waiting and self._taken <= self.limit else None
+    def next(self, is_wanted: Callable[[Outgoing], bool] = lambda _: True) -> Outgoing | None:
+        """The next mail for a task with a slot, if it is wanted. None: the task must leave.
+
+        No mail waits, the limit was lowered, or the transport is paused.
+        """
+        return self._waiting.popleft() if self.may_start and is_wanted(self._waiting[0]) else None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no task has a slot."""
+        return not self._taken
+
+    @property
+    def waiting(self) -> int:
+        """The number of mails that wait for a task with a slot."""
+        return len(self._waiting)
+
+    @property
+    def may_start(self) -> bool:
+        """True if a mail waits and a task with a slot may start it."""
+        return bool(self._waiting) and self._taken <= self.limit and not self.is_paused
+
+    @property
+    def first_of_several(self) -> Outgoing | None:
+        """The mail that has waited longest; None if no other one waits."""
+        return self._waiting[0] if len(self._waiting) > 1 else None
 
     def begin(self, outgoing: Outgoing, passage: SendProgress) -> None:
         """Record that a mail is handed to the transport."""
@@ -89,7 +127,18 @@ class TransportSlots:
         """Record that an attempt has ended, whether the mail was handed to the transport or not."""
         if self.flights.pop(outgoing.id, None) is not None:
             self._moved_at = asyncio.get_running_loop().time()
-            self.is_stalled = False
+            self.is_stalled = self.is_paused
+
+    def count_reached(self, *, is_reached: bool) -> None:
+        """Record whether an attempt reached the server; pause after too many in a row that did not."""
+        if is_reached:
+            if self._unreached:
+                self._unreached = 0
+                self._pause.reset()
+            return
+        self._unreached += 1
+        if self.may_stall and self._unreached >= UNREACHED and not self.is_paused:
+            self._paused_until = asyncio.get_running_loop().time() + self._pause.fail()
 
     def take_waiting(self) -> list[Outgoing]:
         """Remove all mails that wait for a slot."""
@@ -98,11 +147,17 @@ class TransportSlots:
         return waiting
 
     def look(self, now: float) -> list[InFlight]:
-        """Check whether the transport is stalled, and return mails that have just become silent."""
-        is_full = len(self.flights) >= self.limit
-        if self.may_stall and is_full and now - self._moved_at >= STALL_S:
+        """Check whether the transport is stalled or paused, and return mails that have just become silent."""
+        if self.is_paused and now >= self._paused_until:
+            self._paused_until, self.is_stalled = 0.0, False
+        hangs = len(self.flights) >= self.limit and now - self._moved_at >= STALL_S
+        if self.may_stall and (self.is_paused or hangs):
             self.is_stalled = True
         return [flight for flight in self.flights.values() if flight.is_silent(now)]
+
+    def is_delayed(self, now: float) -> bool:
+        """True if mails wait although slots are free: the server was quick, and has answered nothing for a while."""
+        return self.may_start and self._taken < self.limit and now - self._moved_at >= LOOK_S
 
 
 class WorkerSlots:
@@ -113,9 +168,10 @@ class WorkerSlots:
         *,
         on_silence: Callable[[list[Outgoing]], Awaitable[None]],
         on_stall: Callable[[Lane, list[Outgoing]], None],
+        on_delay: Callable[[Lane, TransportSlots], None] = lambda _lane, _gate: None,
     ) -> None:
         self._gates: dict[tuple[int | None, Lane], TransportSlots] = {}
-        self._on_silence, self._on_stall = on_silence, on_stall
+        self._on_silence, self._on_stall, self._on_delay = on_silence, on_stall, on_delay
 
     def gate(self, outgoing: Outgoing, transport: Transport) -> TransportSlots | None:
         """The slots that this mail needs; None if the transport has no limit."""
@@ -155,6 +211,10 @@ class WorkerSlots:
             was_stalled = gate.is_stalled
             silent += [flight.outgoing for flight in gate.look(now) if account_id is not None]
             if gate.is_stalled and not was_stalled:
-                _log.warning("sender_stalled", sender=account_id, lane=lane, mails=len(gate.flights))
-                self._on_stall(lane, gate.take_waiting())
+                state = "sender_unreachable" if gate.is_paused else "sender_stalled"
+                _log.warning(state, sender=account_id, lane=lane, mails=len(gate.flights))
+            if gate.is_stalled and (waiting := gate.take_waiting()):
+                self._on_stall(lane, waiting)
+            elif gate.is_delayed(now):
+                self._on_delay(lane, gate)
         return silent

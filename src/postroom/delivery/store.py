@@ -6,13 +6,11 @@ from typing import Any
 
 import asyncpg
 
-from postroom.db.queries import Connection, load
+from postroom.db.queries import Connection, column, load
 from postroom.db.retention import Step
 from postroom.delivery.model import (
-    Accepted,
     Attempt,
     ClaimId,
-    DeadLetter,
     Delivery,
     DeliveryId,
     DeliveryState,
@@ -21,7 +19,6 @@ from postroom.delivery.model import (
     Outgoing,
     Recipient,
     Recovered,
-    Unrendered,
 )
 from postroom.delivery.rows import (
     read_accepted,
@@ -36,24 +33,22 @@ from postroom.delivery.rows import (
 QUERIES = load("postroom.delivery")
 
 
-async def accept(connection: Connection, **columns: Any) -> list[Accepted]:
-    """Accept requests given as columns."""
-    return [read_accepted(row) for row in await QUERIES["accept"].many(connection, **columns)]
+def _ids(rows: Sequence[asyncpg.Record]) -> list[DeliveryId]:
+    return [DeliveryId(row["id"]) for row in rows]
 
 
-async def accept_one(connection: Connection, **columns: Any) -> Accepted:
-    """Accept one request given as values; its recipients are columns."""
-    return read_accepted(await QUERIES["accept_one"].one(connection, **columns))
+def _cancelled_campaign(row: asyncpg.Record) -> tuple[DeliveryId, int]:
+    return (DeliveryId(row["id"]), row["campaign_id"])
 
 
-async def cancel(
-    connection: Connection, *, delivery_ids: Sequence[int], reason: str, now: datetime | None
-) -> list[DeliveryId]:
-    return _ids(await QUERIES["cancel"].many(connection, delivery_ids=delivery_ids, reason=reason, now=now))
+def _lane_depth(row: asyncpg.Record) -> LaneDepth:
+    return LaneDepth(Lane(row["lane"]), row["capped"], row["due_at"], row["due"])
 
 
-async def choose_facts(connection: Connection, *, types: Sequence[str]) -> int:
-    return await QUERIES["choose_facts"].exec(connection, types=types)
+accept = QUERIES["accept"].one_as(read_accepted)
+"""Accept requests given as columns."""
+cancel = QUERIES["cancel"].many_as(column("id", DeliveryId))
+choose_facts = QUERIES["choose_facts"].exec
 
 
 async def claim_due(  # noqa: PLR0913 - the statement's parameters
@@ -70,7 +65,7 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
     busy_accounts: Sequence[int] = (),
     with_mail: bool = True,
 ) -> list[Outgoing]:
-    """Claimed deliveries without recipients and content, which `list_claim_recipients` and `mark_started` read."""
+    """Claimed deliveries without recipients and content, which `mark_started` reads."""
     rows = await QUERIES["claim_due"].many(
         connection,
         lane=lane.value,
@@ -84,11 +79,10 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
         busy_accounts=busy_accounts,
         with_mail=with_mail,
     )
-    return [read_claimed(row) for row in rows]
+    return [read_claimed(row, lane) for row in rows]
 
 
-async def close_claims(connection: Connection, *, claim_ids: Sequence[int]) -> int:
-    return await QUERIES["close_claims"].exec(connection, claim_ids=claim_ids)
+close_claims = QUERIES["close_claims"].exec
 
 
 async def complete(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> set[DeliveryId]:
@@ -130,27 +124,11 @@ async def delete_old_payloads(
     return Step(0 if row["is_over"] else row["seen"], row["deleted"], row["last_id"])
 
 
-async def ensure_ledger_partitions(connection: Connection, *, now: datetime | None) -> int:
-    return int((await QUERIES["ensure_ledger_partitions"].one(connection, now=now))["made"])
-
-
-async def expire_waiting(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DeliveryId]:
-    rows = await QUERIES["expire_waiting"].many(connection, batch_limit=batch_limit, now=now)
-    return _ids(rows)
-
-
-async def fail_rendering(
-    connection: Connection, *, delivery_id: Sequence[int], detail: Sequence[str], now: datetime | None
-) -> int:
-    return await QUERIES["fail_rendering"].exec(connection, delivery_id=delivery_id, detail=detail, now=now)
-
-
-async def find_cancelled_campaign(
-    connection: Connection, *, delivery_ids: Sequence[int]
-) -> tuple[DeliveryId, int] | None:
-    """The id of the delivery and of its campaign."""
-    row = await QUERIES["find_cancelled_campaign"].maybe(connection, delivery_ids=delivery_ids)
-    return (DeliveryId(row["id"]), row["campaign_id"]) if row else None
+ensure_ledger_partitions = QUERIES["ensure_ledger_partitions"].one_as(column("made", int))
+expire_waiting = QUERIES["expire_waiting"].many_as(column("id", DeliveryId))
+fail_rendering = QUERIES["fail_rendering"].exec
+find_cancelled_campaign = QUERIES["find_cancelled_campaign"].maybe_as(_cancelled_campaign)
+"""The id of the delivery and of its campaign."""
 
 
 async def find_delivery(connection: Connection, *, delivery_id: int) -> Delivery | None:
@@ -175,8 +153,7 @@ async def forget_workers(
     )
 
 
-async def list_attempts(connection: Connection, *, delivery_id: int) -> list[Attempt]:
-    return [Attempt(**row) for row in await QUERIES["list_attempts"].many(connection, delivery_id=delivery_id)]
+list_attempts = QUERIES["list_attempts"].many_as(lambda row: Attempt(**row))
 
 
 async def list_claim_recipients(
@@ -191,18 +168,7 @@ async def list_claim_recipients(
     return grouped
 
 
-async def list_dead_letters(
-    connection: Connection,
-    *,
-    reason: str | None,
-    before_at: datetime | None,
-    before_id: int | None,
-    page_limit: int,
-) -> list[DeadLetter]:
-    rows = await QUERIES["list_dead_letters"].many(
-        connection, reason=reason, before_at=before_at, before_id=before_id, page_limit=page_limit
-    )
-    return [read_dead_letter(row) for row in rows]
+list_dead_letters = QUERIES["list_dead_letters"].many_as(read_dead_letter)
 
 
 async def list_last_attempts(connection: Connection, *, delivery_ids: Sequence[int]) -> dict[DeliveryId, Attempt]:
@@ -210,28 +176,12 @@ async def list_last_attempts(connection: Connection, *, delivery_ids: Sequence[i
     return {row["delivery_id"]: Attempt(*list(row.values())[1:]) for row in rows}
 
 
-async def list_recipients(connection: Connection, *, delivery_id: int) -> list[Recipient]:
-    return [read_recipient(row) for row in await QUERIES["list_recipients"].many(connection, delivery_id=delivery_id)]
-
-
-async def lock_notice(connection: Connection, *, kind: str, interval: timedelta, now: datetime | None) -> bool:
-    return await QUERIES["lock_notice"].maybe(connection, kind=kind, interval=interval, now=now) is not None
-
-
-async def lock_unrendered(connection: Connection, *, batch_limit: int) -> list[Unrendered]:
-    return [read_unrendered(row) for row in await QUERIES["lock_unrendered"].many(connection, batch_limit=batch_limit)]
-
-
-async def mark_dead_letters_notified(connection: Connection, *, now: datetime | None) -> int:
-    return int((await QUERIES["mark_dead_letters_notified"].one(connection, now=now))["notified"])
-
-
-async def mark_notice_sent(connection: Connection, *, kind: str, now: datetime | None) -> int:
-    return await QUERIES["mark_notice_sent"].exec(connection, kind=kind, now=now)
-
-
-async def mark_rendered(connection: Connection, *, delivery_id: Sequence[int], now: datetime | None) -> int:
-    return await QUERIES["mark_rendered"].exec(connection, delivery_id=delivery_id, now=now)
+list_recipients = QUERIES["list_recipients"].many_as(read_recipient)
+lock_notice = QUERIES["lock_notice"].has
+lock_unrendered = QUERIES["lock_unrendered"].many_as(read_unrendered)
+mark_dead_letters_notified = QUERIES["mark_dead_letters_notified"].one_as(column("notified", int))
+mark_notice_sent = QUERIES["mark_notice_sent"].exec
+mark_rendered = QUERIES["mark_rendered"].exec
 
 
 async def mark_started(  # noqa: PLR0913 - the statement's parameters
@@ -244,7 +194,7 @@ async def mark_started(  # noqa: PLR0913 - the statement's parameters
     delivery_ids: Sequence[int] = (),
     with_variables: bool = False,
 ) -> list[asyncpg.Record]:
-    """The content of these deliveries, for `rows.read_content`, and the database's time. Empty: the claim is lost."""
+    """Content and first recipient of these deliveries, for `rows.read_started`. Empty: the claim is lost."""
     return await QUERIES["mark_started"].many(
         connection,
         claim_id=claim_id,
@@ -256,19 +206,9 @@ async def mark_started(  # noqa: PLR0913 - the statement's parameters
     )
 
 
-async def measure_queue(connection: Connection, *, bound: int) -> list[LaneDepth]:
-    return [
-        LaneDepth(Lane(row["lane"]), row["capped"], row["due_at"], row["due"])
-        for row in await QUERIES["measure_queue"].many(connection, bound=bound)
-    ]
-
-
-async def put_to_sleep(connection: Connection, *, worker_id: int, lane: Lane) -> int:
-    return await QUERIES["put_to_sleep"].exec(connection, worker_id=worker_id, lane=lane.value)
-
-
-async def record_message_ids(connection: Connection, *, delivery_id: Sequence[int], message_id: Sequence[str]) -> int:
-    return await QUERIES["record_message_ids"].exec(connection, delivery_id=delivery_id, message_id=message_id)
+measure_queue = QUERIES["measure_queue"].many_as(_lane_depth)
+put_to_sleep = QUERIES["put_to_sleep"].exec
+record_message_ids = QUERIES["record_message_ids"].exec
 
 
 async def recover_claims(
@@ -289,12 +229,8 @@ async def recover_claims(
     ]
 
 
-async def redrive(connection: Connection, *, delivery_ids: Sequence[int], now: datetime | None) -> list[DeliveryId]:
-    return _ids(await QUERIES["redrive"].many(connection, delivery_ids=delivery_ids, now=now))
-
-
-async def register_worker(connection: Connection, *, pid: int, host: str) -> int:
-    return int((await QUERIES["register_worker"].one(connection, pid=pid, host=host))["id"])
+redrive = QUERIES["redrive"].many_as(column("id", DeliveryId))
+register_worker = QUERIES["register_worker"].one_as(column("id", int))
 
 
 async def release(
@@ -319,8 +255,7 @@ async def renew_claims(
     return {ClaimId(row["id"]): row["was_held"] for row in rows}
 
 
-async def reschedule(connection: Connection, *, delivery_id: int, send_at: datetime, now: datetime | None) -> bool:
-    return await QUERIES["reschedule"].maybe(connection, delivery_id=delivery_id, send_at=send_at, now=now) is not None
+reschedule = QUERIES["reschedule"].has
 
 
 async def resend(
@@ -329,12 +264,8 @@ async def resend(
     return _ids(await QUERIES["resend"].many(connection, delivery_ids=delivery_ids, url=url, now=now))
 
 
-async def retry_now(connection: Connection, *, delivery_ids: Sequence[int], now: datetime | None) -> list[DeliveryId]:
-    return _ids(await QUERIES["retry_now"].many(connection, delivery_ids=delivery_ids, now=now))
-
-
-async def return_untried(connection: Connection, *, account_id: Sequence[int], claim_id: Sequence[int]) -> int:
-    return await QUERIES["return_untried"].exec(connection, account_id=account_id, claim_id=claim_id)
+retry_now = QUERIES["retry_now"].many_as(column("id", DeliveryId))
+return_untried = QUERIES["return_untried"].exec
 
 
 async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
@@ -343,31 +274,7 @@ async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
     return DeliveryId(row["delivery_id"])
 
 
-async def settle_ambiguous(connection: Connection, *, delivery_id: int) -> bool:
-    return await QUERIES["settle_ambiguous"].maybe(connection, delivery_id=delivery_id) is not None
-
-
-async def store_rendered(
-    connection: Connection,
-    *,
-    delivery_id: Sequence[int],
-    subject: Sequence[str],
-    text_body: Sequence[str | None],
-    html_body: Sequence[str | None],
-    now: datetime | None = None,
-) -> int:
-    return await QUERIES["store_rendered"].exec(
-        connection, delivery_id=delivery_id, subject=subject, text_body=text_body, html_body=html_body, now=now
-    )
-
-
-async def wake_up(connection: Connection, *, worker_id: int, lane: Lane) -> int:
-    return await QUERIES["wake_up"].exec(connection, worker_id=worker_id, lane=lane.value)
-
-
-async def wake_workers(connection: Connection, *, lanes: Sequence[str]) -> None:
-    await QUERIES["wake_workers"].exec(connection, lanes=lanes)
-
-
-def _ids(rows: Sequence[asyncpg.Record]) -> list[DeliveryId]:
-    return [DeliveryId(row["id"]) for row in rows]
+settle_ambiguous = QUERIES["settle_ambiguous"].has
+store_rendered = QUERIES["store_rendered"].exec
+wake_up = QUERIES["wake_up"].exec
+wake_workers = QUERIES["wake_workers"].exec

@@ -12,29 +12,29 @@ as ambiguous if it can.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
+from typing import Any
 
 import structlog
-from msgspec.structs import replace
 
 from postroom.db.faults import INTERRUPTIONS
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
 from postroom.delivery.decision import NO_TIME
 from postroom.delivery.dispatch import Dispatcher
 from postroom.delivery.hold import RoomHold
-from postroom.delivery.lane import LaneLoad, LaneWakeups, chunks
+from postroom.delivery.lane import LaneLoad, LaneWakeups, WokenWorker, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
-from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
-from postroom.delivery.rows import read_content
-from postroom.delivery.slots import WorkerSlots
+from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
+from postroom.delivery.rows import read_started
+from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.loop import Failed, Loop
 from postroom.runtime.signals import Signal, unheard
@@ -43,9 +43,8 @@ from postroom.transports.webhook.host_backoff import HostBackoff
 
 _log = structlog.get_logger()
 
-LINGER = timedelta(milliseconds=20)
-LINGERS = 10
-"""After work, poll every 20 ms for a while before requesting notifications: work comes in bursts."""
+LINGER = timedelta(milliseconds=10)
+"""The interval of polls under load, while no notification is requested (`LaneLoad.calm`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +52,8 @@ class WorkerOptions:
     """Options of a worker; the defaults are those of the settings."""
 
     batch: int = 500
-    chunk: int = 100
-    byte_limit: int = 32 * 2**20
+    chunk: int = 100  # marked as started and completed together: one statement for many mails
+    byte_limit: int = 32 * 2**20  # content of a claim in memory, unless one mail is larger
     lease: timedelta = timedelta(seconds=30)
     poll_interval: timedelta = timedelta(milliseconds=500)
     grace: timedelta = timedelta(seconds=25)
@@ -79,6 +78,7 @@ class Worker:
         signal: Signal = unheard,
         on_started: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None,
         failed: Failed | None = None,
+        woken: WokenWorker | None = None,
     ) -> None:
         self._failed = failed
         self._pool, self._writers, self._senders = pool, writers, senders
@@ -105,17 +105,16 @@ class Worker:
             clock=clock,
             held=self._ledger.held,
             on_renewed=senders.turns.renew if senders is not None else lambda _claims, _until: None,
+            worker_id=0 if woken is None else woken.worker_id,
         )
-        self._lanes = {lane: LaneLoad() for lane in self._options.lanes}
+        self._lanes = {lane: LaneLoad(asleep=woken is not None) for lane in self._options.lanes}
+        self._later = {} if woken is None else woken.later(self._options.lanes)
         self._hosts = HostBackoff()
-        self._places = WorkerSlots(on_silence=self._ledger.report_silence, on_stall=self._on_stall)
+        self._places = WorkerSlots(
+            on_silence=self._ledger.report_silence, on_stall=self._on_stall, on_delay=self._on_delay
+        )
         self._attempter = AttemptRunner(
-            writers,
-            routes,
-            senders=senders,
-            now=self._now,
-            signal=signal,
-            held_lanes=self._options.held_lanes,
+            writers, routes, senders=senders, now=self._now, signal=signal, held_lanes=self._options.held_lanes
         )
         self._dispatcher = Dispatcher(
             self._attempter, self._ledger, lanes=self._lanes, places=self._places, hosts=self._hosts
@@ -173,6 +172,8 @@ class Worker:
 
     async def _run_lane(self, lane: Lane) -> bool:
         """Claim and work through one batch, or rest. True: nothing is due, and the worker should end then."""
+        if (wait := self._later.pop(lane, None)) is not None:
+            await self._waker.wait(lane, wait)
         was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
         claimed = await self._claim(lane)
         if claimed:
@@ -220,25 +221,20 @@ class Worker:
         for channel, writer in self._writers.items():
             if mine := [outgoing for outgoing in claimed if outgoing.channel is channel]:
                 await writer.prepare(mine)
-        await self._wake_up(lane)
+        await self._wake_up(lane, is_much=len(claimed) >= self._options.chunk)
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:
         """Start a claim chunk by chunk, as fast as earlier attempts make room; release the rest after any error."""
         not_started = claimed
         try:
-            through = 0
             for chunk in chunks(claimed, self._options.chunk, self._options.byte_limit):
                 await self._make_room(lane, sum(outgoing.size for outgoing in chunk))
-                if self._stopping.is_set() or (known := await self._with_recipients(lane, chunk)) is None:
+                through = len(claimed) - len(not_started) + len(chunk)
+                if self._stopping.is_set() or (started := await self._start(lane, chunk, through)) is None:
                     break
-                through += len(chunk)
-                ready = await self._let_some_wait(known)
-                not_started = [*ready, *claimed[through:]]
-                started = await self._start(ready, through) if ready else []
-                if started is None:
-                    break
+                ready = await self._let_some_wait(started)
                 not_started = claimed[through:]
-                self._dispatcher.start(lane, started)
+                self._dispatcher.start(lane, ready)
         finally:
             if not_started:
                 await self._release(not_started)
@@ -258,20 +254,11 @@ class Worker:
         open_bytes = load.bytes - sum(outgoing.size for outgoing in stuck)
         return mails > self._options.chunk or (open_bytes > 0 and open_bytes + size > self._options.byte_limit)
 
-    async def _with_recipients(self, lane: Lane, chunk: list[Outgoing]) -> list[Outgoing] | None:
-        """The deliveries with their recipients and present suppressions. None: the database is unavailable."""
-        try:
-            async with self._pool.acquire() as connection:
-                found = await store.list_claim_recipients(
-                    connection, lane=lane, delivery_ids=[outgoing.id for outgoing in chunk], now=self._clock()
-                )
-        except INTERRUPTIONS as error:
-            _log.warning("start_postponed", error=type(error).__name__)
-            return None
-        return [replace(outgoing, recipients=tuple(found.get(outgoing.id, ()))) for outgoing in chunk]
-
     async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Postpone webhooks to hosts that time out, bulk mail to addresses on hold, and mail beyond room limits."""
+        """Postpone webhooks to hosts that time out, bulk mail to addresses on hold, and mail beyond room limits.
+
+        After the start, so that one statement reads all that a chunk needs; released deliveries were not attempted.
+        """
         ready: list[Outgoing] = []
         waiting: defaultdict[timedelta, list[DeliveryId]] = defaultdict(list)
         for outgoing in chunk:
@@ -287,24 +274,18 @@ class Worker:
 
     async def _within_room(self, chunk: list[Outgoing]) -> list[Outgoing]:
         """The deliveries within the rate and the quota of the room; the others are released and stay due."""
-        fitting = await self._room.count_fitting([(outgoing.id, self._mails_of(outgoing)) for outgoing in chunk])
+        fitting = await self._room.count_fitting(chunk)
         if fitting < len(chunk):
             await self._release(chunk[fitting:])
         return chunk[:fitting]
-
-    @staticmethod
-    def _mails_of(outgoing: Outgoing) -> int:
-        """The mails that an attempt counts as: one per recipient, and none for a retry or a webhook."""
-        is_first = outgoing.channel is Channel.EMAIL and outgoing.attempt_no == 1
-        return len(outgoing.open_addresses) if is_first else 0
 
     def _wait(self, outgoing: Outgoing) -> timedelta | None:
         if outgoing.channel is Channel.WEBHOOK:
             return self._hosts.wait(outgoing.url)
         return None if outgoing.held_for is None or self._attempter.has_expired(outgoing) else outgoing.held_for
 
-    async def _start(self, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
-        """Commit that this chunk is about to be sent, and read its content.
+    async def _start(self, lane: Lane, chunk: list[Outgoing], through: int) -> list[Outgoing] | None:
+        """Commit that this chunk is about to be sent, and read its content and its recipients.
 
         None: the claim was lost, or the database was unavailable.
         """
@@ -324,6 +305,7 @@ class Worker:
                         outgoing.template_id is not None or outgoing.campaign_id is not None for outgoing in chunk
                     ),
                 )
+                several = await self._several_recipients(connection, lane, rows)
         except INTERRUPTIONS as error:
             _log.warning("start_postponed", error=type(error).__name__)
             return None
@@ -331,32 +313,42 @@ class Worker:
         if not rows:
             return None
         self._leases.renewed([chunk[0].claim_id], asked_at)
-        self._now.hear(rows[0]["now"])
-        contents = {row["id"]: row for row in rows}
-        started = [read_content(outgoing, contents[outgoing.id]) for outgoing in chunk]
+        self._now.hear(next(row["now"] for row in rows if row["now"] is not None))
+        found = {row["id"]: row for row in rows}
+        started = [read_started(each, found[each.id], several.get(each.id)) for each in chunk]
         if self._on_started is not None:
             await self._on_started(started)
         return started
 
+    async def _several_recipients(
+        self, connection: Session, lane: Lane, rows: Sequence[Mapping[str, Any]]
+    ) -> dict[int, list[Recipient]]:
+        """All recipients of the deliveries that have more than one."""
+        delivery_ids = [row["id"] for row in rows if row["has_others"]]
+        if not delivery_ids:
+            return {}
+        return await store.list_claim_recipients(connection, lane=lane, delivery_ids=delivery_ids, now=self._clock())
+
     async def _rest(self, lane: Lane) -> None:
-        """Nothing is due: poll for a while, then request notifications, poll once more, and wait."""
+        """Nothing is due: poll under load; otherwise request notifications, look once more, and wait."""
         state = self._lanes[lane]
-        has_many_webhooks = state.webhooks * 2 > self._options.chunk  # more may be due than may be in flight
-        state.empty_looks += not has_many_webhooks
-        if has_many_webhooks or state.empty_looks <= LINGERS:
+        if state.webhooks * 2 > self._options.chunk:  # more may be due than may be in flight
             await self._waker.wait(lane, LINGER)
-        elif not state.asleep:
+            return
+        state.found_nothing()
+        if state.may_sleep:
             async with self._pool.acquire() as connection:
                 await store.put_to_sleep(connection, worker_id=self._leases.worker_id, lane=lane)
             state.asleep = True
             self._signal("asleep")
         else:
-            await self._waker.wait(lane, self._options.poll_interval)
+            await self._waker.wait(lane, self._options.poll_interval if state.asleep else LINGER)
 
-    async def _wake_up(self, lane: Lane) -> None:
+    async def _wake_up(self, lane: Lane, *, is_much: bool) -> None:
+        """Withdraw the request for notifications if work is no longer scarce."""
         state = self._lanes[lane]
-        state.empty_looks = 0
-        if state.asleep:
+        state.found(is_much=is_much)
+        if state.must_wake:
             async with self._pool.acquire() as connection:
                 await store.wake_up(connection, worker_id=self._leases.worker_id, lane=lane)
             state.asleep = False
@@ -390,6 +382,9 @@ class Worker:
     def _on_stall(self, lane: Lane, waiting: list[Outgoing]) -> None:
         self._dispatcher.release(lane, waiting)
         self._lanes[lane].changed.set()
+
+    def _on_delay(self, lane: Lane, gate: TransportSlots) -> None:
+        self._dispatcher.spread(lane, gate)
 
     async def _finish_in_flight(self) -> None:
         await self._dispatcher.finish(self._options.grace.total_seconds() if self._stopping.is_set() else None)

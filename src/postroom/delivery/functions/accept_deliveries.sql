@@ -1,9 +1,11 @@
 -- Accept any number of requests at once: check suppression, enforce idempotency, store, and wake a sleeping worker.
 --
--- One array per column, one element per request; NULL stands for an array of NULLs. Every request has a first recipient;
--- the others are flat, in the order of kind and position, and refer to their request by ordinal (from 1). JSON is passed
--- as text, so that the codecs of the caller's connection do not matter. Returns one row per request: accepted (new),
--- replayed (same key, same body: the first answer again) or conflict (same key, other body).
+-- One array per column, one element per request; NULL stands for an array of NULLs. One element stands for as many equal
+-- ones in the columns channel, lane, source, ladder, template_id and locale, which most batches have in common. Every
+-- request has a first recipient; the others are flat, in the order of kind and position, and refer to their request by
+-- ordinal (from 1). JSON is passed as text, so that the codecs of the caller's connection do not matter. Returns one row
+-- with an element per request: accepted (new), replayed (same key, same body: the first answer again) or conflict (same
+-- key, other body). Without states and acceptances, all are queued and accepted.
 --
 -- A unique index decides between concurrent requests with the same key: the second waits for the first to commit and
 -- then gets its answer. An expired key moves from the old delivery to the new one.
@@ -40,26 +42,32 @@ CREATE OR REPLACE FUNCTION accept_deliveries(
     p_idempotency_ttl     interval,
     p_now                 timestamptz DEFAULT now(),
     p_endpoint_id         bigint[] DEFAULT NULL
-) RETURNS TABLE (ordinal integer, delivery_id bigint, state text, acceptance text)
+) RETURNS TABLE (delivery_ids bigint[], states text[], acceptances text[])
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
-SET plan_cache_mode = force_generic_plan
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET plan_cache_mode = force_generic_plan -- planning for each batch would cost more than its rows
 SET enable_seqscan = off -- a cached plan outlives a small table
 SET enable_nestloop = off -- a cached plan guesses ten rows per array and would compare every pair of five hundred
 AS $$
 #variable_conflict use_column
 DECLARE
     -- Each statement reads only the columns that it needs: one for all of them copies every request six times.
-    v_ids          bigint[] := ARRAY(SELECT nextval('deliveries_id_seq') FROM generate_series(1, cardinality(p_lane)));
-    v_lanes        delivery_lane[]    := p_lane::delivery_lane[];
-    v_channels     delivery_channel[] := p_channel::delivery_channel[];
+    v_count        integer            := cardinality(p_email);
+    v_ids          bigint[]           := ARRAY(SELECT nextval('deliveries_id_seq') FROM generate_series(1, v_count));
+    v_lanes        delivery_lane[]    := repeat_single(p_lane::delivery_lane[], v_count);
+    v_channels     delivery_channel[] := repeat_single(p_channel::delivery_channel[], v_count);
+    v_sources      text[]             := repeat_single(p_source, v_count);
+    v_ladders      text[]             := repeat_single(p_ladder, v_count);
+    v_templates    text[]             := repeat_single(p_template_id, v_count);
+    v_locales      text[]             := repeat_single(p_locale, v_count);
     v_kinds        recipient_kind[]   := p_other_kind::recipient_kind[];
     v_variables    jsonb[]            := p_variables::jsonb[];
     v_headers      jsonb[]            := p_headers::jsonb[];
     v_attachments  jsonb[]            := p_attachments::jsonb[];
     v_tags         jsonb[]            := p_tags::jsonb[];
     v_custom_data  jsonb[]            := p_custom_data::jsonb[];
+    v_others       text[]; -- the recipients after the first of each request, for its fingerprint; NULL: one recipient each
     v_fingerprints bigint[];
     -- These concern requests with a suppressed recipient; NULL without one.
     v_stopped      timestamptz[]; -- until when each first recipient gets no mail
@@ -100,25 +108,31 @@ BEGIN
         ) AS request;
     END IF;
     IF p_idempotency_key IS NOT NULL THEN
+        IF p_other_ordinal IS NOT NULL THEN
+            v_others := ARRAY(
+                SELECT others
+                FROM generate_series(1, v_count) AS r(ordinal)
+                LEFT JOIN (
+                    SELECT ordinal, ROW(array_agg(kind ORDER BY place), array_agg(email ORDER BY place),
+                        array_agg(name ORDER BY place))::text AS others
+                    FROM unnest(p_other_ordinal, v_kinds, p_other_email, p_other_name) WITH ORDINALITY
+                        AS o(ordinal, kind, email, name, place)
+                    GROUP BY ordinal
+                ) AS other USING (ordinal)
+                ORDER BY ordinal);
+        END IF;
         v_fingerprints := ARRAY(
             SELECT CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
-                    channel, lane, send_at, template_id, locale, variables, from_email, from_name, subject, text_body, html_body,
-                    headers, attachments, tags, custom_data, ARRAY['to'::recipient_kind] || other.kinds,
-                    ARRAY[email] || other.emails, ARRAY[name] || other.names) END
+                    lane::text, template_id, locale, variables, subject, text_body, html_body, email,
+                    rest_of_request(channel, send_at, from_email, from_name, headers, attachments, tags, custom_data, name, others)) END
             FROM unnest(
-                    p_idempotency_key, v_channels, v_lanes, p_send_at, p_template_id, p_locale, v_variables, p_from_email,
-                    p_from_name, p_subject, p_text, p_html, v_headers, v_attachments, v_tags, v_custom_data, p_email, p_name
+                    p_idempotency_key, v_channels, v_lanes, p_send_at, v_templates, v_locales, v_variables, p_from_email,
+                    p_from_name, p_subject, p_text, p_html, v_headers, v_attachments, v_tags, v_custom_data, p_email, p_name,
+                    v_others
                 ) WITH ORDINALITY AS r(
                     idempotency_key, channel, lane, send_at, template_id, locale, variables, from_email, from_name, subject,
-                    text_body, html_body, headers, attachments, tags, custom_data, email, name, ordinal
+                    text_body, html_body, headers, attachments, tags, custom_data, email, name, others, ordinal
                 )
-            LEFT JOIN (
-                SELECT ordinal, array_agg(kind ORDER BY place) AS kinds, array_agg(email ORDER BY place) AS emails,
-                    array_agg(name ORDER BY place) AS names
-                FROM unnest(p_other_ordinal, v_kinds, p_other_email, p_other_name) WITH ORDINALITY
-                    AS o(ordinal, kind, email, name, place)
-                GROUP BY ordinal
-            ) AS other USING (ordinal)
             ORDER BY ordinal);
     END IF;
 
@@ -127,7 +141,8 @@ BEGIN
             INSERT INTO deliveries AS d (
                 id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at, reason, ladder,
                 max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
-                template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id
+                template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id, recipient_email,
+                recipient_name, recipient_outcome
             )
             SELECT id, CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state, lane, channel,
                 CASE WHEN is_suppressed IS NOT TRUE THEN greatest(send_at, held_until, p_now) END,
@@ -136,14 +151,16 @@ BEGIN
                 ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                 CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END, template_id,
                 CASE WHEN template_id IS NOT NULL THEN (SELECT version_id FROM current_template_version(template_id)) END,
-                locale, traceparent, tags, custom_data, endpoint_id
+                locale, traceparent, tags, custom_data, endpoint_id, email, name,
+                CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
             FROM unnest(
-                    v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, p_ladder, p_max_retries,
-                    p_give_up_after, p_source, p_idempotency_key, v_fingerprints, p_template_id, p_locale, p_traceparent,
-                    v_tags, v_custom_data, p_endpoint_id
+                    v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, v_ladders, p_max_retries,
+                    p_give_up_after, v_sources, p_idempotency_key, v_fingerprints, v_templates, v_locales, p_traceparent,
+                    v_tags, v_custom_data, p_endpoint_id, p_email, p_name, v_stopped
                 ) AS r(
                     id, is_suppressed, held_until, lane, channel, send_at, expires_at, ladder, max_retries, give_up_after,
-                    source, idempotency_key, fingerprint, template_id, locale, traceparent, tags, custom_data, endpoint_id
+                    source, idempotency_key, fingerprint, template_id, locale, traceparent, tags, custom_data, endpoint_id,
+                    email, name, until
                 )
             WHERE id IS NOT NULL AND id <> ALL (v_stored)
             -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
@@ -161,7 +178,7 @@ BEGIN
         v_acceptances := coalesce(v_acceptances, array_fill(NULL::text, ARRAY[cardinality(v_ids)]));
         FOR v_row IN
             SELECT ordinal, source, idempotency_key, fingerprint
-            FROM unnest(v_ids, p_source, p_idempotency_key, v_fingerprints) WITH ORDINALITY
+            FROM unnest(v_ids, v_sources, p_idempotency_key, v_fingerprints) WITH ORDINALITY
                 AS r(id, source, idempotency_key, fingerprint, ordinal)
             WHERE id IS NOT NULL AND id <> ALL (v_stored)
         LOOP
@@ -187,12 +204,8 @@ BEGIN
         END IF;
     END LOOP;
 
-    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
-    SELECT id, 'to', 0, email, name, CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
-    FROM unnest(v_ids, p_email, p_name, v_stopped) AS r(id, email, name, until)
-    WHERE id IS NOT NULL;
     IF p_other_ordinal IS NOT NULL THEN
-        INSERT INTO delivery_recipients (delivery_id, kind, position, email, name, outcome)
+        INSERT INTO other_recipients (delivery_id, kind, position, email, name, outcome)
         SELECT v_ids[ordinal], kind, position, email, name,
             CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
         FROM unnest(p_other_ordinal, v_kinds, p_other_position, p_other_email, p_other_name, v_stopped_other)
@@ -209,12 +222,12 @@ BEGIN
     WHERE id IS NOT NULL AND (is_suppressed AND lane = 'auth') IS NOT TRUE; -- it has ended: see empty_auth_payload
     INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
     SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', lane, channel, source
-    FROM unnest(v_ids, v_lanes, v_channels, p_source) AS r(id, lane, channel, source)
+    FROM unnest(v_ids, v_lanes, v_channels, v_sources) AS r(id, lane, channel, source)
     WHERE id IS NOT NULL;
     INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
     SELECT id, greatest(send_at, held_until, p_now), lane, channel,
         template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds', expires_at
-    FROM unnest(v_ids, v_suppressed, p_send_at, v_held_until, v_lanes, v_channels, p_template_id, p_expires_at)
+    FROM unnest(v_ids, v_suppressed, p_send_at, v_held_until, v_lanes, v_channels, v_templates, p_expires_at)
         AS r(id, is_suppressed, send_at, held_until, lane, channel, template_id, expires_at)
     WHERE id IS NOT NULL AND is_suppressed IS NOT TRUE;
     IF v_suppressed IS NOT NULL THEN
@@ -225,18 +238,22 @@ BEGIN
         INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, reason, domain)
         SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'suppressed', lane, channel, source,
             'recipient_suppressed', CASE WHEN channel = 'email' THEN lower(split_part(email, '@', -1)) END
-        FROM unnest(v_ids, v_suppressed, v_lanes, v_channels, p_source, p_email)
+        FROM unnest(v_ids, v_suppressed, v_lanes, v_channels, v_sources, p_email)
             AS r(id, is_suppressed, lane, channel, source, email)
         WHERE id IS NOT NULL AND is_suppressed;
     END IF;
 
     PERFORM wake_workers(p_lane);
 
-    RETURN QUERY
-    SELECT r.ordinal::integer, coalesce(id, known_id),
-        CASE WHEN id IS NULL THEN known_state WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END,
-        coalesce(known, 'accepted')
-    FROM unnest(v_ids, v_known_ids, v_states, v_acceptances, v_suppressed) WITH ORDINALITY
-        AS r(id, known_id, known_state, known, is_suppressed, ordinal);
+    delivery_ids := v_ids;
+    IF v_suppressed IS NOT NULL OR v_known_ids IS NOT NULL THEN
+        SELECT array_agg(coalesce(id, known_id) ORDER BY ordinal),
+            array_agg(CASE WHEN id IS NULL THEN known_state WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END ORDER BY ordinal),
+            array_agg(coalesce(known, 'accepted') ORDER BY ordinal)
+        INTO delivery_ids, states, acceptances
+        FROM unnest(v_ids, v_known_ids, v_states, v_acceptances, v_suppressed) WITH ORDINALITY
+            AS r(id, known_id, known_state, known, is_suppressed, ordinal);
+    END IF;
+    RETURN NEXT;
 END
 $$;

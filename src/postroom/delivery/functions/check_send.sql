@@ -28,6 +28,10 @@ BEGIN
     SELECT field, message INTO v_field, v_message
     FROM (VALUES
         ('to', 'at least one recipient is required', coalesce(cardinality(p_to), 0) = 0),
+        ('to', 'must be a plain array', array_ndims(p_to) > 1),
+        ('cc', 'must be a plain array', array_ndims(p_cc) > 1),
+        ('bcc', 'must be a plain array', array_ndims(p_bcc) > 1),
+        ('reply_to', 'must be a plain array', array_ndims(p_reply_to) > 1),
         ('to', 'at most 100 recipients are allowed, counting cc and bcc',
             coalesce(cardinality(p_to), 0) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) > 100),
         ('reply_to', 'at most 100 are allowed', cardinality(p_reply_to) > 100),

@@ -14,22 +14,21 @@ CREATE OR REPLACE FUNCTION enqueue_deliveries(
 ) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
+SET jit = off -- compiling would cost more than the rows of a slice
 AS $$
 BEGIN
-    INSERT INTO deliveries (id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id)
+    INSERT INTO deliveries (
+        id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id, recipient_email, recipient_name
+    )
     SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
-        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id
-    FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
+        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id, email, name
+    FROM unnest(p_ids, p_due_at, p_held_until, p_email, p_name) AS i(id, due_at, held_until, email, name);
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
     SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
     FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
     INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
     SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', p_lane, 'email', p_source, p_campaign_id
     FROM unnest(p_ids) AS i(id);
-    INSERT INTO delivery_recipients (delivery_id, kind, position, email, name)
-    SELECT id, 'to', 0, email, name
-    FROM unnest(p_ids, p_email, p_name) AS i(id, email, name);
     INSERT INTO delivery_payloads (delivery_id, variables)
     SELECT id, variables
     FROM unnest(p_ids, p_variables) AS i(id, variables);

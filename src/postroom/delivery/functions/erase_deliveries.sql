@@ -64,7 +64,11 @@ BEGIN
 
     UPDATE dead_letters AS l SET detail = erase_text(l.detail, p_address, p_pseudonym) WHERE l.delivery_id = ANY(v_ids);
     UPDATE attempts AS a SET reply_text = NULL WHERE a.delivery_id = ANY(v_ids) AND a.reply_text IS NOT NULL;
-    UPDATE delivery_recipients AS r
+    UPDATE deliveries AS d
+    SET recipient_email = p_pseudonym, recipient_name = NULL, recipient_detail = NULL,
+        recipient_outcome = CASE WHEN d.recipient_outcome IN ('pending', 'ambiguous') THEN 'suppressed' ELSE d.recipient_outcome END
+    WHERE d.id = ANY(v_ids) AND lower(d.recipient_email) = p_address;
+    UPDATE other_recipients AS r
     SET email = p_pseudonym, name = NULL, detail = NULL,
         outcome = CASE WHEN r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
     WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;

@@ -17,12 +17,12 @@ RETURNS TABLE (
 )
 LANGUAGE plpgsql
 ROWS 100
-SET jit = off
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- the index of the queue has the order, so that a claim reads only its rows
+SET enable_bitmapscan = off -- it has no order
+SET enable_sort = off -- it would read the whole queue before the first row
 SET enable_hashjoin = off -- one look-up per locked row, in their order
-SET enable_mergejoin = off
+SET enable_mergejoin = off -- the same reason
 AS $$
 #variable_conflict use_column
 DECLARE

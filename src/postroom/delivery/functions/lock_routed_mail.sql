@@ -19,6 +19,7 @@ DECLARE
     v_ids      bigint[];
     v_found    integer;
     v_mail     record;
+    v_slot     record;
     v_claim_id bigint := nextval('claims_id_seq');
 BEGIN
     SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
@@ -44,20 +45,26 @@ BEGIN
         FROM shape_mail(p_lane, v_ids, p_now) AS s;
         EXIT WHEN v_mail.count > 0 OR v_found < v_room; -- all were postponed: others may be free to go
     END LOOP;
-    IF p_use_senders THEN
-        PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
-        FROM (
-            SELECT d.account_id, count(*)::integer AS used
-            FROM deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d
-            WHERE d.place <= v_mail.count
-            GROUP BY d.account_id
-        ) AS s;
-    END IF;
+    -- As arrays beside those of the mail: without hash joins, a join by place would compare every pair of a batch.
+    SELECT array_agg(d.account_id) AS ids, array_agg(d.start_in) AS starts, array_agg(d.send_delay) AS delays
+    INTO v_slot
+    FROM (
+        SELECT account_id, start_in, send_delay
+        FROM deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays)
+        ORDER BY place
+        LIMIT v_mail.count
+    ) AS d;
+    PERFORM take_senders(array_agg(s.account_id), array_agg(s.used), v_claim_id, p_now)
+    FROM (
+        SELECT account_id, count(*)::integer AS used
+        FROM unnest(v_slot.ids) AS i(account_id)
+        GROUP BY account_id
+    ) AS s
+    HAVING count(*) > 0;
     RETURN QUERY
-    SELECT m.id, m.place, v_claim_id, d.account_id, greatest(d.start_in, m.start_in), d.send_delay, m.domain, m.connections
-    FROM unnest(v_mail.ids, v_mail.domains, v_mail.starts, v_mail.connections) WITH ORDINALITY
-        AS m(id, domain, start_in, connections, place)
-    LEFT JOIN deal_slots(v_sender.ids, v_sender.granted, v_sender.waits, v_sender.delays) AS d ON d.place = m.place
+    SELECT m.id, m.place, v_claim_id, m.account_id, greatest(m.slot_start_in, m.start_in), m.send_delay, m.domain, m.connections
+    FROM unnest(v_mail.ids, v_mail.domains, v_mail.starts, v_mail.connections, v_slot.ids, v_slot.starts, v_slot.delays)
+        WITH ORDINALITY AS m(id, domain, start_in, connections, account_id, slot_start_in, send_delay, place)
     ORDER BY m.place;
 END
 $$;

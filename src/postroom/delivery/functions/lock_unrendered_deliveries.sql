@@ -3,12 +3,12 @@ CREATE OR REPLACE FUNCTION lock_unrendered_deliveries(p_limit integer)
 RETURNS TABLE (id bigint, template_id text, template_version_id bigint, locale text)
 LANGUAGE plpgsql
 ROWS 100
-SET jit = off
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
-SET enable_hashjoin = off
-SET enable_mergejoin = off
+SET jit = off -- these settings for the reasons of lock_due_deliveries
+SET enable_seqscan = off -- the same reasons
+SET enable_bitmapscan = off -- the same reasons
+SET enable_sort = off -- the same reasons
+SET enable_hashjoin = off -- the same reasons
+SET enable_mergejoin = off -- the same reasons
 AS $$
 #variable_conflict use_column
 BEGIN

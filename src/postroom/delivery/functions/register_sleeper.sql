@@ -2,6 +2,7 @@
 -- registration once a minute. True if it was not registered before.
 CREATE OR REPLACE FUNCTION register_sleeper(p_pid integer, p_host text) RETURNS boolean
 LANGUAGE plpgsql
+SET search_path FROM CURRENT
 AS $$
 DECLARE
     v_seen_at timestamptz;

@@ -17,9 +17,9 @@ CREATE OR REPLACE FUNCTION send(
     p_send_at         timestamptz DEFAULT NULL,
     p_expires_at      timestamptz DEFAULT NULL,
     p_from            text        DEFAULT NULL,
-    p_cc              text[]      DEFAULT '{}',
-    p_bcc             text[]      DEFAULT '{}',
-    p_reply_to        text[]      DEFAULT '{}',
+    p_cc              text[]      DEFAULT NULL,
+    p_bcc             text[]      DEFAULT NULL,
+    p_reply_to        text[]      DEFAULT NULL,
     p_headers         jsonb       DEFAULT NULL,
     p_attachments     jsonb       DEFAULT NULL,
     p_tags            jsonb       DEFAULT NULL,
@@ -32,78 +32,129 @@ CREATE OR REPLACE FUNCTION send(
 LANGUAGE plpgsql
 SECURITY DEFINER -- an application may send without rights on other people's mail
 SET search_path FROM CURRENT
+SET plan_cache_mode = force_generic_plan -- planning the look-up of suppressions for each mail costs more than all of its rows
+SET enable_seqscan = off -- a cached plan outlives a small table
 AS $$
+#variable_conflict use_column
+-- PL/pgSQL prepares each expression that runs again in every transaction, and PostgreSQL each value of an INSERT. So the usual
+-- mail, which has one plain recipient, runs few of them and leaves every variable NULL that concerns another kind of mail.
+-- send_again accepts mail to suppressed recipients and mail whose key is known.
 DECLARE
-    v_source     text := bind_source(p_source);
-    v_from       text[];
-    v_version_id bigint;
-    v_is_limited boolean;
-    v_kind       recipient_kind;
-    v_list       text[];
-    v_parsed     text[];
-    v_kinds      recipient_kind[];
-    v_emails     text[];
-    v_names      text[];
-    v_accepted   record;
+    v_email          text; -- the first recipient
+    v_name           text;
+    v_has_content    boolean; -- a body that needs no further check
+    v_from           text[];
+    v_others         text[]; -- the other recipients; NULL: there is one recipient
+    v_kinds          recipient_kind[];
+    v_positions      integer[];
+    v_names          text[];
+    v_due_at         timestamptz; -- NULL: now
+    v_rest           text; -- see request_fingerprint
+    v_id             bigint;
+    v_lane           delivery_lane;
+    v_version_id     bigint;
+    v_transaction_id xid8;
+    v_is_limited     boolean;
+    v_is_listed      boolean;
+    v_is_asleep      boolean; -- a worker of the lane waits for a notification
+    v_fingerprint    bigint;
 BEGIN
-    SELECT version_id, EXISTS (SELECT FROM room_limits) INTO v_version_id, v_is_limited
-    FROM current_template_version(p_template);
+    -- bind_source, for Postroom's own roles
+    IF (has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'deliveries'::regclass, 'INSERT')
+        AND p_source ~ '^[!-~]+$' AND length(p_source) <= 100
+        AND p_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')) IS NOT TRUE
+    THEN
+        p_source := bind_source(p_source);
+    END IF;
+    v_email := CASE WHEN cardinality(p_to) = 1 THEN p_to[1] END;
+    IF p_template IS NULL THEN
+        v_has_content := p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
+            AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880;
+    END IF;
     -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
-    IF (cardinality(p_to) > 0
-        AND cardinality(p_to) + coalesce(cardinality(p_cc), 0) + coalesce(cardinality(p_bcc), 0) <= 100
-        AND coalesce(cardinality(p_reply_to), 0) <= 100
+    IF (num_nonnulls(p_cc, p_bcc, p_reply_to, p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_from, p_headers,
+            p_attachments, p_tags, p_custom_data, p_traceparent) = 0
+        AND is_plain_address(v_email)
         AND p_lane IN ('auth', 'transactional', 'bulk')
-        AND (p_idempotency_key IS NULL
-            OR length(p_idempotency_key) BETWEEN 1 AND 255 AND p_idempotency_key !~ '[\x01-\x1f\x7f]')
-        AND CASE WHEN p_template IS NULL
-            THEN p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
-            ELSE v_version_id IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0 END
-        AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880
-        AND (p_locale IS NULL OR p_locale ~ '^[a-z]{2}$')
-        AND (p_variables IS NULL OR jsonb_typeof(p_variables) = 'object' AND NOT p_variables @? 'strict $.* ? (@.type() != "string")')
-        AND num_nonnulls(p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_headers, p_attachments, p_tags,
-            p_custom_data) = 0
-        AND p_idempotency_ttl BETWEEN interval '1 second' AND interval '10 years') IS NOT TRUE
+        AND (p_idempotency_key IS NULL OR p_idempotency_key ~ '^[ -~]+$' AND length(p_idempotency_key) <= 255)
+        AND coalesce(p_locale, 'en') ~ '^[a-z]{2}$'
+        AND (p_variables IS NULL OR NOT p_variables @? 'strict $.* ? (@.type() != "string")') -- NULL if it is not an object
+        AND p_idempotency_ttl = interval '7 days'
+        AND (v_has_content OR p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0)) IS NOT TRUE
     THEN
         PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
             p_send_at, p_expires_at);
         PERFORM check_patience(p_max_retries, p_give_up_after);
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+        IF p_from IS NOT NULL THEN
+            v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
+        END IF;
+        v_due_at := greatest(p_send_at, now());
+        p_traceparent := substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
+        IF is_plain_address(v_email) IS NOT TRUE OR num_nonnulls(p_cc, p_bcc, p_reply_to) > 0 THEN
+            SELECT kinds[2:], positions[2:], emails[1], emails[2:], names[1], names[2:]
+            INTO v_kinds, v_positions, v_email, v_others, v_name, v_names
+            FROM parse_recipients(p_to, p_cc, p_bcc, p_reply_to);
+            v_others := nullif(v_others, '{}');
+        END IF;
+        v_rest := rest_of_request('email', p_send_at, v_from[1], v_from[2], p_headers, p_attachments, p_tags, p_custom_data,
+            v_name, CASE WHEN v_others IS NOT NULL THEN ROW(v_kinds, v_others, v_names)::text END);
     END IF;
 
-    IF p_from IS NOT NULL THEN
-        v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
-    END IF;
-    IF v_is_limited THEN
+    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
+    SELECT nextval('deliveries_id_seq'), p_lane::delivery_lane, (SELECT t.id FROM step_transaction() AS t),
+        (SELECT is_listed FROM find_suppression(lower(v_email))), (SELECT version_id FROM current_template_version(p_template)),
+        EXISTS (SELECT FROM room_limits), EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
+    INTO v_id, v_lane, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
+    WHERE keep_heap();
+    IF v_is_limited OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
+        IF p_template IS NOT NULL AND v_version_id IS NULL THEN
+            RAISE EXCEPTION 'template: there is no template %', quote_literal(p_template)
+                USING ERRCODE = 'PR001', COLUMN = 'template';
+        END IF;
         PERFORM check_room_limits(v_from[1]);
+        v_is_listed := v_is_listed OR v_others IS NOT NULL AND (SELECT is_listed FROM find_suppressions(v_others));
     END IF;
-    IF (cardinality(p_to || p_cc || p_bcc || p_reply_to) = 1 AND is_plain_address(p_to[1])) IS NOT TRUE THEN
-        FOREACH v_kind IN ARRAY '{to,cc,bcc,reply_to}'::recipient_kind[] LOOP
-            v_list := CASE v_kind WHEN 'to' THEN p_to WHEN 'cc' THEN p_cc WHEN 'bcc' THEN p_bcc ELSE p_reply_to END;
-            FOR i IN 1..coalesce(cardinality(v_list), 0) LOOP
-                v_parsed := CASE WHEN is_plain_address(v_list[i]) THEN ARRAY[v_list[i], NULL]
-                    ELSE parse_address(v_kind || '[' || i - 1 || ']', coalesce(v_list[i], '')) END;
-                v_kinds := v_kinds || v_kind;
-                v_emails := v_emails || v_parsed[1];
-                v_names := v_names || v_parsed[2];
-            END LOOP;
-        END LOOP;
+    IF NOT v_is_listed THEN
+        IF p_idempotency_key IS NOT NULL THEN
+            v_fingerprint := request_fingerprint(
+                p_lane, p_template, p_locale, p_variables, p_subject, p_text, p_html, v_email, v_rest);
+        END IF;
+        INSERT INTO deliveries (
+            id, lane, next_attempt_at, created_at, dated_at, expires_at, ladder, max_retries, give_up_after, source,
+            idempotency_key, request_fingerprint, idempotency_expires_at, template_id, template_version_id, locale,
+            traceparent, tags, custom_data, recipient_email, recipient_name
+        )
+        VALUES (
+            v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), CURRENT_TIMESTAMP, coalesce(v_due_at, CURRENT_TIMESTAMP),
+            p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, p_max_retries, p_give_up_after, p_source,
+            p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN CURRENT_TIMESTAMP + p_idempotency_ttl END,
+            p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name
+        )
+        ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     END IF;
-
-    v_accepted := accept_delivery(
-        p_source => v_source, p_kinds => coalesce(v_kinds, '{to}'), p_emails => coalesce(v_emails, p_to),
-        p_names => coalesce(v_names, '{NULL}'), p_lane => p_lane::delivery_lane,
-        p_idempotency_key => p_idempotency_key, p_idempotency_ttl => p_idempotency_ttl, p_send_at => p_send_at,
-        p_expires_at => p_expires_at, p_ladder => CASE WHEN p_lane = 'auth' THEN 'auth' ELSE 'generic' END,
-        p_max_retries => p_max_retries, p_give_up_after => p_give_up_after, p_template_id => p_template,
-        p_template_version_id => v_version_id, p_locale => p_locale, p_variables => p_variables,
-        p_from_email => v_from[1], p_from_name => v_from[2], p_subject => p_subject, p_text => p_text, p_html => p_html,
-        p_headers => p_headers, p_attachments => p_attachments, p_tags => p_tags, p_custom_data => p_custom_data,
-        p_traceparent => CASE WHEN p_traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' THEN p_traceparent END);
-    IF v_accepted.acceptance = 'conflict' THEN
-        RAISE EXCEPTION 'this idempotency key was already used with a different request'
-            USING ERRCODE = 'PR002', COLUMN = 'idempotency_key';
+    IF v_is_listed OR NOT FOUND THEN
+        RETURN send_again(p_subject, p_text, p_html, p_template, p_variables, p_locale, p_lane, p_source, p_idempotency_key,
+            p_send_at, p_expires_at, v_from, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl, p_max_retries,
+            p_give_up_after, p_traceparent, v_email, v_name, v_kinds::text[], v_positions, v_others, v_names);
     END IF;
-    RETURN v_accepted.delivery_id;
+    INSERT INTO delivery_payloads (
+        delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+    )
+    VALUES (v_id, v_from[1], v_from[2], p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
+    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
+    VALUES (v_transaction_id, v_id, CURRENT_TIMESTAMP, 'accepted', v_lane, 'email', p_source);
+    IF v_others IS NOT NULL THEN
+        INSERT INTO other_recipients (delivery_id, kind, position, email, name)
+        SELECT v_id, kind, position, email, name
+        FROM unnest(v_kinds, v_positions, v_others, v_names) AS r(kind, position, email, name);
+    END IF;
+    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
+    VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email',
+        coalesce(p_template IS NOT NULL AND v_due_at > CURRENT_TIMESTAMP + interval '10 seconds', false), p_expires_at);
+    IF v_is_asleep THEN
+        PERFORM wake_workers(ARRAY[p_lane]);
+    END IF;
+    RETURN v_id;
 END
 $$;

@@ -15,11 +15,7 @@ BEGIN
         RETURN;
     END IF;
     v_domains := ARRAY(
-        SELECT (SELECT lower(substring(r.email FROM '[^@]*$'))
-            FROM delivery_recipients AS r
-            WHERE r.delivery_id = i.id AND r.kind <> 'reply_to'
-            ORDER BY r.kind, r.position
-            LIMIT 1)
+        SELECT (SELECT lower(substring(d.recipient_email FROM '[^@]*$')) FROM deliveries AS d WHERE d.id = i.id)
         FROM unnest(p_ids) WITH ORDINALITY AS i(id, n)
         ORDER BY i.n);
     SELECT array_agg(s.id) AS ids, array_agg(s.domain) AS domains, array_agg(s.start_in) AS starts,

@@ -1,8 +1,9 @@
 """Pages of deliveries: choose the index, examine a bounded number of ids, apply the other filters."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -17,8 +18,9 @@ from postroom.runtime.page import Found, decode_cursor, encode_cursor
 EXAMINED = 5_000
 """Most ids of a window. Reading that many deliveries takes about 10 ms."""
 
-WINDOWS = 5
-"""The first window has the size of the page, each further one ten times that of the one before."""
+WINDOWS = 3
+"""The first window has the size of the page, each further one ten times that of the one before: a page that finds
+nothing takes about 12 ms."""
 
 SAMPLE = 2_000
 """Newest deliveries among which frequent tags and custom data are looked for first: their index cannot sort."""
@@ -139,30 +141,43 @@ async def _search(
 ) -> tuple[Search, dict[str, Any]]:
     """The search for a filter, and the filters that its statement applies."""
     filters, first_id = _filters(chosen), 0
-    if chosen.created_before is not None:
-        before_id = min(before_id, await store.find_id_since(connection, since=chosen.created_before + CLOCK_SLACK))
-    if chosen.created_from is not None:
-        first_id = await store.find_id_since(connection, since=chosen.created_from - CLOCK_SLACK)
-    find, value = _finder(chosen.state, filters)
+    if (end := _shifted(_accepted_before(chosen), CLOCK_SLACK)) is not None:
+        before_id = min(before_id, await store.find_id_since(connection, since=end))
+    if (begin := _shifted(chosen.created_from, -CLOCK_SLACK)) is not None:
+        first_id = await store.find_id_since(connection, since=begin)
+    find, value = _finder(chosen, filters)
     if find is store.ids_by_recipient_part:
         before_id = min(before_id, await store.find_newest_id(connection) + 1)
     filters.pop("message_id")  # its index finds exactly the deliveries that match
     return Search(find, value, before_id, first_id, id_limit), filters
 
 
-def _finder(state: DeliveryState | None, filters: dict[str, Any]) -> tuple[Find, dict[str, Any]]:
+def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
+    """None at the ends of the calendar, where a filter such as `created_before=9999-12-31T23:59Z` bounds nothing."""
+    with suppress(OverflowError):
+        return None if moment is None else moment + by
+    return None
+
+
+def _accepted_before(chosen: DeliveryFilter) -> datetime | None:
+    """A delivery that was finished before a time was accepted before it."""
+    return min(filter(None, (chosen.created_before, chosen.finished_before)), default=None)
+
+
+def _finder(chosen: DeliveryFilter, filters: dict[str, Any]) -> tuple[Find, dict[str, Any]]:
+    state = chosen.state
     for name, find in FINDERS.items():
         if filters[name] is None or (name == "state" and state is DeliveryState.SENT):
             continue  # nearly all deliveries are sent: any other filter selects more
         if name == "state" and state in _BY_STATE:
             return _BY_STATE[state], {}
         return find, {"value": filters[name]}
-    return store.ids_newest, {"created_before": filters["created_before"]}
+    return store.ids_newest, {"created_before": _accepted_before(chosen)}
 
 
 def _newest(search: Search, chosen: DeliveryFilter) -> Search:
     """The same search among all deliveries."""
-    return replace(search, find=store.ids_newest, value={"created_before": chosen.created_before})
+    return replace(search, find=store.ids_newest, value={"created_before": _accepted_before(chosen)})
 
 
 def _filters(chosen: DeliveryFilter) -> dict[str, Any]:

@@ -68,6 +68,7 @@ FROM (
     SELECT delivery_id
     FROM delivery_payloads
     WHERE coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id') = :value
+        AND headers ?| '{Message-ID,Message-Id,message-id}'
 ) AS found
 WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
@@ -181,6 +182,7 @@ FROM deliveries AS d
 WHERE id = ANY (:delivery_ids::bigint[])
     AND (:ids::bigint[] IS NULL OR id = ANY (:ids))
     AND (:state::text IS NULL OR state = :state::delivery_state)
+    AND (:lane::text IS NULL OR lane = :lane::delivery_lane)
     AND (:template_id::text IS NULL OR template_id = :template_id)
     AND (:source::text IS NULL OR source = :source)
     AND (:idempotency_key::text IS NULL OR idempotency_key = :idempotency_key)

@@ -10,9 +10,10 @@ from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, write_filter
 from postroom.delivery.model import DeliveryFilter
 from postroom.delivery.selection import DeliverySelection, Id, filter_of
-from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.endpoint import Call, Endpoint
+from postroom.runtime.page import PageQuery, page_of
 from postroom.runtime.record import answer, response
+from postroom.runtime.service_endpoint import serve
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -29,7 +30,8 @@ class MassActionBody(DeliverySelection, frozen=True, kw_only=True):
 MassActionShape = response(MassAction, "MassActionShape", extra={"filter": dict[str, Any]})
 
 
-def _chosen(body: MassActionBody) -> DeliveryFilter:
+def _chosen(call: Call) -> DeliveryFilter:
+    body: MassActionBody = call.body
     return replace(filter_of(body), ids=None if body.ids is None else tuple(body.ids))
 
 
@@ -37,53 +39,29 @@ def action_shape(action: MassAction) -> Any:
     return answer(MassActionShape, action, filter=write_filter(action.filter))
 
 
-async def preview_mass_action(call: Call) -> Answer:
-    body: MassActionBody = call.body
-    return Answer(await service.preview(call.room.pool, body.kind, _chosen(body)))
-
-
-async def start_mass_action(call: Call) -> Answer:
-    body: MassActionBody = call.body
-    started = await service.start(
-        call.room.pool,
-        body.kind,
-        _chosen(body),
-        actor=call.actor,
-        idempotency_key=call.headers.get("idempotency-key"),
-        before_id=body.before_id,
-    )
-    return Answer(action_shape(started), 202)
-
-
-async def get_mass_action(call: Call) -> Answer:
-    return Answer(action_shape(await service.get_mass_action(call.room.pool, call.path["action_id"])))
-
-
-async def list_mass_actions(call: Call) -> Answer:
-    query: PageQuery = call.query
-    found, more = await service.list_mass_actions(call.room.pool, cursor=query.cursor, limit=query.limit)
-    return Answer(Page([action_shape(each) for each in found], more))
-
-
 _endpoint = partial(Endpoint, tag="mass actions")
+_serve = partial(serve, tag="mass actions")
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/mass-actions", list_mass_actions, "List mass actions, newest first.", scope=READ, query=PageQuery,
-        answers={200: page_of(MassActionShape)},
+    _serve(
+        "GET", "/v1/mass-actions", service.list_mass_actions, "List mass actions, newest first.", scope=READ,
+        query=PageQuery, answers={200: page_of(MassActionShape)}, shape=action_shape,
     ),
-    _endpoint(
-        "POST", "/v1/mass-actions", start_mass_action,
+    _serve(
+        "POST", "/v1/mass-actions", service.start,
         "Cancel, retry or resend all deliveries that a filter selects. Workers continue what the request leaves.",
         scope=OPERATE, body=MassActionBody, answers={202: MassActionShape}, idempotent=True, problems=(404, 409),
+        name="start_mass_action", shape=action_shape,
+        given={"chosen": _chosen, "idempotency_key": lambda call: call.headers.get("idempotency-key")},
     ),
-    _endpoint(
-        "POST", "/v1/mass-actions/preview", preview_mass_action,
+    _serve(
+        "POST", "/v1/mass-actions/preview", service.preview,
         "Count the deliveries that a mass action would change, and those it would skip by reason.", scope=OPERATE,
-        body=MassActionBody, answers={200: MassPreview}, problems=(404, 409),
+        body=MassActionBody, answers={200: MassPreview}, problems=(404, 409), name="preview_mass_action",
+        given={"chosen": _chosen},
     ),
-    _endpoint(
-        "GET", "/v1/mass-actions/{action_id:int}", get_mass_action, "Show a mass action and its progress.", scope=READ,
-        answers={200: MassActionShape},
+    _serve(
+        "GET", "/v1/mass-actions/{action_id:int}", service.get_mass_action, "Show a mass action and its progress.",
+        scope=READ, answers={200: MassActionShape}, shape=action_shape,
     ),
 ]  # fmt: skip
