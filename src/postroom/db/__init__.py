@@ -3,7 +3,7 @@
 NAME     db, the lowest layer: it imports no capability
 OWNS     the tables `migrations`, `processes` and `loop_failures`
          connection one connection: the first host that accepts it, verified TLS, time limits
-         primary    closes connections to a host that is no longer the primary
+         primary    closes connections to a server that is gone or no longer the primary
          replica    reads that may be late, and the lag of the replica
          failures   background loops that raised an error, for `postroom doctor`
          retention  deletes old rows in bounded steps, as the capabilities declare it
@@ -18,6 +18,6 @@ OWNS     the tables `migrations`, `processes` and `loop_failures`
          url        hosts, TLS mode, and the address for other programs, with the password separate
 CALLED BY  every capability's store, and app
 FAILURES   a statement that takes longer than POSTROOM_DATABASE_TIMEOUT raises `TimeoutError` and its connection is
-           dropped; `DatabaseUnreachable`, `DatabaseNewer`, `MigrationChanged`, `MigrationPending`,
-           `OldProcessRuns`
+           dropped; the server ends a transaction whose client is gone; `DatabaseUnreachable`, `DatabaseNewer`,
+           `MigrationChanged`, `MigrationPending`, `OldProcessRuns`
 """

@@ -23,6 +23,7 @@ INTERRUPTIONS = (
     DatabaseUnreachable,
     asyncpg.PostgresConnectionError,
     asyncpg.InvalidAuthorizationSpecificationError,  # a password that is being rotated
+    asyncpg.IdleInTransactionSessionTimeoutError,  # the process stood still for too long
     asyncpg.InsufficientResourcesError,  # disk full, out of memory, too many connections
     asyncpg.LockNotAvailableError,
     asyncpg.OperatorInterventionError,  # a restart, a cancelled statement
@@ -47,6 +48,7 @@ _LOST = (
     asyncpg.InternalClientError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 
 

@@ -8,7 +8,7 @@ from postroom.db.queries import Connection, load
 _QUERIES = load("postroom.db")
 
 
-async def make_index(pool: Pool, name: str, create: Callable[[Connection], Awaitable[None]]) -> bool:
+async def make_index(pool: Pool, name: str, create: Callable[[Connection], Awaitable[object]]) -> bool:
     """Create an index without blocking writes; False if it exists. Needs the owner of the room.
 
     CREATE INDEX CONCURRENTLY runs outside any transaction. An interrupted one leaves an invalid index behind, which is

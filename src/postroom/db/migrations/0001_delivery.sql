@@ -22,9 +22,21 @@ CREATE TYPE delivery_state AS ENUM (
     'suppressed'   -- → suppressed: every recipient is suppressed, or the transport is the stub
 );
 
+CREATE TYPE recipient_kind AS ENUM ('to', 'cc', 'bcc', 'reply_to');
+
+CREATE TYPE recipient_outcome AS ENUM (
+    'pending',    -- no attempt has delivered to it so far
+    'delivered',  -- the other side accepted the message for this address
+    'refused',    -- the other side permanently refused this address
+    'suppressed', -- the address is suppressed; no attempt was made
+    'ambiguous'   -- the content was handed over and no reply was recorded: it may have arrived
+);
+
 -- One message to one set of recipients over one channel, and its state. Also the idempotency record. No index names a
--- column that a claim or an end changes (predicates count), so that both are heap-only updates. Recipients, payloads
--- and dead letters have no foreign keys to it: each would look up and lock the delivery for every accepted row.
+-- column that a claim or an end changes (predicates count), so that both are heap-only updates. The first recipient is
+-- in the row itself: nearly every mail has one, and a row of its own would double what an end writes (ADR 48). Other
+-- recipients, payloads and dead letters have no foreign keys to it: each would look up and lock the delivery for every
+-- accepted row.
 -- delete_old_deliveries deletes a delivery with all its parts. Its rules are triggers (check_delivery): as CHECK
 -- constraints, PostgreSQL would read and prepare them for every accepted mail, at a third of the cost of accepting it.
 -- campaign_id and sender_account_id have no foreign keys: deliveries and attempts outlive accounts, campaigns outlive
@@ -54,6 +66,12 @@ CREATE TABLE deliveries (
     template_version_id    bigint,           -- the version of its template that it is rendered from; NULL: the template was unknown
     give_up_after          interval,         -- since the first attempt; NULL: the ladder's age limit
     max_retries            smallint,         -- after the first attempt; NULL: the ladder's number of steps
+    recipient_outcome      recipient_outcome NOT NULL DEFAULT 'pending', -- of the first recipient, as the columns below
+    recipient_code         smallint,         -- the code of its last reply
+    recipient_email        text             NOT NULL, -- the first To; the URL of a webhook
+    recipient_name         text,
+    recipient_enhanced_code text,            -- the enhanced code of its last reply
+    recipient_detail       text,             -- why it was refused, as text for people
     ladder                 text             NOT NULL,
     source                 text             NOT NULL,
     idempotency_key        text,
@@ -77,9 +95,8 @@ CREATE INDEX deliveries_template_idx ON deliveries (template_id, (id >> 10)) WHE
 CREATE INDEX deliveries_campaign_idx ON deliveries (campaign_id, (id >> 10)) WHERE campaign_id IS NOT NULL;
 CREATE INDEX deliveries_resend_idx ON deliveries (resend_of) WHERE resend_of IS NOT NULL; -- list_standings
 CREATE INDEX deliveries_endpoint_idx ON deliveries (endpoint_id, (id >> 10)) WHERE endpoint_id IS NOT NULL;
-CREATE INDEX deliveries_tags_idx ON deliveries USING gin (tags jsonb_path_ops) WHERE tags IS NOT NULL;
-CREATE INDEX deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops)
-    WHERE custom_data IS NOT NULL;
+CREATE INDEX deliveries_data_idx ON deliveries USING gin (tags jsonb_path_ops, custom_data jsonb_path_ops)
+    WHERE tags IS NOT NULL OR custom_data IS NOT NULL;
 
 -- The waiting deliveries (queued or rendered), apart from their records: a claim deletes rows here, and no index of
 -- `deliveries` changes when a delivery is claimed or ends. Statements that insert or claim deliveries write this table;
@@ -115,18 +132,14 @@ CREATE TABLE unsent_deliveries (
     PRIMARY KEY (state, id)
 );
 
-CREATE TYPE recipient_kind AS ENUM ('to', 'cc', 'bcc', 'reply_to');
+-- ids_by_recipient, erase_deliveries. By a hash of the address: an entry takes 40 bytes instead of 100.
+CREATE INDEX deliveries_recipient_idx ON deliveries (hashtext(lower(recipient_email)), id);
 
-CREATE TYPE recipient_outcome AS ENUM (
-    'pending',    -- no attempt has delivered to it so far
-    'delivered',  -- the other side accepted the message for this address
-    'refused',    -- the other side permanently refused this address
-    'suppressed', -- the address is suppressed; no attempt was made
-    'ambiguous'   -- the content was handed over and no reply was recorded: it may have arrived
-);
+-- ids_by_domain: see deliveries_source_idx
+CREATE INDEX deliveries_domain_idx ON deliveries (lower(split_part(recipient_email, '@', -1)), (id >> 10));
 
--- To, Cc, Bcc and Reply-To of a delivery, with the result for each address.
-CREATE TABLE delivery_recipients (
+-- The recipients of a delivery after the first, with the result for each address.
+CREATE TABLE other_recipients (
     delivery_id   bigint            NOT NULL,
     kind          recipient_kind    NOT NULL,
     position      smallint          NOT NULL,
@@ -137,17 +150,22 @@ CREATE TABLE delivery_recipients (
     name          text,
     detail        text,
     PRIMARY KEY (delivery_id, kind, position)
-    -- Each recipient is updated once, with its outcome. With free space on its page that update touches no index; with
-    -- full pages, five in six updates moved to another page and wrote two index entries each.
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50); -- each is updated once, with its outcome; with free space on its page that touches no index
 
--- ids_by_recipient, erase_deliveries. By a hash of the address: an entry takes 40 bytes instead of 100.
-CREATE INDEX delivery_recipients_email_idx ON delivery_recipients (hashtext(lower(email)), delivery_id)
+-- as deliveries_recipient_idx and deliveries_domain_idx
+CREATE INDEX other_recipients_email_idx ON other_recipients (hashtext(lower(email)), delivery_id) WHERE kind <> 'reply_to';
+CREATE INDEX other_recipients_domain_idx ON other_recipients (lower(split_part(email, '@', -1)), (delivery_id >> 10))
     WHERE kind <> 'reply_to';
 
--- ids_by_domain: see deliveries_source_idx
-CREATE INDEX delivery_recipients_domain_idx
-    ON delivery_recipients (lower(split_part(email, '@', -1)), (delivery_id >> 10)) WHERE kind <> 'reply_to';
+-- To, Cc, Bcc and Reply-To of deliveries, with the result for each address. Readers need rights on both tables.
+CREATE VIEW delivery_recipients WITH (security_invoker = true) AS
+SELECT id AS delivery_id, 'to'::recipient_kind AS kind, 0::smallint AS position, recipient_outcome AS outcome,
+    recipient_code AS code, recipient_enhanced_code AS enhanced_code, recipient_email AS email, recipient_name AS name,
+    recipient_detail AS detail
+FROM deliveries
+UNION ALL
+SELECT delivery_id, kind, position, outcome, code, enhanced_code, email, name, detail
+FROM other_recipients;
 
 -- The content of a delivery; deleted sooner than the delivery.
 CREATE TABLE delivery_payloads (
@@ -166,7 +184,7 @@ CREATE TABLE delivery_payloads (
 -- ids_by_message_id: Message-IDs that callers gave; Postroom's own contain the id of the delivery
 CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads (
     coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id')
-) WHERE coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id') IS NOT NULL;
+) WHERE headers ?| '{Message-ID,Message-Id,message-id}'; -- every accepted mail prepares this condition: it is one operator
 
 -- Bodies are kept for days and written once or twice: compression costs more than the disk space it saves (ADR 8). Up
 -- to 8 KB they stay in the row itself.
@@ -285,8 +303,9 @@ CREATE TABLE dead_letters (
     detail      text
 );
 
--- list_dead_letters: newest first
+-- list_dead_letters, of all reasons and of one: newest first
 CREATE INDEX dead_letters_created_idx ON dead_letters (created_at, delivery_id);
+CREATE INDEX dead_letters_reason_idx ON dead_letters (reason, created_at, delivery_id);
 
 -- The types of facts that readers of events see; a type without a row is not a fact. Feedback and tracking append only
 -- facts of these types. No CHECK lists the types: the functions that read or append facts know them.

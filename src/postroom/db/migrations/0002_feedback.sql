@@ -114,6 +114,10 @@ CREATE INDEX bounces_delivery_idx ON bounces (delivery_id)
     WHERE delivery_id IS NOT NULL;
 CREATE INDEX bounces_address_idx ON bounces (address, id);
 
+-- list_bounces by kind, of unverified reports; nearly all reports are verified bounces
+CREATE INDEX bounces_kind_idx ON bounces (kind, id) WHERE kind <> 'bounce';
+CREATE INDEX bounces_unverified_idx ON bounces (id) WHERE NOT is_verified;
+
 -- mark_complaints_reported
 CREATE INDEX bounces_untold_idx ON bounces (id)
     WHERE kind = 'complaint' AND is_verified AND notified_at IS NULL;

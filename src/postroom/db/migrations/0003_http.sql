@@ -13,7 +13,10 @@ CREATE TABLE api_keys (
     prefix       text        NOT NULL, -- the first characters, by which people recognise a key
     scopes       text[]      NOT NULL,
     from_domains text[]      NOT NULL DEFAULT '{}', -- domains that From may have; empty: any
-    key_hash     bytea       NOT NULL UNIQUE
+    key_hash     bytea       NOT NULL UNIQUE,
+
+    -- The driver reads infinity as a time without a zone: every request with this key would fail.
+    CONSTRAINT api_keys_expiry_readable CHECK (expires_at >= '0001-01-02 00:00+00' AND expires_at < '9999-12-31 00:00+00')
 );
 
 -- The name of a key is the source of its deliveries and the scope of their idempotency keys: valid keys have distinct names.

@@ -115,5 +115,9 @@ CREATE TABLE audit_log (
     after   jsonb
 );
 
--- list_audit of one subject
+-- list_audit: one for each filter
 CREATE INDEX audit_log_subject_idx ON audit_log (subject, id);
+CREATE INDEX audit_log_actor_idx ON audit_log (actor, id);
+CREATE INDEX audit_log_action_idx ON audit_log (action, id);
+CREATE INDEX audit_log_group_idx ON audit_log (split_part(action, '.', 1), id);
+CREATE INDEX audit_log_at_idx ON audit_log (at, id);

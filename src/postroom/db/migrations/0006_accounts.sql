@@ -46,6 +46,9 @@ CREATE TABLE accounts (
 -- Bob@x.com and bob@x.com are one account; find_account_by_email, consume_code
 CREATE UNIQUE INDEX accounts_email_folded_idx ON accounts (lower(email));
 
+-- list_accounts by status
+CREATE INDEX accounts_status_idx ON accounts (status, id);
+
 -- Bob and bob are one login; find_account_by_login
 CREATE UNIQUE INDEX accounts_login_folded_idx ON accounts (lower(login));
 

@@ -21,7 +21,13 @@ CREATE TABLE malformed_commands (
 CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands (entry, sha256(raw))
     WHERE entry IS NOT NULL;
 
--- list_malformed_commands and their retention
+-- list_malformed_commands: one for each filter
+CREATE INDEX malformed_commands_reason_idx ON malformed_commands (reason, id);
+CREATE INDEX malformed_commands_source_idx ON malformed_commands (source, id);
+CREATE INDEX malformed_commands_resubmitted_idx ON malformed_commands (id) WHERE resubmitted_at IS NOT NULL;
+CREATE INDEX malformed_commands_dismissed_idx ON malformed_commands (id) WHERE dismissed_at IS NOT NULL;
+
+-- delete_old_malformed_commands
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands (recorded_at);
 
 -- count_malformed_commands: runs with every scrape, every listing and the doctor

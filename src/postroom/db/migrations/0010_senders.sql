@@ -10,7 +10,7 @@ CREATE TABLE sender_accounts (
     auth_type               text            NOT NULL,
     daily_limit             integer         NOT NULL DEFAULT 2000,
     batch_size              integer         NOT NULL DEFAULT 50,
-    send_delay_ms           integer         NOT NULL DEFAULT 100, -- from the start of one mail to the start of the next; 0: no pace
+    send_delay_ms           integer         NOT NULL, -- from the start of one mail to the start of the next; 0: no pace
     counted_on              date            NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date,
     daily_sent              integer         NOT NULL DEFAULT 0,   -- reserved or sent; never above the limit of the day
     daily_bounces           integer         NOT NULL DEFAULT 0,

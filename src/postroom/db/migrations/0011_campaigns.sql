@@ -51,9 +51,8 @@ CREATE TABLE campaigns (
     CONSTRAINT campaigns_counts_add_up CHECK (fed_count + suppressed_count <= total_count)
 ) WITH (fillfactor = 50); -- its counters change with every slice
 
--- list_unfinished: campaigns to feed, and campaigns whose mail is to be held
-CREATE INDEX campaigns_unfinished_idx ON campaigns (status, id)
-    WHERE status IN ('active', 'paused', 'cancelled');
+-- list_campaigns by status; list_unfinished: campaigns to feed, and campaigns whose mail is to be held
+CREATE INDEX campaigns_status_idx ON campaigns (status, id);
 
 -- Merge fields of the recipients of a campaign, and how many recipients have a value for each.
 CREATE TABLE campaign_fields (

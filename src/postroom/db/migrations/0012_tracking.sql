@@ -46,14 +46,14 @@ CREATE TABLE click_events (
 
 CREATE TABLE click_events_default PARTITION OF click_events DEFAULT;
 
--- the clicks of a campaign over time
-CREATE INDEX click_events_campaign_idx ON click_events (campaign_id, clicked_at) WHERE campaign_id IS NOT NULL;
+-- list_clicks and list_links of a campaign, by address
+CREATE INDEX click_events_campaign_idx ON click_events (campaign_id, recipient_email) WHERE campaign_id IS NOT NULL;
 
 -- the clicks of a person: to show them, and to erase them
 CREATE INDEX click_events_recipient_idx ON click_events (recipient_email);
 
--- list_clicks of a link; hash, because URLs are long and only compared for equality
-CREATE INDEX click_events_link_idx ON click_events USING hash (link_url);
+-- list_clicks of a link, by address; by a hash of the URL, which is long and only compared for equality
+CREATE INDEX click_events_link_idx ON click_events (hashtext(link_url), recipient_email);
 
 -- ── By delivery and by person ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -68,9 +68,6 @@ CREATE TABLE engagements (
     first_human_click_at timestamptz,
     CONSTRAINT engagements_something CHECK (first_open_at IS NOT NULL OR first_click_at IS NOT NULL)
 ) WITH (fillfactor = 80); -- updated in place: no index contains the later columns
-
--- count_people: of a campaign
-CREATE INDEX engagements_campaign_idx ON engagements (campaign_id) WHERE campaign_id IS NOT NULL;
 
 -- delete_old_engagements: retention; rows are written in the order of their time
 CREATE INDEX engagements_age_idx ON engagements USING brin (first_at);

@@ -82,10 +82,8 @@ ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_s
 -- delivery, an UPDATE of the status to `cancelled` cancels it: functions/*_email_queue.sql.
 CREATE VIEW email_queue WITH (security_invoker = true) AS
 SELECT d.id,
-    (SELECT r.email FROM delivery_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind = 'to' AND r.position = 0) AS recipient_email,
-    (SELECT r.name FROM delivery_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind = 'to' AND r.position = 0) AS recipient_name,
+    d.recipient_email,
+    d.recipient_name,
     (SELECT p.subject FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS subject,
     (SELECT p.html_body FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS html_body,
     (SELECT p.text_body FROM delivery_payloads AS p WHERE p.delivery_id = d.id) AS text_body,

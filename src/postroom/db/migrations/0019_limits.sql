@@ -7,7 +7,9 @@ CREATE TABLE room_limits (
     expires_at      timestamptz,                       -- from this time on the room accepts no mail; NULL: never
     rate_per_minute integer     CHECK (rate_per_minute > 0), -- the most mails in a minute; NULL: any number
     daily_quota     integer     CHECK (daily_quota > 0), -- the most mails in a UTC day; NULL: any number
-    from_domains    text[]      NOT NULL DEFAULT '{}'  -- domains that From may have; empty: any
+    from_domains    text[]      NOT NULL DEFAULT '{}', -- domains that From may have; empty: any
+
+    CONSTRAINT room_limits_expiry_readable CHECK (expires_at >= '0001-01-02 00:00+00' AND expires_at < '9999-12-31 00:00+00')
 );
 
 -- Mails counted against limits. Processes take a second's worth at a time (take_allowance), so a row changes a few times

@@ -146,19 +146,13 @@ CREATE TYPE token_action AS ENUM (
     'password_recovery'
 );
 
-CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_email text[], p_name text[], p_other_ordinal integer[], p_other_kind text[], p_other_position integer[], p_other_email text[], p_other_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now(), p_endpoint_id bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(ordinal integer, delivery_id bigint, state text, acceptance text)
+CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text[], p_idempotency_key text[], p_send_at timestamp with time zone[], p_expires_at timestamp with time zone[], p_ladder text[], p_max_retries integer[], p_give_up_after interval[], p_template_id text[], p_locale text[], p_variables text[], p_from_email text[], p_from_name text[], p_subject text[], p_text text[], p_html text[], p_headers text[], p_attachments text[], p_tags text[], p_custom_data text[], p_traceparent text[], p_email text[], p_name text[], p_other_ordinal integer[], p_other_kind text[], p_other_position integer[], p_other_email text[], p_other_name text[], p_idempotency_ttl interval, p_now timestamp with time zone DEFAULT now(), p_endpoint_id bigint[] DEFAULT NULL::bigint[]) RETURNS TABLE(delivery_ids bigint[], states text[], acceptances text[])
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
     SET jit TO 'off'
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_nestloop TO 'off'
-    AS $$…$$;
-
-CREATE FUNCTION accept_delivery(p_source text, p_kinds recipient_kind[], p_emails text[], p_names text[], p_channel delivery_channel DEFAULT 'email'::delivery_channel, p_lane delivery_lane DEFAULT 'transactional'::delivery_lane, p_idempotency_key text DEFAULT NULL::text, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_ladder text DEFAULT 'generic'::text, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_template_id text DEFAULT NULL::text, p_template_version_id bigint DEFAULT NULL::bigint, p_locale text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_from_email text DEFAULT NULL::text, p_from_name text DEFAULT NULL::text, p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_traceparent text DEFAULT NULL::text, p_endpoint_id bigint DEFAULT NULL::bigint, p_now timestamp with time zone DEFAULT now(), OUT delivery_id bigint, OUT state text, OUT acceptance text) RETURNS record
-    LANGUAGE plpgsql
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
     AS $$…$$;
 
 CREATE FUNCTION activate_account() RETURNS trigger
@@ -427,6 +421,10 @@ CREATE FUNCTION default_partition(p_table text) RETURNS text
     LANGUAGE sql STABLE
     AS $$…$$;
 
+CREATE FUNCTION default_send_delay() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$…$$;
+
 CREATE FUNCTION delete_old_facts(p_before timestamp with time zone, p_limit integer) RETURNS integer
     LANGUAGE plpgsql
     SET jit TO 'off'
@@ -473,6 +471,11 @@ CREATE FUNCTION drop_restored_table(p_name text) RETURNS integer
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET lock_timeout TO '5s'
+    AS $$…$$;
+
+CREATE FUNCTION due_work(p_collects_tokens boolean, p_publishers text[], p_within interval) RETURNS text[]
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE FUNCTION empty_auth_payload() RETURNS trigger
@@ -628,6 +631,10 @@ CREATE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer, p_now time
     SET enable_seqscan TO 'off'
     AS $$…$$;
 
+CREATE FUNCTION find_erased(p_address text) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
 CREATE FUNCTION find_matching_event(p_query jsonb, p_after text) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$…$$;
@@ -637,6 +644,19 @@ CREATE FUNCTION find_place_at(p_at timestamp with time zone, OUT transaction_id 
     SET search_path TO 'postroom', 'pg_temp'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    AS $$…$$;
+
+CREATE FUNCTION find_search_end(p_query jsonb, p_bound bigint, p_before_transaction_id xid8, p_before_position bigint) RETURNS TABLE(transaction_id xid8, "position" bigint)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'postroom', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET jit TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    AS $$…$$;
+
+CREATE FUNCTION find_suppression(p_address text) RETURNS TABLE(is_listed boolean)
+    LANGUAGE sql STABLE ROWS 1
     AS $$…$$;
 
 CREATE FUNCTION find_suppressions(p_addresses text[]) RETURNS TABLE(is_listed boolean)
@@ -657,22 +677,53 @@ CREATE FUNCTION first_delivery_since(p_at timestamp with time zone) RETURNS bigi
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
-CREATE TABLE delivery_recipients (
-    delivery_id bigint NOT NULL,
-    kind recipient_kind NOT NULL,
-    "position" smallint NOT NULL,
-    outcome recipient_outcome DEFAULT 'pending'::recipient_outcome NOT NULL,
-    code smallint,
-    enhanced_code text,
-    email text NOT NULL,
-    name text,
-    detail text
+CREATE TABLE deliveries (
+    id bigint NOT NULL,
+    state delivery_state DEFAULT 'queued'::delivery_state NOT NULL,
+    lane delivery_lane DEFAULT 'transactional'::delivery_lane NOT NULL,
+    channel delivery_channel DEFAULT 'email'::delivery_channel NOT NULL,
+    attempt_count smallint DEFAULT 0 NOT NULL,
+    attempt_base smallint DEFAULT 0 NOT NULL,
+    claim_id bigint,
+    next_attempt_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    dated_at timestamp with time zone DEFAULT now() NOT NULL,
+    first_attempt_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    finished_at timestamp with time zone,
+    idempotency_expires_at timestamp with time zone,
+    request_fingerprint bigint,
+    resend_of bigint,
+    campaign_id bigint,
+    endpoint_id bigint,
+    sender_account_id bigint,
+    doubtful_account_id bigint,
+    throttled_by bigint[],
+    template_version_id bigint,
+    give_up_after interval,
+    max_retries smallint,
+    recipient_outcome recipient_outcome DEFAULT 'pending'::recipient_outcome NOT NULL,
+    recipient_code smallint,
+    recipient_email text NOT NULL,
+    recipient_name text,
+    recipient_enhanced_code text,
+    recipient_detail text,
+    ladder text NOT NULL,
+    source text NOT NULL,
+    idempotency_key text,
+    template_id text,
+    locale text,
+    reason text,
+    detail text,
+    traceparent text,
+    tags jsonb,
+    custom_data jsonb
 )
 WITH (fillfactor='50');
 
 CREATE FUNCTION first_domain(p_delivery_id bigint) RETURNS text
     LANGUAGE sql STABLE
-    RETURN COALESCE((SELECT lower(split_part(r.email, '@'::text, '-1'::integer)) AS lower FROM delivery_recipients r WHERE ((r.delivery_id = first_domain.p_delivery_id) AND (r.kind <> 'reply_to'::recipient_kind)) ORDER BY r.kind, r."position" LIMIT 1), ''::text);
+    RETURN COALESCE((SELECT lower(split_part(deliveries.recipient_email, '@'::text, '-1'::integer)) AS lower FROM deliveries WHERE (deliveries.id = first_domain.p_delivery_id)), ''::text);
 
 CREATE FUNCTION fold_stats(p_limit integer) RETURNS integer
     LANGUAGE plpgsql
@@ -749,6 +800,10 @@ CREATE FUNCTION is_plain_address(p_value text) RETURNS boolean
 CREATE FUNCTION keep_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION keep_heap() RETURNS boolean
+    LANGUAGE sql IMMUTABLE
     AS $$…$$;
 
 CREATE FUNCTION last_event_position() RETURNS bigint
@@ -856,7 +911,7 @@ CREATE FUNCTION match_events(p_types text[], p_tags text[], p_seen event_cursor,
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
-CREATE FUNCTION match_events_backwards(p_types text[], p_tags text[], p_seen event_cursor, p_before_transaction_id xid8, p_before_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint)
+CREATE FUNCTION match_events_backwards(p_types text[], p_tags text[], p_seen event_cursor, p_before_transaction_id xid8, p_before_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint, p_since xid8) RETURNS TABLE(transaction_id xid8, "position" bigint)
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
@@ -985,6 +1040,10 @@ CREATE FUNCTION parse_event_cursor(p_after text) RETURNS event_cursor
     LANGUAGE plpgsql IMMUTABLE
     AS $$…$$;
 
+CREATE FUNCTION parse_recipients(p_to text[], p_cc text[], p_bcc text[], p_reply_to text[]) RETURNS TABLE(kinds recipient_kind[], positions integer[], emails text[], names text[])
+    LANGUAGE sql STABLE
+    AS $$…$$;
+
 CREATE FUNCTION partition_column(p_table text) RETURNS text
     LANGUAGE sql STABLE
     AS $$…$$;
@@ -1019,7 +1078,7 @@ CREATE FUNCTION read_events(p_query jsonb, p_after text DEFAULT NULL::text, p_li
     SET enable_bitmapscan TO 'off'
     AS $$…$$;
 
-CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_before_transaction_id xid8 DEFAULT NULL::xid8, p_before_position bigint DEFAULT NULL::bigint) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
+CREATE FUNCTION read_events_backwards(p_query jsonb, p_after text DEFAULT NULL::text, p_limit bigint DEFAULT NULL::bigint, p_before_transaction_id xid8 DEFAULT NULL::xid8, p_before_position bigint DEFAULT NULL::bigint, p_since xid8 DEFAULT NULL::xid8) RETURNS TABLE(until pg_snapshot, own xid8, "position" bigint, transaction_id xid8, occurred_at timestamp with time zone, type text, tags text[], data text, correlation_id text, causation_id text)
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1077,8 +1136,14 @@ CREATE FUNCTION refuse_while_moving() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
+CREATE FUNCTION register_process(p_pid integer, p_release integer, p_host text, p_command text, OUT process_id bigint, OUT applied text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
 CREATE FUNCTION register_sleeper(p_pid integer, p_host text) RETURNS boolean
     LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
@@ -1095,7 +1160,11 @@ CREATE FUNCTION reopen_room() RETURNS void
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
-CREATE FUNCTION request_fingerprint(p_channel delivery_channel, p_lane delivery_lane, p_send_at timestamp with time zone, p_template_id text, p_locale text, p_variables jsonb, p_from_email text, p_from_name text, p_subject text, p_text text, p_html text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_kinds recipient_kind[], p_emails text[], p_names text[]) RETURNS bigint
+CREATE FUNCTION repeat_single(p_values anyarray, p_count integer) RETURNS anyarray
+    LANGUAGE sql IMMUTABLE
+    AS $$…$$;
+
+CREATE FUNCTION request_fingerprint(p_lane text, p_template_id text, p_locale text, p_variables jsonb, p_subject text, p_text text, p_html text, p_email text, p_rest text) RETURNS bigint
     LANGUAGE sql STABLE
     AS $$…$$;
 
@@ -1111,6 +1180,10 @@ CREATE FUNCTION request_token_at(p_email text, p_action token_action, p_now time
 
 CREATE FUNCTION reserve_senders(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(account_id bigint, granted integer, wait interval, send_delay interval)
     LANGUAGE plpgsql ROWS 10
+    AS $$…$$;
+
+CREATE FUNCTION rest_of_request(p_channel delivery_channel, p_send_at timestamp with time zone, p_from_email text, p_from_name text, p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_name text, p_others text) RETURNS text
+    LANGUAGE sql STABLE
     AS $$…$$;
 
 CREATE FUNCTION restart_pieces() RETURNS void
@@ -1150,9 +1223,15 @@ CREATE FUNCTION scheduled_events_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
 
-CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT '{}'::text[], p_bcc text[] DEFAULT '{}'::text[], p_reply_to text[] DEFAULT '{}'::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_traceparent text DEFAULT NULL::text) RETURNS bigint
+CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT NULL::text[], p_bcc text[] DEFAULT NULL::text[], p_reply_to text[] DEFAULT NULL::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_traceparent text DEFAULT NULL::text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    AS $$…$$;
+
+CREATE FUNCTION send_again(p_subject text, p_text text, p_html text, p_template text, p_variables jsonb, p_locale text, p_lane text, p_source text, p_idempotency_key text, p_send_at timestamp with time zone, p_expires_at timestamp with time zone, p_from text[], p_headers jsonb, p_attachments jsonb, p_tags jsonb, p_custom_data jsonb, p_idempotency_ttl interval, p_max_retries integer, p_give_up_after interval, p_traceparent text, p_email text, p_name text, p_kinds text[], p_positions integer[], p_others text[], p_names text[]) RETURNS bigint
+    LANGUAGE plpgsql
     AS $$…$$;
 
 CREATE FUNCTION settle_archive() RETURNS void
@@ -1175,6 +1254,10 @@ CREATE FUNCTION shape_mail(p_lane delivery_lane, p_ids bigint[], p_now timestamp
 
 CREATE FUNCTION shift_deliveries(p_ids bigint[], p_by interval) RETURNS SETOF bigint
     LANGUAGE sql
+    AS $$…$$;
+
+CREATE FUNCTION sparsest_tag(p_tags text[], p_before_transaction_id xid8, p_before_position bigint) RETURNS text
+    LANGUAGE plpgsql STABLE
     AS $$…$$;
 
 CREATE FUNCTION stamp_account_status() RETURNS trigger
@@ -1260,6 +1343,16 @@ CREATE FUNCTION wake_collectors() RETURNS void
 
 CREATE FUNCTION wake_event_followers() RETURNS void
     LANGUAGE plpgsql
+    AS $$…$$;
+
+CREATE FUNCTION wake_room(p_pid integer, p_host text, p_release integer, OUT worker_id bigint, OUT process_id bigint, OUT applied text) RETURNS record
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION wake_sleeper(p_pid integer, p_host text) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE FUNCTION wake_workers(p_lanes text[]) RETURNS void
@@ -1372,6 +1465,7 @@ CREATE TABLE api_keys (
     from_domains text[] DEFAULT '{}'::text[] NOT NULL,
     key_hash bytea NOT NULL,
     CONSTRAINT api_keys_daily_quota_check CHECK ((daily_quota > 0)),
+    CONSTRAINT api_keys_expiry_readable CHECK (((expires_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (expires_at < '9999-12-31 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT api_keys_rate_per_minute_check CHECK ((rate_per_minute > 0))
 );
 
@@ -1694,44 +1788,6 @@ CREATE TABLE dead_letters (
     detail text
 );
 
-CREATE TABLE deliveries (
-    id bigint NOT NULL,
-    state delivery_state DEFAULT 'queued'::delivery_state NOT NULL,
-    lane delivery_lane DEFAULT 'transactional'::delivery_lane NOT NULL,
-    channel delivery_channel DEFAULT 'email'::delivery_channel NOT NULL,
-    attempt_count smallint DEFAULT 0 NOT NULL,
-    attempt_base smallint DEFAULT 0 NOT NULL,
-    claim_id bigint,
-    next_attempt_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
-    dated_at timestamp with time zone DEFAULT now() NOT NULL,
-    first_attempt_at timestamp with time zone,
-    expires_at timestamp with time zone,
-    finished_at timestamp with time zone,
-    idempotency_expires_at timestamp with time zone,
-    request_fingerprint bigint,
-    resend_of bigint,
-    campaign_id bigint,
-    endpoint_id bigint,
-    sender_account_id bigint,
-    doubtful_account_id bigint,
-    throttled_by bigint[],
-    template_version_id bigint,
-    give_up_after interval,
-    max_retries smallint,
-    ladder text NOT NULL,
-    source text NOT NULL,
-    idempotency_key text,
-    template_id text,
-    locale text,
-    reason text,
-    detail text,
-    traceparent text,
-    tags jsonb,
-    custom_data jsonb
-)
-WITH (fillfactor='50');
-
 ALTER TABLE deliveries ALTER COLUMN id ADD GENERATED BY DEFAULT AS IDENTITY (
     SEQUENCE NAME deliveries_id_seq
     START WITH 1
@@ -1757,6 +1813,42 @@ WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN text_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN html_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN attachments SET STORAGE EXTERNAL;
+
+CREATE TABLE other_recipients (
+    delivery_id bigint NOT NULL,
+    kind recipient_kind NOT NULL,
+    "position" smallint NOT NULL,
+    outcome recipient_outcome DEFAULT 'pending'::recipient_outcome NOT NULL,
+    code smallint,
+    enhanced_code text,
+    email text NOT NULL,
+    name text,
+    detail text
+)
+WITH (fillfactor='50');
+
+CREATE VIEW delivery_recipients WITH (security_invoker='true') AS
+ SELECT deliveries.id AS delivery_id,
+    'to'::recipient_kind AS kind,
+    (0)::smallint AS "position",
+    deliveries.recipient_outcome AS outcome,
+    deliveries.recipient_code AS code,
+    deliveries.recipient_enhanced_code AS enhanced_code,
+    deliveries.recipient_email AS email,
+    deliveries.recipient_name AS name,
+    deliveries.recipient_detail AS detail
+   FROM deliveries
+UNION ALL
+ SELECT other_recipients.delivery_id,
+    other_recipients.kind,
+    other_recipients."position",
+    other_recipients.outcome,
+    other_recipients.code,
+    other_recipients.enhanced_code,
+    other_recipients.email,
+    other_recipients.name,
+    other_recipients.detail
+   FROM other_recipients;
 
 CREATE TABLE destination_domains (
     domain text NOT NULL,
@@ -1787,12 +1879,8 @@ WITH (autovacuum_vacuum_scale_factor='0.05');
 
 CREATE VIEW email_queue WITH (security_invoker='true') AS
  SELECT id,
-    ( SELECT r.email
-           FROM delivery_recipients r
-          WHERE ((r.delivery_id = d.id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_email,
-    ( SELECT r.name
-           FROM delivery_recipients r
-          WHERE ((r.delivery_id = d.id) AND (r.kind = 'to'::recipient_kind) AND (r."position" = 0))) AS recipient_name,
+    recipient_email,
+    recipient_name,
     ( SELECT p.subject
            FROM delivery_payloads p
           WHERE (p.delivery_id = d.id)) AS subject,
@@ -2134,6 +2222,7 @@ CREATE TABLE room_limits (
     daily_quota integer,
     from_domains text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT room_limits_daily_quota_check CHECK ((daily_quota > 0)),
+    CONSTRAINT room_limits_expiry_readable CHECK (((expires_at >= '0001-01-02 00:00:00+00'::timestamp with time zone) AND (expires_at < '9999-12-31 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT room_limits_id_check CHECK (id),
     CONSTRAINT room_limits_rate_per_minute_check CHECK ((rate_per_minute > 0))
 );
@@ -2222,7 +2311,7 @@ CREATE TABLE sender_accounts (
     auth_type text NOT NULL,
     daily_limit integer DEFAULT 2000 NOT NULL,
     batch_size integer DEFAULT 50 NOT NULL,
-    send_delay_ms integer DEFAULT 100 NOT NULL,
+    send_delay_ms integer NOT NULL,
     counted_on date DEFAULT ((now() AT TIME ZONE 'UTC'::text))::date NOT NULL,
     daily_sent integer DEFAULT 0 NOT NULL,
     daily_bounces integer DEFAULT 0 NOT NULL,
@@ -2677,9 +2766,6 @@ ALTER TABLE ONLY deliveries
 ALTER TABLE ONLY delivery_payloads
     ADD CONSTRAINT delivery_payloads_pkey PRIMARY KEY (delivery_id);
 
-ALTER TABLE ONLY delivery_recipients
-    ADD CONSTRAINT delivery_recipients_pkey PRIMARY KEY (delivery_id, kind, "position");
-
 ALTER TABLE ONLY destination_domains
     ADD CONSTRAINT destination_domains_pkey PRIMARY KEY (domain);
 
@@ -2742,6 +2828,9 @@ ALTER TABLE ONLY operators
 
 ALTER TABLE ONLY operators
     ADD CONSTRAINT operators_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY other_recipients
+    ADD CONSTRAINT other_recipients_pkey PRIMARY KEY (delivery_id, kind, "position");
 
 ALTER TABLE ONLY outbox_lag
     ADD CONSTRAINT outbox_lag_pkey PRIMARY KEY (minute, topic, publisher);
@@ -2846,6 +2935,8 @@ CREATE UNIQUE INDEX accounts_email_folded_idx ON accounts USING btree (lower((em
 
 CREATE UNIQUE INDEX accounts_login_folded_idx ON accounts USING btree (lower((login)::text));
 
+CREATE INDEX accounts_status_idx ON accounts USING btree (status, id);
+
 CREATE INDEX address_limits_touched_idx ON address_limits USING btree (touched_at);
 
 CREATE UNIQUE INDEX api_keys_living_name_idx ON api_keys USING btree (lower(name)) WHERE (revoked_at IS NULL);
@@ -2858,11 +2949,21 @@ CREATE INDEX attempts_ledger_idx ON ONLY attempts USING brin (finished_at, recip
 
 CREATE INDEX attempts_other_recipients_idx ON ONLY attempts USING gin (other_recipients) WHERE (other_recipients IS NOT NULL);
 
+CREATE INDEX audit_log_action_idx ON audit_log USING btree (action, id);
+
+CREATE INDEX audit_log_actor_idx ON audit_log USING btree (actor, id);
+
+CREATE INDEX audit_log_at_idx ON audit_log USING btree (at, id);
+
+CREATE INDEX audit_log_group_idx ON audit_log USING btree (split_part(action, '.'::text, 1), id);
+
 CREATE INDEX audit_log_subject_idx ON audit_log USING btree (subject, id);
 
 CREATE INDEX bounces_address_idx ON bounces USING btree (address, id);
 
 CREATE INDEX bounces_delivery_idx ON bounces USING btree (delivery_id) WHERE (delivery_id IS NOT NULL);
+
+CREATE INDEX bounces_kind_idx ON bounces USING btree (kind, id) WHERE (kind <> 'bounce'::text);
 
 CREATE UNIQUE INDEX bounces_report_idx ON bounces USING btree (report_id);
 
@@ -2870,15 +2971,17 @@ CREATE INDEX bounces_reported_idx ON bounces USING btree (reported_at);
 
 CREATE INDEX bounces_untold_idx ON bounces USING btree (id) WHERE ((kind = 'complaint'::text) AND is_verified AND (notified_at IS NULL));
 
+CREATE INDEX bounces_unverified_idx ON bounces USING btree (id) WHERE (NOT is_verified);
+
 CREATE UNIQUE INDEX campaign_recipients_person_idx ON campaign_recipients USING btree (campaign_id, lower(email) COLLATE "C");
 
-CREATE INDEX campaigns_unfinished_idx ON campaigns USING btree (status, id) WHERE (status = ANY (ARRAY['active'::campaign_status, 'paused'::campaign_status, 'cancelled'::campaign_status]));
+CREATE INDEX campaigns_status_idx ON campaigns USING btree (status, id);
 
 CREATE INDEX claims_expiry_idx ON claims USING btree (expires_at);
 
-CREATE INDEX click_events_campaign_idx ON ONLY click_events USING btree (campaign_id, clicked_at) WHERE (campaign_id IS NOT NULL);
+CREATE INDEX click_events_campaign_idx ON ONLY click_events USING btree (campaign_id, recipient_email) WHERE (campaign_id IS NOT NULL);
 
-CREATE INDEX click_events_link_idx ON ONLY click_events USING hash (link_url);
+CREATE INDEX click_events_link_idx ON ONLY click_events USING btree (hashtext(link_url), recipient_email);
 
 CREATE INDEX click_events_recipient_idx ON ONLY click_events USING btree (recipient_email);
 
@@ -2888,27 +2991,27 @@ CREATE INDEX commands_transaction_idx ON commands USING btree (transaction_id);
 
 CREATE INDEX dead_letters_created_idx ON dead_letters USING btree (created_at, delivery_id);
 
+CREATE INDEX dead_letters_reason_idx ON dead_letters USING btree (reason, created_at, delivery_id);
+
 CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, ((id >> 10))) WHERE (campaign_id IS NOT NULL);
 
-CREATE INDEX deliveries_custom_data_idx ON deliveries USING gin (custom_data jsonb_path_ops) WHERE (custom_data IS NOT NULL);
+CREATE INDEX deliveries_data_idx ON deliveries USING gin (tags jsonb_path_ops, custom_data jsonb_path_ops) WHERE ((tags IS NOT NULL) OR (custom_data IS NOT NULL));
+
+CREATE INDEX deliveries_domain_idx ON deliveries USING btree (lower(split_part(recipient_email, '@'::text, '-1'::integer)), ((id >> 10)));
 
 CREATE INDEX deliveries_endpoint_idx ON deliveries USING btree (endpoint_id, ((id >> 10))) WHERE (endpoint_id IS NOT NULL);
 
 CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries USING btree (idempotency_key, source) WHERE (idempotency_key IS NOT NULL);
 
+CREATE INDEX deliveries_recipient_idx ON deliveries USING btree (hashtext(lower(recipient_email)), id);
+
 CREATE INDEX deliveries_resend_idx ON deliveries USING btree (resend_of) WHERE (resend_of IS NOT NULL);
 
 CREATE INDEX deliveries_source_idx ON deliveries USING btree (source, ((id >> 10)));
 
-CREATE INDEX deliveries_tags_idx ON deliveries USING gin (tags jsonb_path_ops) WHERE (tags IS NOT NULL);
-
 CREATE INDEX deliveries_template_idx ON deliveries USING btree (template_id, ((id >> 10))) WHERE (template_id IS NOT NULL);
 
-CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (COALESCE((headers ->> 'Message-ID'::text), (headers ->> 'Message-Id'::text), (headers ->> 'message-id'::text))) WHERE (COALESCE((headers ->> 'Message-ID'::text), (headers ->> 'Message-Id'::text), (headers ->> 'message-id'::text)) IS NOT NULL);
-
-CREATE INDEX delivery_recipients_domain_idx ON delivery_recipients USING btree (lower(split_part(email, '@'::text, '-1'::integer)), ((delivery_id >> 10))) WHERE (kind <> 'reply_to'::recipient_kind);
-
-CREATE INDEX delivery_recipients_email_idx ON delivery_recipients USING btree (hashtext(lower(email)), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
+CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (COALESCE((headers ->> 'Message-ID'::text), (headers ->> 'Message-Id'::text), (headers ->> 'message-id'::text))) WHERE (headers ?| '{Message-ID,Message-Id,message-id}'::text[]);
 
 CREATE INDEX delivery_steps_delivery_idx ON ONLY delivery_steps USING btree (((delivery_id >> 6)));
 
@@ -2926,8 +3029,6 @@ CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries USING btree (lane, 
 
 CREATE INDEX engagements_age_idx ON engagements USING brin (first_at);
 
-CREATE INDEX engagements_campaign_idx ON engagements USING btree (campaign_id) WHERE (campaign_id IS NOT NULL);
-
 CREATE UNIQUE INDEX erasures_running_idx ON erasures USING btree (pseudonym) WHERE (state <> 'done'::erasure_state);
 
 CREATE INDEX event_followers_asleep_idx ON event_followers USING btree (id) WHERE is_asleep;
@@ -2938,9 +3039,17 @@ CREATE INDEX events_type_idx ON events USING btree (type, transaction_id, "posit
 
 CREATE INDEX inbox_messages_recipients_idx ON inbox_messages USING gin (recipients);
 
+CREATE INDEX malformed_commands_dismissed_idx ON malformed_commands USING btree (id) WHERE (dismissed_at IS NOT NULL);
+
 CREATE UNIQUE INDEX malformed_commands_entry_idx ON malformed_commands USING btree (entry, sha256(raw)) WHERE (entry IS NOT NULL);
 
+CREATE INDEX malformed_commands_reason_idx ON malformed_commands USING btree (reason, id);
+
 CREATE INDEX malformed_commands_recorded_idx ON malformed_commands USING btree (recorded_at);
+
+CREATE INDEX malformed_commands_resubmitted_idx ON malformed_commands USING btree (id) WHERE (resubmitted_at IS NOT NULL);
+
+CREATE INDEX malformed_commands_source_idx ON malformed_commands USING btree (source, id);
 
 CREATE INDEX malformed_commands_untold_idx ON malformed_commands USING btree (id) WHERE ((notified_at IS NULL) AND (resubmitted_at IS NULL) AND (dismissed_at IS NULL));
 
@@ -2951,6 +3060,10 @@ CREATE INDEX mass_actions_unfinished_idx ON mass_actions USING btree (id) WHERE 
 CREATE INDEX open_events_campaign_idx ON ONLY open_events USING btree (campaign_id, opened_at) WHERE (campaign_id IS NOT NULL);
 
 CREATE INDEX open_events_recipient_idx ON ONLY open_events USING btree (recipient_email);
+
+CREATE INDEX other_recipients_domain_idx ON other_recipients USING btree (lower(split_part(email, '@'::text, '-1'::integer)), ((delivery_id >> 10))) WHERE (kind <> 'reply_to'::recipient_kind);
+
+CREATE INDEX other_recipients_email_idx ON other_recipients USING btree (hashtext(lower(email)), delivery_id) WHERE (kind <> 'reply_to'::recipient_kind);
 
 CREATE UNIQUE INDEX outbox_mail_rules_rule_idx ON outbox_mail_rules USING btree (topic, event_type, template, recipient_path);
 
@@ -3041,6 +3154,8 @@ CREATE TRIGGER cancel_greetings BEFORE DELETE ON users FOR EACH ROW EXECUTE FUNC
 CREATE TRIGGER cancel_token_mail AFTER UPDATE OF expires_at ON tokens FOR EACH ROW WHEN (((new.consumed_at IS NULL) AND ((new.expires_at)::numeric <= EXTRACT(epoch FROM now())) AND ((old.expires_at)::numeric > EXTRACT(epoch FROM now())))) EXECUTE FUNCTION cancel_token_mail();
 
 CREATE TRIGGER create_activation_tokens AFTER INSERT ON accounts REFERENCING NEW TABLE AS created FOR EACH STATEMENT EXECUTE FUNCTION create_activation_tokens();
+
+CREATE TRIGGER default_send_delay BEFORE INSERT ON sender_accounts FOR EACH ROW WHEN ((new.send_delay_ms IS NULL)) EXECUTE FUNCTION default_send_delay();
 
 CREATE TRIGGER deliveries_check_inserted BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION check_delivery();
 
