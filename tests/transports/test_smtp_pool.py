@@ -187,7 +187,8 @@ async def test_content_written_to_a_closing_connection_has_not_left() -> None:
         await transport.send(envelope(), Letter())
         [kept] = transport._pool._idle
         kept._close()
-        assert await kept.hand_over(b"Subject: x\r\n\r\n.\r\n", 1, 1) == []
+        await kept.hand_over(b"Subject: x\r\n\r\n.\r\n", 1)
+        assert await kept.final_answer(1) is None
     assert not kept.content_finished
 
 

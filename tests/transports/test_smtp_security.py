@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import trustme
 import uvloop
+from tests.support.mail_feed import Feed
 from tests.support.smtp_server import (
     ALL_EXTENSIONS,
     DROP,
@@ -263,3 +264,15 @@ def test_tls_works_on_uvloop_too(authority: Authority, trusted: ssl.SSLContext) 
                 return await asyncio.gather(*(transport.send(envelope(), Letter()) for _ in range(10)))
 
     assert {(reply.code, reply.tls) for reply in uvloop.run(flow())} == {(250, "TLSv1.3")}
+
+
+async def test_several_messages_share_one_login_over_tls(authority: Authority, trusted: ssl.SSLContext) -> None:
+    """STARTTLS and AUTH happen once, and envelopes follow content as without them."""
+    async with smtp_server(Script(tls=trusted, users=USERS)) as server:
+        target = replace(with_login("starttls", ca_file=authority.file), port=server.port)
+        async with transport_to(server, relay=target) as transport:
+            feed = Feed("one@example.org", "two@example.org", "three@example.org")
+            await transport.send_all(feed)
+    assert list(feed.results.values()) == [(Stage.FINAL, 250)] * 3
+    assert [(message.tls, message.user) for message in server.messages] == [(True, "mailer")] * 3
+    assert sum(command.startswith("AUTH") for command in server.commands) == 1

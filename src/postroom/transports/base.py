@@ -53,11 +53,48 @@ class SendProgress:
 _current: ContextVar[SendProgress | None] = ContextVar("passage", default=None)
 
 
+class FeedMail:
+    """One message of a `MailFeed`."""
+
+    __slots__ = ("content", "envelope", "progress")
+
+    def __init__(self, envelope: Envelope, content: Content, progress: SendProgress) -> None:
+        self.envelope, self.content, self.progress = envelope, content, progress
+
+    def encode(self, *, eight_bit: bool) -> bytes | Reply:
+        """The encoded message, or the reply that ends the attempt because it cannot be encoded."""
+        return self.content.encode(eight_bit=eight_bit)
+
+
+class MailFeed(Protocol):
+    """Messages for one connection, one after another. Each one taken is ended or returned, once.
+
+    After an exception out of `send_all` their `SendProgress` decides: one that cannot have arrived was not sent.
+    """
+
+    def take(self) -> FeedMail | None:
+        """The next message that may start now, or None. It may still be returned."""
+
+    def begin(self, mail: FeedMail) -> bool:
+        """Called immediately before a message is offered or, if its envelope was offered early, before its content.
+
+        False: it must not be sent, and the feed has ended it. Called again for a second connection.
+        """
+
+    def ended(self, mail: FeedMail, reply: Reply) -> None:
+        """Take the reply to a message."""
+
+    def returned(self, mail: FeedMail) -> None:
+        """Take back a message that did not begin, for another connection."""
+
+
 class Transport(Protocol):
     """One transport. Safe to call from many tasks at once; it manages its own connections.
 
     A transport with a connection limit has `max_connections`: delivery offers it no more messages at once. A transport
     that never waits also has `answer(envelope, content)`, which returns the reply at once: delivery needs no task then.
+    A transport that sends several messages over one connection has `send_all(feed)`, which sends until the feed has no
+    more.
     """
 
     name: str
@@ -67,6 +104,13 @@ class Transport(Protocol):
 
     async def close(self) -> None:
         """Close connections. Messages already passed to `send` are still sent; later ones are not."""
+
+
+class FeedTransport(Transport, Protocol):
+    """A transport that sends several messages over one connection."""
+
+    async def send_all(self, feed: MailFeed) -> None:
+        """Send the messages of a feed until it has no more."""
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from postroom.runtime.setting import duration_from, one_of, positive, setting, switch
 
-_WEBHOOK_KEY_BYTES = range(24, 65)
+_WEBHOOK_KEY_BYTES = range(24, 65)  # Standard Webhooks
 _TRANSPORTS = ("capture", "smtp", "senders", "stub", "noop")
 
 
@@ -28,38 +28,27 @@ def _webhook_secrets(value: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TransportsSettings:
-    """The settings of transports."""
-
-    transport: str = setting(
-        "POSTROOM_TRANSPORT", one_of(*_TRANSPORTS), "capture", "transport of mail: capture, smtp, senders, stub or noop"
-    )
+    transport: str = setting(one_of(*_TRANSPORTS), "capture", "transport of mail: capture, smtp, senders, stub or noop")
     smtp_relay: str | None = setting(
-        "POSTROOM_SMTP_RELAY", str, None, "relay of the smtp transport: smtp://user:password@host:587", secret=True
+        str, None, "relay of the smtp transport: smtp://user:password@host:587", secret=True
     )
-    smtp_connections: int = setting(
-        "POSTROOM_SMTP_CONNECTIONS", positive, 20, "most connections to the relay, per lane and process"
-    )
+    smtp_connections: int = setting(positive, 20, "most connections to the relay, per lane and process")
     webhook_secrets: tuple[str, ...] = setting(
-        "POSTROOM_WEBHOOK_SECRET",
         _webhook_secrets,
         (),
         "secret (whsec_…) that signs webhooks, two while rotating; absent: derived from POSTROOM_SECRET_KEY",
         secret=True,
+        variable="POSTROOM_WEBHOOK_SECRET",
     )
     webhook_timeout: timedelta = setting(
-        "POSTROOM_WEBHOOK_TIMEOUT",
         duration_from(timedelta(milliseconds=100)),
         timedelta(seconds=10),
         "timeout of a webhook request; at least 100ms",
     )
     webhook_allow_private: bool = setting(
-        "POSTROOM_WEBHOOK_ALLOW_PRIVATE",
-        switch,
-        default=False,
-        about="post webhooks to loopback and private addresses too",
+        switch, default=False, about="post webhooks to loopback and private addresses too"
     )
     webhook_allow_loopback: bool | None = setting(
-        "POSTROOM_WEBHOOK_ALLOW_LOOPBACK",
         switch,
         None,
         "post webhooks to loopback addresses too; absent: only by `postroom up` while mail is captured and the API "

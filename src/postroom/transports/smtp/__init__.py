@@ -7,12 +7,13 @@ FILES      relay       the relay's URL
            protocol    one connection: write, wait for answers, enforce timeouts
            opening     connect, greeting, EHLO, STARTTLS, AUTH
            envelope_replies  replies to an envelope → result
-           session     one message over one open connection
+           session     messages over one open connection, each next envelope behind the content before it
            pool        connections kept, reused, limited
            transport   the `Transport` protocol: acquire, open, deliver, release
 PROMISES   `send` returns a `Reply` whatever the server or the network does. A message is tried a second
            time only on a new connection, only after a kept one was found closed, and only if no byte of
            content had left. A timeout after the closing dot is reported as stage FINAL without a code.
+           A message whose envelope travelled behind another's content is never ambiguous before its own content.
            `SendProgress` has the stage of a message at any time, and an expired message is not offered.
 SECURITY   STARTTLS is required and verified unless the relay's URL says otherwise. Credentials never travel
            in the clear except on loopback, and never appear in a text, a log or a representation.

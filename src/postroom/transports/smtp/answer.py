@@ -5,6 +5,7 @@ are removed, text is truncated, and input that is not an SMTP reply becomes an a
 """
 
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -51,13 +52,7 @@ class SmtpReply(msgspec.Struct, frozen=True, gc=False):
     @property
     def parts(self) -> tuple[str | None, str]:
         """The enhanced code and the text."""
-        if self.code is None:
-            return None, clean_text(b" ".join(self.lines))
-        enhanced = self.enhanced
-        texts = self.body
-        if enhanced is not None:
-            texts = [text.removeprefix(enhanced).strip() for text in texts]
-        return enhanced, clean_text(" ".join(texts))
+        return _single_parts(self) if len(self.lines) == 1 else _parts(self)
 
     @property
     def body(self) -> list[str]:
@@ -74,6 +69,24 @@ def clean_text(said: bytes | str) -> str:
 
 def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=64)  # a server repeats most of its answers in every session; few, because lines may have 8 KB
+def _single(code: int, line: bytes) -> SmtpReply:
+    return SmtpReply(code, (line,))
+
+
+def _parts(answer: SmtpReply) -> tuple[str | None, str]:
+    if answer.code is None:
+        return None, clean_text(b" ".join(answer.lines))
+    enhanced = answer.enhanced
+    texts = answer.body
+    if enhanced is not None:
+        texts = [text.removeprefix(enhanced).strip() for text in texts]
+    return enhanced, clean_text(" ".join(texts))
+
+
+_single_parts = lru_cache(maxsize=64)(_parts)
 
 
 class AnswerReader:
@@ -114,7 +127,7 @@ class AnswerReader:
             self._lines.append(line)
             return None if len(self._lines) < MAX_LINES else self._reject(line)
         if not self._lines:
-            return SmtpReply(code, (line,))
+            return _single(code, line)
         whole = SmtpReply(code, (*self._lines, line))
         self._lines.clear()
         return whole

@@ -33,7 +33,7 @@ class Timeouts:
     storing the message.
     """
 
-    connect: float = 30.0
+    connect: float = 30.0  # a host that is up answers within seconds; others are tried again later
     greeting: float = 60.0
     command: float = 60.0
     data: float = 120.0  # the go-ahead, and each block of content

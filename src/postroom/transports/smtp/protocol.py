@@ -10,7 +10,7 @@ Timeouts need no timer per message: one timer per connection checks, when it fir
 import asyncio
 import math
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import cast
 
@@ -37,11 +37,13 @@ class SmtpClientConnection(asyncio.Protocol):
         self.needs_reset = False
         self.content_started = False
         self.content_finished = False  # every byte up to the closing dot is on its way
+        self._is_patient = self._is_overdue = False
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
         self._answers: list[SmtpReply] = []
         self._expected = 1  # the greeting
+        self._awaited = 1  # answers that wake the waiting task
         self._waiter: asyncio.Future[None] | None = None
         self._paused = False
         self._leaving = False
@@ -58,6 +60,10 @@ class SmtpClientConnection(asyncio.Protocol):
 
     # Called by sessions
 
+    def now(self) -> float:
+        """The clock of its timeouts."""
+        return self._loop.time()
+
     async def greeting(self, timeout_s: float) -> list[SmtpReply]:
         """Wait for the server's greeting."""
         return await self._answered(timeout_s)
@@ -68,23 +74,40 @@ class SmtpClientConnection(asyncio.Protocol):
             self._write(commands)
         return await self._answered(timeout_s)
 
-    async def hand_over(self, content: bytes, block_timeout_s: float, final_timeout_s: float) -> list[SmtpReply]:
-        """Write dot-stuffed content with its closing dot and return the final answer.
+    async def hand_over(self, content: bytes, block_timeout_s: float, behind: Sequence[bytes] = ()) -> None:
+        """Write dot-stuffed content with its closing dot and, in the same write, commands of the next message.
 
-        Afterwards `content_finished` is true if the server may have all of it.
+        Afterwards `content_finished` is true if the server may have all of the content.
         """
         self.content_finished = False
-        if not self._begin(1):
-            return []
+        if not self._begin(1 + len(behind)):
+            return
         self.content_started = True
-        for block in _blocks(content):
+        commands = b"".join(behind)
+        for block in _blocks(content + commands if commands else content):
             left = self._write(block)
             while (self._paused or not left) and self.trouble is None:
+                self.content_finished = bool(commands) and left and self._has_left(commands)
                 await self._wait(block_timeout_s)
             if self.trouble is not None:
-                return self._answers
+                return
         self.content_finished = True
-        return await self._answered(final_timeout_s)
+
+    async def final_answer(self, timeout_s: float, *, is_patient: bool = False) -> SmtpReply | None:
+        """Wait for the answer to the content. With `is_patient`, the end of the timeout does not end the connection."""
+        self._awaited, self._is_patient, self._is_overdue = 1, is_patient, False
+        while not self._answers and self.trouble is None and not self._is_overdue:
+            await self._wait(timeout_s)
+        self._is_patient = False
+        if not self._answers:
+            return None
+        self._expected -= 1
+        return self._answers.pop(0)
+
+    async def answers_behind(self, timeout_s: float) -> list[SmtpReply]:
+        """Wait for the answers to the commands behind the content."""
+        self._awaited = self._expected
+        return await self._answered(timeout_s)
 
     async def secure(self, context: ssl.SSLContext, server_name: str, timeout_s: float) -> None:
         """Switch to TLS; on failure `trouble` has the reason."""
@@ -153,7 +176,7 @@ class SmtpClientConnection(asyncio.Protocol):
                     lost=answer.code is not None,
                 )
                 return
-        if len(self._answers) == self._expected:
+        if len(self._answers) >= self._awaited:
             self._wake()
         else:
             self._deadline = self._loop.time() + self._patience
@@ -188,8 +211,13 @@ class SmtpClientConnection(asyncio.Protocol):
         self._answers = []
         if self.trouble is not None:
             return False
-        self._expected = expected
+        self._expected = self._awaited = expected
         return True
+
+    def _has_left(self, commands: bytes) -> bool:
+        """True if all bytes before these commands may have left. TLS hides how many did."""
+        assert self._transport is not None
+        return self.tls is not None or self._transport.get_write_buffer_size() <= len(commands)
 
     def _write(self, data: bytes | memoryview) -> bool:
         """Write; False if the bytes were not taken: a closing connection drops them silently."""
@@ -254,6 +282,10 @@ class SmtpClientConnection(asyncio.Protocol):
         # A timer may fire a clock tick early; without the tolerance it would be set again with no delay.
         if self._loop.time() + 0.001 < self._deadline:
             self._set_timer(self._deadline)
+            return
+        if self._is_patient:
+            self._is_overdue = True
+            self._wake()
             return
         self.fail(f"no answer within {self._patience:g} s")
 

@@ -1,34 +1,76 @@
-"""One message over one open connection.
+"""Messages over one open connection.
 
-`deliver` sends the envelope and the content and returns the reply. With PIPELINING the whole envelope, DATA
-included, is one write, and every answer is read (RFC 2920); without it each command waits for its answer. If the
-server accepted DATA although no recipient is left, it is sent the empty message it waits for, and its answer is
-ignored.
+`send_all` sends a message and those that follow it in its feed, and ends each with its reply. With PIPELINING the
+whole envelope, DATA included, is one write, and every answer is read (RFC 2920); without it each command waits for its
+answer. If the server accepted DATA although no recipient is left, it is sent the empty message it waits for, and its
+answer is ignored.
+
+The envelope of the next message travels in the write of the content before it, which RFC 2920 allows: one write and
+one read per message instead of two. Its content has not left then, so it is never ambiguous:
+
+- If the connection ends before its envelope is answered, it needs another connection.
+- If the answer to the content before it takes longer than `LONGEST_BEHIND_S`, it is returned to the feed, and the
+  connection is closed after that answer. After DATA a message can be withdrawn in no other way.
+- If the content before it was refused and so is its envelope, the server may only be out of step: it needs another
+  connection.
+
+Only servers that answer quickly get envelopes ahead (`ServerPace`): others would lose a connection for each.
 """
 
+import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
+import msgspec
 from msgspec.structs import replace
 
-from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
-from postroom.transports.smtp.answer import SmtpReply
-from postroom.transports.smtp.envelope_replies import GO_AHEAD, judge, refusals
+from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
+from postroom.transports.base import FeedMail, MailFeed
+from postroom.transports.smtp.answer import SERVICE_CLOSING, SmtpReply
+from postroom.transports.smtp.envelope_replies import GO_AHEAD, RefusedStage, judge, refusals
 from postroom.transports.smtp.opening import Timeouts, answer_reply
 from postroom.transports.smtp.protocol import SmtpClientConnection
 
 DATA = b"DATA\r\n"
 SIZE_DIGITS = 20  # of the announced SIZE (RFC 1870)
-EMPTY_MESSAGE = b".\r\n"
+END = EMPTY_MESSAGE = b".\r\n"
 UNSPEAKABLE_RECIPIENT = (553, "5.1.3", "the address cannot be written in a command")
+LARGEST_AHEAD = 65_536  # bytes of a content that the next envelope follows at once; larger content takes long to leave
+LONGEST_BEHIND_S = 1.0  # how long an envelope waits for the answer to the content before it
+QUICK_ANSWER_S = 0.3  # the last content was answered within this time: the next envelope may follow the content
+CAREFUL_S = 600.0
+"""How long no envelope follows a content at once after a connection ended before the answer to such a content. A server
+that announces PIPELINING and fails at this would make every other message ambiguous."""
 
 # No character that could end the command or leave its brackets, and none that cannot be encoded.
 _UNSPEAKABLE = re.compile("[\x00-\x1f\x7f<>\ud800-\udfff]")
 _ANY_LINE_END = re.compile(rb"\r\n|\r|\n")
 _NOT_LINE_END = bytes(octet for octet in range(256) if octet not in b"\r\n")
-# For these two a search takes half the time of `in` or `count`.
-_BARE_CR = re.compile(rb"\r(?!\n)")
-_LEADING_DOT = re.compile(rb"\n\.")
+# A bare CR, or a line that starts with a dot. The search starts at each CR, and takes half the time of `in` or `count`.
+_BARE_CR_OR_DOT = re.compile(rb"\r(?!\n(?!\.))")
+
+
+class _PreparedMail(msgspec.Struct, frozen=True, gc=False):
+    """A message prepared for one connection."""
+
+    mail: FeedMail
+    recipients: tuple[str, ...]
+    commands: list[bytes]
+    content: bytes  # as transmitted
+    unspeakable: tuple[RecipientReply, ...] = ()
+
+
+@dataclass(slots=True)
+class ServerPace:
+    """How quickly a server answers, over all connections of a transport."""
+
+    answer_s: float = math.inf  # of the last content
+    careful_until: float = -math.inf
+
+    def may_follow(self, now: float) -> bool:
+        """True if an envelope may follow a content at once."""
+        return self.answer_s <= QUICK_ANSWER_S and now >= self.careful_until
 
 
 @dataclass(slots=True)
@@ -38,39 +80,154 @@ class SmtpSession:
     connection: SmtpClientConnection
     remote_host: str
     timeouts: Timeouts
+    pace: ServerPace
+    messages_left: int  # that this connection may take
+    is_kept: bool = False  # the connection has carried a message: it may have been closed meanwhile
 
-    async def deliver(self, envelope: Envelope, content: Content) -> Reply:
-        """Try to hand one message over and return the reply.
+    async def send_all(self, mail: FeedMail, feed: MailFeed) -> FeedMail | None:
+        """Send this message and those that can follow it at once. Returns one that needs another connection."""
+        offer = self._prepare(mail)
+        if isinstance(offer, Reply):
+            feed.ended(mail, offer)
+            return None
+        self._follow(mail)
+        if self.connection.needs_reset and not await self._reset():
+            return self._not_taken(offer, self._silent(Stage.SENDER), feed)
+        self._enter()
+        answers = await self._speak(offer.commands)
+        while (verdict := judge(offer.recipients, answers)) is None:
+            behind, is_refused = await self._hand_over(offer, answers, feed)
+            if behind is None or self.connection.trouble is not None:
+                return None if behind is None else behind.mail
+            self.is_kept = True
+            self._follow(behind.mail)
+            self._enter()
+            if not feed.begin(behind.mail):
+                self.connection.abort()
+                return None
+            answers = await self.connection.answers_behind(max(self.timeouts.command, self.timeouts.data))
+            if is_refused and judge(behind.recipients, answers) is not None:
+                self.connection.abort()
+                return behind.mail
+            offer = behind
+        return await self._refused(offer, verdict, answers, feed)
+
+    async def _hand_over(
+        self, offer: _PreparedMail, answers: list[SmtpReply], feed: MailFeed
+    ) -> tuple[_PreparedMail | None, bool]:
+        """Send the content and end the message. Returns the one whose envelope follows; true: this one was refused."""
+        behind = self._take_next(offer, feed)
+        refused = refusals(offer.recipients, answers[1:-1])
+        commands = () if behind is None else behind.commands
+        await self.connection.hand_over(offer.content, self.timeouts.data, commands)
+        final, behind = await self._final(behind, feed)
+        feed.ended(offer.mail, self._with_unspeakable(offer, self._reply(final, refused)))
+        return behind, final is not None and final.negative
+
+    def _prepare(self, mail: FeedMail) -> _PreparedMail | Reply:
+        """The message for this connection, or the reply if this server cannot accept it.
 
         An address that cannot be written in a command is rejected locally; the others are sent without it.
         """
-        speakable = tuple(filter(is_speakable, envelope.recipients))
-        if len(speakable) == len(envelope.recipients) or not speakable:
-            return await self._deliver(envelope, content)
-        reply = await self._deliver(replace(envelope, recipients=speakable), content)
-        unspoken = (address for address in envelope.recipients if not is_speakable(address))
-        refused = tuple(RecipientReply(address, *UNSPEAKABLE_RECIPIENT) for address in unspoken)
-        return replace(reply, recipients=(*reply.recipients, *refused))
-
-    async def _deliver(self, envelope: Envelope, content: Content) -> Reply:
-        connection = self.connection
-        connection.content_started = connection.content_finished = False
+        envelope = mail.envelope
+        unspeakable: tuple[RecipientReply, ...] = ()
+        if not all(map(is_speakable, envelope.recipients)):
+            envelope, unspeakable = _speakable(envelope)
         if (impossible := self._impossible(envelope)) is not None:
             return impossible
-        encoded = content.encode(eight_bit="8BITMIME" in connection.extensions)
+        encoded = mail.encode(eight_bit="8BITMIME" in self.connection.extensions)
+        if not isinstance(encoded, bytes):
+            return encoded
         if (oversize := self._oversize(len(encoded))) is not None:
             return oversize
-        if connection.needs_reset and not await self._reset():
-            return self._silent(Stage.SENDER)
-        connection.messages += 1
-        connection.needs_reset = True
-        answers = await self._speak(envelope_commands(envelope, connection, encoded))
-        verdict = judge(envelope.recipients, answers)
-        if verdict is None:
-            return await self._hand_over(envelope, encoded, answers)
+        commands = envelope_commands(envelope, self.connection, encoded)
+        is_stuffed = getattr(mail.content, "is_stuffed", False)
+        content = encoded + END if is_stuffed and encoded.endswith(b"\r\n") else stuffed(encoded)
+        return _PreparedMail(mail, envelope.recipients, commands, content, unspeakable)
+
+    def _take_next(self, offer: _PreparedMail, feed: MailFeed) -> _PreparedMail | None:
+        """The next message of the feed, if its envelope may follow this content at once."""
+        connection = self.connection
+        if self.messages_left <= 0 or len(offer.content) > LARGEST_AHEAD:
+            return None
+        if "PIPELINING" not in connection.extensions or not self.pace.may_follow(connection.now()):
+            return None
+        while (mail := feed.take()) is not None:
+            mail.progress.follow(_at_recipient)
+            following = self._prepare(mail)
+            if isinstance(following, _PreparedMail):  # asking for a Struct that it is not takes Python code
+                return following
+            if feed.begin(mail):
+                feed.ended(mail, following)
+        return None
+
+    def _follow(self, mail: FeedMail) -> None:
+        """Let the stage of the connection be that of this message."""
+        self.connection.content_started = self.connection.content_finished = False
+        mail.progress.follow(self.connection.stage)
+
+    def _enter(self) -> None:
+        """Begin a transaction of this connection."""
+        self.connection.messages += 1
+        self.messages_left -= 1
+        self.connection.needs_reset = True
+
+    async def _final(
+        self, behind: _PreparedMail | None, feed: MailFeed
+    ) -> tuple[SmtpReply | None, _PreparedMail | None]:
+        """The answer to the content, and the message whose envelope follows it if that can go on."""
+        connection, since = self.connection, self.connection.now()
+        is_ahead = behind is not None
+        patience = min(LONGEST_BEHIND_S, self.timeouts.final) if is_ahead else self.timeouts.final
+        final = await connection.final_answer(patience, is_patient=is_ahead)
+        if behind is not None and final is None and connection.trouble is None:
+            feed.returned(behind.mail)
+            behind = None
+            final = await connection.final_answer(max(since + self.timeouts.final - connection.now(), 0.0))
+            if connection.trouble is None:
+                connection.abort()
+        self.pace.answer_s = connection.now() - since
+        if is_ahead and final is None and connection.content_finished:
+            self.pace.careful_until = connection.now() + CAREFUL_S
+        return final, behind
+
+    def _reply(self, final: SmtpReply | None, refused: tuple[RecipientReply, ...]) -> Reply:
+        """The reply to a message whose content was sent, wholly or in part."""
+        connection = self.connection
+        if not connection.content_finished:
+            return self._report(Stage.CONTENT, final if final is not None and final.negative else None, refused)
+        if final is None or not final.positive:
+            return self._report(Stage.FINAL, final, refused)
+        connection.needs_reset = False
+        enhanced, text = final.parts
+        return Reply(
+            stage=Stage.FINAL,
+            code=final.code,
+            enhanced=enhanced,
+            text=text,
+            remote_host=self.remote_host,
+            tls=connection.tls,
+            recipients=refused,
+        )
+
+    async def _refused(
+        self, offer: _PreparedMail, verdict: RefusedStage, answers: list[SmtpReply], feed: MailFeed
+    ) -> FeedMail | None:
+        """End a message whose envelope was refused or not answered."""
         if verdict.stage is not Stage.CONTENT and answers and answers[-1].code == GO_AHEAD:
-            await connection.ask(EMPTY_MESSAGE, 1, self.timeouts.final)
-        return self._report(verdict.stage, verdict.answer, verdict.refused)
+            await self.connection.ask(EMPTY_MESSAGE, 1, self.timeouts.final)
+        return self._not_taken(offer, self._report(verdict.stage, verdict.answer, verdict.refused), feed)
+
+    def _not_taken(self, offer: _PreparedMail, reply: Reply, feed: MailFeed) -> FeedMail | None:
+        """End a message, unless a kept connection was found closed: then it can safely use a new one."""
+        unanswered = reply.code is None or reply.code == SERVICE_CLOSING
+        if self.is_kept and unanswered and self.connection.lost and not self.connection.content_started:
+            return offer.mail
+        feed.ended(offer.mail, self._with_unspeakable(offer, reply))
+        return None
+
+    def _with_unspeakable(self, offer: _PreparedMail, reply: Reply) -> Reply:
+        return replace(reply, recipients=(*reply.recipients, *offer.unspeakable)) if offer.unspeakable else reply
 
     def _impossible(self, envelope: Envelope) -> Reply | None:
         """Reject locally, with its own code, a message that this server cannot accept."""
@@ -86,9 +243,7 @@ class SmtpSession:
         return None
 
     def _oversize(self, size: int) -> Reply | None:
-        announced = self.connection.extensions.get("SIZE", "")
-        # RFC 1870 allows twenty digits; without a limit Python would raise an error on long numbers.
-        limit = int(announced) if announced.isdecimal() and len(announced) <= SIZE_DIGITS else 0
+        limit = size_limit(self.connection.extensions.get("SIZE", ""))
         if not 0 < limit < size:
             return None
         return self._local(Stage.SENDER, 552, "5.3.4", f"{size} bytes are over the server's limit of {limit}")
@@ -113,28 +268,6 @@ class SmtpSession:
                 break
         return answers
 
-    async def _hand_over(self, envelope: Envelope, encoded: bytes, answers: list[SmtpReply]) -> Reply:
-        connection = self.connection
-        refused = refusals(envelope.recipients, answers[1:-1])
-        said = await connection.hand_over(stuffed(encoded), self.timeouts.data, self.timeouts.final)
-        if not connection.content_finished:
-            early = said[0] if said and said[0].negative else None
-            return self._report(Stage.CONTENT, early, refused)
-        if not (said and said[0].positive):
-            return self._report(Stage.FINAL, said[0] if said else None, refused)
-        final = said[0]
-        connection.needs_reset = False
-        enhanced, text = final.parts
-        return Reply(
-            stage=Stage.FINAL,
-            code=final.code,
-            enhanced=enhanced,
-            text=text,
-            remote_host=self.remote_host,
-            tls=connection.tls,
-            recipients=refused,
-        )
-
     def _report(self, stage: Stage, answer: SmtpReply | None, refused: tuple[RecipientReply, ...]) -> Reply:
         """The reply for an attempt that did not succeed."""
         if answer is None:
@@ -150,6 +283,27 @@ class SmtpSession:
 
     def _local(self, stage: Stage, code: int, enhanced: str, text: str) -> Reply:
         return Reply(stage, code, enhanced, text, remote_host=self.remote_host, tls=self.connection.tls)
+
+
+def _speakable(envelope: Envelope) -> tuple[Envelope, tuple[RecipientReply, ...]]:
+    """The envelope without the addresses that cannot be written in a command, and their replies; all if none can."""
+    speakable = tuple(filter(is_speakable, envelope.recipients))
+    if not speakable:
+        return envelope, ()
+    unspoken = (address for address in envelope.recipients if not is_speakable(address))
+    return replace(envelope, recipients=speakable), tuple(
+        RecipientReply(address, *UNSPEAKABLE_RECIPIENT) for address in unspoken
+    )
+
+
+@lru_cache(maxsize=64)
+def size_limit(announced: str) -> int:
+    """The announced SIZE, or 0. RFC 1870 allows twenty digits; Python raises an error on long numbers."""
+    return int(announced) if announced.isdecimal() and len(announced) <= SIZE_DIGITS else 0
+
+
+def _at_recipient() -> Stage:
+    return Stage.RECIPIENT
 
 
 def is_speakable(address: str) -> bool:
@@ -181,10 +335,8 @@ def stuffed(content: bytes) -> bytes:
     could otherwise see the end of one message and the commands of another inside the text (SMTP smuggling).
     """
     line_ends = content.translate(None, _NOT_LINE_END)
-    if line_ends != b"\r\n" * (len(line_ends) // 2) or _BARE_CR.search(content) is not None:
-        content = _ANY_LINE_END.sub(b"\r\n", content)
-    if _LEADING_DOT.search(content) is not None:
-        content = content.replace(b"\r\n.", b"\r\n..")
+    if line_ends != b"\r\n" * (len(line_ends) // 2) or _BARE_CR_OR_DOT.search(content) is not None:
+        content = _ANY_LINE_END.sub(b"\r\n", content).replace(b"\r\n.", b"\r\n..")
     if content.startswith(b"."):
         content = b"." + content
-    return content + (b".\r\n" if content.endswith(b"\r\n") or not content else b"\r\n.\r\n")
+    return content + (END if content.endswith(b"\r\n") or not content else b"\r\n.\r\n")

@@ -3,17 +3,20 @@
 import ssl
 
 from postroom.post.reply import Content, Envelope, Reply, Stage
-from postroom.transports.base import SendProgress
+from postroom.transports.base import FeedMail, MailFeed, SendProgress
 from postroom.transports.guard import GuardedResolver
-from postroom.transports.smtp.answer import SERVICE_CLOSING
 from postroom.transports.smtp.opening import ConnectionOpener, Timeouts
 from postroom.transports.smtp.pool import ConnectionPool
 from postroom.transports.smtp.protocol import SmtpClientConnection
 from postroom.transports.smtp.relay import SmtpRelay
-from postroom.transports.smtp.session import SmtpSession
+from postroom.transports.smtp.session import ServerPace, SmtpSession
 from postroom.transports.tls import client_context
 
 DEFAULT_TIMEOUTS = Timeouts()
+QUICK_S = 0.05  # the last content was answered within this time: mails need not have a connection each
+QUICK_QUEUE = 5
+"""Mails that wait for each connection of a quick server. Each follows the content before it, which halves the system
+calls; more of them would save little."""
 
 
 class SmtpTransport:
@@ -36,31 +39,48 @@ class SmtpTransport:
         if max_connections < 1 or messages_per_connection < 1:
             raise ValueError("a transport needs at least one connection and one message on it")
         self.relay, self.max_connections = relay, max_connections
-        self._timeouts = timeouts
+        self._timeouts, self._messages_per_connection = timeouts, messages_per_connection
+        self.pace = ServerPace()
         self._opener = ConnectionOpener(relay, local_name, timeouts, tls_context(relay), guard)
         self._pool = ConnectionPool(
             max_connections, messages_per_connection=messages_per_connection, idle_s=timeouts.idle
         )
 
+    @property
+    def queue_depth(self) -> int:
+        """How many mails may wait for each connection in use: a few, if the server answers quickly."""
+        return QUICK_QUEUE if self.pace.answer_s <= QUICK_S else 0
+
     async def send(self, envelope: Envelope, content: Content) -> Reply:
         """Try once to hand the message over, on a kept connection if there is one."""
-        if self._pool.closed:
-            return Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address)
-        passage = SendProgress.current()
-        passage.follow(_at_connect)
-        connection = await self._pool.acquire()
+        feed = _MessageFeed(FeedMail(envelope, content, SendProgress.current()))
+        await self.send_all(feed)
+        assert feed.reply is not None, "every message has a reply"
+        return feed.reply
+
+    async def send_all(self, feed: MailFeed) -> None:
+        """Send the messages of a feed, one after another over as few connections as possible."""
+        while (mail := feed.take()) is not None:
+            mail.progress.follow(_at_connect)
+            if not feed.begin(mail):
+                continue
+            if self._pool.closed:
+                feed.ended(mail, Reply(Stage.CONNECT, text="the transport is closed", remote_host=self.relay.address))
+                continue
+            connection = await self._pool.acquire()
+            await self._send_over(connection, mail, feed)
+
+    async def _send_over(self, kept: SmtpClientConnection | None, mail: FeedMail, feed: MailFeed) -> None:
+        """Send this message and those that follow at once; open a new connection for one that lost its own."""
+        connection = kept
+        left: FeedMail | None = mail
         try:
-            if connection is not None:
-                reply = await self._deliver(connection, envelope, content, passage)
-                if not went_stale(connection, reply):
-                    return reply
-            connection = None
-            passage.follow(_at_connect)
-            opened = await self._opener.open()
-            if isinstance(opened, Reply):
-                return opened
-            connection = opened
-            return await self._deliver(connection, envelope, content, passage)
+            while left is not None and (connection := connection or await self._open(left, feed)) is not None:
+                if not feed.begin(left):
+                    break
+                session = self._session(connection, is_kept=connection is kept)
+                left = await session.send_all(left, feed)
+                connection = connection if left is None else None
         except BaseException:
             # Cancelled, or a bug: the state of this connection is unknown.
             if connection is not None:
@@ -69,27 +89,51 @@ class SmtpTransport:
         finally:
             self._pool.release(connection)
 
+    async def _open(self, mail: FeedMail, feed: MailFeed) -> SmtpClientConnection | None:
+        mail.progress.follow(_at_connect)
+        if not feed.begin(mail):
+            return None
+        opened = await self._opener.open()
+        if isinstance(opened, Reply):
+            feed.ended(mail, opened)
+            return None
+        return opened
+
+    def _session(self, connection: SmtpClientConnection, *, is_kept: bool) -> SmtpSession:
+        left = self._messages_per_connection - connection.messages
+        return SmtpSession(connection, self.relay.address, self._timeouts, self.pace, left, is_kept)
+
     async def close(self) -> None:
         """Quit idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
 
-    async def _deliver(
-        self, connection: SmtpClientConnection, envelope: Envelope, content: Content, passage: SendProgress
-    ) -> Reply:
-        passage.follow(connection.stage)
-        if not passage.may_leave():
-            return Reply(Stage.CONNECT, text="the message has expired", remote_host=self.relay.address)
-        return await SmtpSession(connection, self.relay.address, self._timeouts).deliver(envelope, content)
+
+class _MessageFeed:
+    """A feed of one message."""
+
+    def __init__(self, mail: FeedMail) -> None:
+        self._mail: FeedMail | None = mail
+        self.reply: Reply | None = None
+
+    def take(self) -> FeedMail | None:
+        mail, self._mail = self._mail, None
+        return mail
+
+    def begin(self, mail: FeedMail) -> bool:
+        if not mail.progress.may_leave():
+            self.reply = Reply(Stage.CONNECT, text="the message has expired")
+            return False
+        return True
+
+    def ended(self, _mail: FeedMail, reply: Reply) -> None:
+        self.reply = reply
+
+    def returned(self, mail: FeedMail) -> None:
+        self._mail = mail
 
 
 def _at_connect() -> Stage:
     return Stage.CONNECT
-
-
-def went_stale(connection: SmtpClientConnection, reply: Reply) -> bool:
-    """True if a kept connection was found closed and the message can safely use a new one."""
-    unanswered = reply.code is None or reply.code == SERVICE_CLOSING
-    return unanswered and connection.lost and not connection.content_started
 
 
 def tls_context(relay: SmtpRelay) -> ssl.SSLContext | None:

@@ -20,7 +20,7 @@ from postroom.runtime.backoff import Backoff
 TIMEOUTS = 5
 """The breaker of a host opens after this many posts in a row without an answer."""
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 300.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 30.0, 300.0  # webhooks continue at most five minutes after the host is back
 
 _log = structlog.get_logger()
 

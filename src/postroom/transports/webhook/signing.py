@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from postroom.settings import Settings
 
 PREFIX = "whsec_"
-_SIZES = range(24, 65)
+_SIZES = range(24, 65)  # bytes of a key (Standard Webhooks)
 
 
 def read_secret(secret: str) -> bytes:
