@@ -81,8 +81,7 @@ async def test_after_a_crash_the_mailbox_is_asked_before_the_mail_is_sent_again(
         [delivery] = await accepted(pool, now=hands())
         desk = a_desk(pool, factory, clock=hands)
         worker = a_sending_worker(pool, desk, clock=hands)
-        batch = await worker._with_recipients(Lane.TRANSACTIONAL, await worker._claim(Lane.TRANSACTIONAL))
-        started = await worker._start(batch or [], 1)
+        started = await worker._start(Lane.TRANSACTIONAL, await worker._claim(Lane.TRANSACTIONAL), 1)
         assert started
         assert (await desk.transport(first, "transactional").send(*a_compose()(started[0]))).code == 250
         hands.forward(hours=1)

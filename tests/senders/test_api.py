@@ -1,5 +1,6 @@
 """HTTP endpoints of sender accounts and destination limits; no response contains a secret."""
 
+import asyncio
 import socket
 from typing import Any
 
@@ -9,6 +10,7 @@ from tests.support.builders import Recording
 from tests.support.gmail_server import private_pem
 from tests.support.http import Browser, open_browser
 from tests.support.senders import SEALER, Ways
+from tests.support.sessions import until_blocked
 from tests.support.smtp_server import Script, smtp_server
 
 from postroom.db.pool import Pool
@@ -204,6 +206,21 @@ async def test_a_change_keeps_what_it_does_not_name(browser: Browser, pool: Pool
     assert await secret() == before
     await browser.ask("PATCH", f"/v1/senders/{sender}", json={"smtp_username": None})
     assert await secret() is None
+
+
+async def test_concurrent_changes_of_two_fields_are_both_kept(browser: Browser, pool: Pool) -> None:
+    """Each change writes the whole row, so the second reads it only after the first has committed."""
+    sender = (await browser.post("/v1/senders", json=NEW)).json["id"]
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("SELECT FROM sender_accounts FOR UPDATE")
+        changes = [
+            asyncio.create_task(browser.ask("PATCH", f"/v1/senders/{sender}", json=change))
+            for change in ({"batch_size": 3}, {"notes": "moved"})
+        ]
+        await until_blocked(pool, len(changes))
+    await asyncio.gather(*changes)
+    found = (await browser.get(f"/v1/senders/{sender}")).json
+    assert (found["batch_size"], found["notes"]) == (3, "moved")
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ POLICY = HealthPolicy()
         (Reply(Stage.LOGIN, 454, "4.7.0", "temporary"), AttemptKind.ERROR),
         (Reply(Stage.LOGIN, 421, text="too many logins"), AttemptKind.THROTTLED),
         (Reply(Stage.LOGIN, text="neither PLAIN nor LOGIN"), AttemptKind.ERROR),
-        (Reply(Stage.CONNECT, text="connection refused"), AttemptKind.ERROR),
+        (Reply(Stage.CONNECT, text="connection refused"), AttemptKind.UNREACHED),
+        (Reply(Stage.CONTENT, text="timed out"), AttemptKind.UNREACHED),
         (Reply(Stage.CONNECT, 554), AttemptKind.ERROR),
         (Reply(Stage.CONNECT, 421, "4.3.2"), AttemptKind.THROTTLED),
         (Reply(Stage.TLS, text="certificate expired"), AttemptKind.ERROR),
@@ -109,7 +110,7 @@ def outcomes(*replies: Reply | None, account: int = 1) -> list[HealthResult]:
     return [HealthResult(StartSlot(claim_id=1, account_id=account), reply, "example.org") for reply in replies]
 
 
-SENT, LOST = Reply(Stage.FINAL, 250), Reply(Stage.CONNECT, text="refused")
+SENT, LOST = Reply(Stage.FINAL, 250), Reply(Stage.FINAL, text="the connection was lost")
 BOUNCED, BUSY = Reply(Stage.RECIPIENT, 550, "5.1.1"), Reply(Stage.FINAL, 421, retry_after_s=9.0)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.support.builders import NOON, a_mail, accepted, addresses
-from tests.support.senders import account_of, an_account, claimed, claimed_plainly, set_account
+from tests.support.senders import account_of, an_account, claimed, claimed_plainly, roll_days, set_account
+from tests.support.sessions import until_blocked
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import Channel, DeliveryRequest, Lane
-from postroom.senders import store as senders
 from postroom.senders.model import SenderStatus
 
 TODAY = NOON.date()
@@ -185,6 +185,20 @@ async def test_yesterday_s_reservation_is_not_returned_today(pool: Pool) -> None
     assert (await account_of(pool, account)).daily_sent == 1
 
 
+async def test_returns_of_quota_lock_accounts_in_one_order(pool: Pool) -> None:
+    """A return that names the accounts in another order waits for the first one and locks no later one: no deadlock."""
+    accounts = [await an_account(pool, f"{n}@example.org", daily_sent=2, counted_on=TODAY) for n in range(6)]
+    await set_account(pool, accounts[0], notes="stored last in the table")
+    quota = "SELECT return_sender_quota($1, array_fill($2::date, ARRAY[cardinality($1::bigint[])]))"
+    async with pool.acquire() as first, first.transaction():
+        await first.execute(quota, accounts[:1], TODAY)
+        second = asyncio.create_task(pool.execute(quota, accounts[::-1], TODAY))
+        await until_blocked(pool)
+        await first.execute(quota, accounts[1:], TODAY)
+    await second
+    assert {(await account_of(pool, each)).daily_sent for each in accounts} == {0}
+
+
 async def test_recovery_returns_what_was_not_started(pool: Pool) -> None:
     """A worker died after starting two of five: two stay counted, for they may have left; three are returned."""
     account = await an_account(pool, counted_on=TODAY)
@@ -239,8 +253,8 @@ async def test_new_day_ends_the_pause_of_a_reached_limit(
     """A new day ends only the pause of a reached limit."""
     account = await an_account(pool, counted_on=TODAY, daily_sent=10, **columns)
     async with pool.acquire() as connection:
-        assert await senders.roll_days(connection, now=NOON + timedelta(days=1)) == 1
-        assert await senders.roll_days(connection, now=NOON + timedelta(days=1)) == 0
+        assert await roll_days(connection, NOON + timedelta(days=1)) == 1
+        assert await roll_days(connection, NOON + timedelta(days=1)) == 0
     after = await account_of(pool, account)
     assert (after.status, after.daily_sent, after.resume_status) == (status, 0, None)
 
@@ -250,7 +264,7 @@ async def test_the_day_is_utc(pool: Pool) -> None:
     account = await an_account(pool, counted_on=TODAY, daily_sent=1)
     async with pool.acquire() as connection, connection.transaction():
         await connection.execute("SET LOCAL TimeZone = 'Pacific/Kiritimati'")
-        await senders.roll_days(connection, now=datetime(2030, 6, 1, 23, 59, tzinfo=UTC))
+        await roll_days(connection, datetime(2030, 6, 1, 23, 59, tzinfo=UTC))
     assert (await account_of(pool, account)).daily_sent == 1
 
 
@@ -312,6 +326,30 @@ async def test_the_defaults_are_those_of_the_specification(pool: Pool) -> None:
     account = await account_of(pool, made)
     assert (account.daily_limit, account.batch_size, account.send_delay_ms) == (2000, 50, 100)
     assert (account.status, account.warmup_stage, account.smtp_use_tls) == (SenderStatus.ACTIVE, 0, True)
+
+
+@pytest.mark.parametrize(
+    "given,delay_ms",
+    [
+        ({"auth_type": "smtp", "smtp_host": "mail.example.org", "smtp_port": 587}, 100),
+        (
+            {
+                "auth_type": "gmail",
+                "gmail_subject_email": "a@example.org",
+                "credentials_encrypted": "x",
+                "credentials_key_id": "k",
+            },
+            400,
+        ),
+        ({"auth_type": "ses", "ses_region": "eu-west-1"}, 0),
+        ({"auth_type": "ses", "ses_region": "eu-west-1", "send_delay_ms": 70}, 70),
+    ],
+)
+async def test_the_default_delay_follows_the_type_also_in_sql(pool: Pool, given: dict[str, Any], delay_ms: int) -> None:
+    """Gmail charges 100 of 250 quota units a second for each mail: 100 ms would be throttled at once."""
+    marks = ", ".join(f"${number + 2}" for number in range(len(given)))
+    insert = f"INSERT INTO sender_accounts (email, {', '.join(given)}) VALUES ($1, {marks}) RETURNING send_delay_ms"
+    assert await pool.fetchval(insert, "a@example.org", *given.values()) == delay_ms
 
 
 async def test_a_raised_limit_by_hand_lets_it_go_on(pool: Pool) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.support.builders import NOON, a_mail, accepted
-from tests.support.senders import account_of, an_account, claimed, set_account
+from tests.support.senders import account_of, an_account, claimed, roll_days, set_account
 
 from postroom.db.pool import Pool
 from postroom.senders import store
@@ -28,7 +28,7 @@ async def a_warming(pool: Pool, stage: int = 1, **columns: Any) -> int:
 
 async def next_day(pool: Pool, account: int, *, day: int = 1) -> SenderAccount:
     async with pool.acquire() as connection:
-        await store.roll_days(connection, now=NOON + timedelta(days=day))
+        await roll_days(connection, NOON + timedelta(days=day))
     return await account_of(pool, account)
 
 

@@ -28,7 +28,8 @@ from postroom.senders.model import PausedBy, SenderStatus
 
 LOGIN_REFUSED = Reply(Stage.LOGIN, 535, "5.7.8", "wrong password")
 BUSY = Reply(Stage.FINAL, 421, "4.7.0", "slow down", retry_after_s=90.0)
-DOWN = Reply(Stage.CONNECT, text="connection refused")
+UNREACHED = Reply(Stage.CONNECT, text="connection refused")
+REFUSED = Reply(Stage.CONNECT, 554, text="go away")
 UNKNOWN_USER = Reply(Stage.RECIPIENT, 550, "5.1.1", "no such user")
 
 
@@ -196,7 +197,7 @@ async def test_ten_errors_in_a_row_pause_an_account(pool: Pool) -> None:
     """The account is paused by its health, with a reason, until a person resumes it."""
     account = await an_account(pool)
     await accepted(pool, *(a_mail() for _ in range(10)))
-    await run_once(pool, Ways(one=DOWN))
+    await run_once(pool, Ways(one=REFUSED))
     after = await account_of(pool, account)
     assert (after.status, after.paused_by, after.status_reason) == (
         SenderStatus.PAUSED,
@@ -204,6 +205,21 @@ async def test_ten_errors_in_a_row_pause_an_account(pool: Pool) -> None:
         "10 errors in a row",
     )
     assert after.daily_errors == 10
+
+
+async def test_a_dead_network_does_not_pause_an_account(pool: Pool) -> None:
+    """Servers that cannot be reached are retried; neither the health nor the quota of the account changes."""
+    account = await an_account(pool)
+    ids = await accepted(pool, *(a_mail() for _ in range(60)))
+    await run_once(pool, Ways(one=UNREACHED))
+    after = await account_of(pool, account)
+    assert (after.status, after.daily_errors, after.consecutive_errors, after.daily_sent) == (
+        SenderStatus.ACTIVE,
+        0,
+        0,
+        0,
+    )
+    assert [attempt.outcome for attempt in await attempts_of(pool, ids[0])] == ["deferred"]
 
 
 async def test_too_many_bounces_pause_an_account(pool: Pool) -> None:
@@ -233,10 +249,10 @@ async def test_after_a_person_resumes_the_record_is_clean(pool: Pool) -> None:
     hands = Hands()  # stands still: no mail that failed is due again
     account = await an_account(pool, batch_size=10, counted_on=NOON.date())
     await accepted(pool, *(a_mail() for _ in range(11)), now=hands())
-    await run_once(pool, Ways(one=DOWN), clock=hands)
+    await run_once(pool, Ways(one=REFUSED), clock=hands)
     async with pool.acquire() as connection:
         await senders.resume_sender(connection, id=account)
-    await run_once(pool, Ways(one=DOWN), clock=hands)
+    await run_once(pool, Ways(one=REFUSED), clock=hands)
     after = await account_of(pool, account)
     assert (after.status, after.consecutive_errors) == (SenderStatus.ACTIVE, 1)
 

@@ -25,6 +25,7 @@ SECURITY   `transports.guard` checks the servers of accounts, as it checks webho
 FAILURES   a rejected login suspends the account at once; a throttled account pauses for as long as the reply asks. The
            mail is due at once for another account, loses no attempt and returns its quota: three times at most, and
            never beyond its age limit. A mail that a second account is throttled for is at fault itself: it follows
-           its retry schedule and no account pauses. An edited note closes no connection; after a change of server,
-           user or secret, mail that waits for a connection still leaves through the old one.
+           its retry schedule and no account pauses. A server that cannot be reached changes nothing: the network of the
+           worker may be dead; the worker itself pauses (`delivery.slots`). An edited note closes no connection; after a
+           change of server, user or secret, mail that waits for a connection still leaves through the old one.
 """

@@ -21,6 +21,8 @@ from postroom.senders.model import (
 from postroom.transports.smtp.relay import is_loopback
 
 MOST_PER_DAY, MOST_PER_BATCH, LONGEST_DELAY_MS = 100_000_000, 10_000, 3_600_000
+"""Beyond every provider: larger numbers are typing errors."""
+
 _LARGEST_PORT = 65_535  # TCP
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?|[0-9a-fA-F:.]{2,45}")
 _DOMAIN = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")

@@ -6,6 +6,7 @@
 | hint `login`                                             | suspended at once; the mail goes back as if never tried  |
 | hint `pause`                                             | paused for the hinted time; mail goes back likewise      |
 | the same, where a second account got it for this mail    | neither: the mail is at fault and is retried later    |
+| no reply in a session, before the message was handed over | not counted: our own network may be dead                |
 | about the account, or refused because of us              | error                                                   |
 | refused: recipient, destination, or no reason            | bounce                                                  |
 | about the message, or temporary                          | neither                                                 |
@@ -14,6 +15,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from postroom.post.meaning import Hardness, Hint, ReplyScope, meaning_of
 from postroom.post.reply import Reply, Stage
@@ -35,16 +38,20 @@ class AttemptKind(StrEnum):
     NEUTRAL = "neutral"
     THROTTLED = "throttled"
     LOGIN_REFUSED = "login_refused"
+    UNREACHED = "unreached"
     UNTRIED = "untried"
 
 
 _FORGIVING = {Hint.PAUSE: AttemptKind.THROTTLED, Hint.LOGIN: AttemptKind.LOGIN_REFUSED}
+_WITHOUT_REPLY = frozenset({Stage.CONNECT, Stage.SENDER, Stage.RECIPIENT, Stage.CONTENT})
+"""Stages at which a missing reply says nothing about the account. TLS and login have reasons of their own, such as an
+expired certificate; after the message each silence may mean a mail that is sent twice."""
+_UNCOUNTED = frozenset({AttemptKind.UNREACHED, AttemptKind.UNTRIED})
 FORGIVEN = frozenset(_FORGIVING.values())
 """Results caused by the account: the mail is due again at once, and its attempts are not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class HealthResult:
+class HealthResult(msgspec.Struct, frozen=True):
     """The part of one result that concerns accounts and destinations."""
 
     slot: StartSlot
@@ -87,6 +94,8 @@ def judge(reply: Reply | None) -> AttemptKind:
     meaning = meaning_of(reply.stage, reply.code, reply.enhanced, reply.text)
     if meaning.hardness is Hardness.TAKEN:
         return AttemptKind.SENT
+    if reply.code is None and reply.stage in _WITHOUT_REPLY:
+        return AttemptKind.UNREACHED
     if meaning.hint in _FORGIVING:
         return _FORGIVING[meaning.hint]
     is_permanent = meaning.hardness in _PERMANENT
@@ -119,6 +128,6 @@ def tally(outcomes: Iterable[HealthResult]) -> dict[int, HealthCounts]:
         kind, account_id = judge(outcome.reply), outcome.slot.account_id
         if outcome.blames_mail:
             kind = AttemptKind.NEUTRAL
-        if account_id is not None and kind is not AttemptKind.UNTRIED and outcome.reply is not None:
+        if account_id is not None and kind not in _UNCOUNTED and outcome.reply is not None:
             tallies.setdefault(account_id, HealthCounts()).add(kind, outcome.reply)
     return tallies

@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NewType
 
+import msgspec
+
 SenderId = NewType("SenderId", int)
 
-WARMUP_LIMITS = (50, 100, 250, 500, 1000, 2000)
+WARMUP_LIMITS = (50, 100, 250, 500, 1000, 2000)  # about twice as many each stage, as large receivers recommend
 WARMUP_DAYS = 7  # of a stage; fewer raise the limit faster than receivers get used to the sender
 DAILY_LIMIT = 2000  # Google Workspace allows 2,000 mails per day and mailbox
 BATCH_SIZE = 50  # mails of one account per claim, so that accounts share a claim
@@ -107,8 +109,7 @@ class SmtpCredentials:
     password: str | None = field(default=None, repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSlot:
+class StartSlot(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The start time of a claimed mail, relative to the claim, and the account or destination that limits it."""
 
     claim_id: int
@@ -119,16 +120,21 @@ class StartSlot:
     connections: int | None = None  # limit to that destination, in this process
     doubtful_account_id: int | None = None  # account of an ambiguous attempt, queried before the next one
 
+    @property
+    def is_free(self) -> bool:
+        """True if the mail waits neither for a time nor for a connection or a query."""
+        return not self.delay_s and self.domain is None and self.doubtful_account_id is None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthPolicy:
     """The thresholds at which an account is paused because of its results."""
 
-    window: timedelta = timedelta(hours=1)
+    window: timedelta = timedelta(hours=1)  # a bad list shows within it; older results say nothing about now
     minimum: int = 50  # attempts below which a rate is not significant
-    bounce_rate: float = 0.05
-    error_rate: float = 0.10
-    errors_in_a_row: int = 10
+    bounce_rate: float = 0.05  # providers review or suspend an account above it
+    error_rate: float = 0.10  # ordinary networks and servers fail less often
+    errors_in_a_row: int = 10  # an account that cannot send is found before its batch is used up
 
 
 @dataclass(frozen=True, slots=True)

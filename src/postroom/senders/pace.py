@@ -98,7 +98,8 @@ class PacedStarts:
 
     async def _turn_comes(self, claim_id: int, hold: _Hold, earliest: float) -> bool:
         if not hold.delay_s:
-            await self._until(lambda: earliest)
+            if earliest:
+                await self._until(lambda: earliest)
             return not hold.closed
         async with hold.order:
             await self._until(lambda: earliest if hold.closed else max(hold.next_at, earliest))
@@ -113,6 +114,16 @@ class PacedStarts:
         if turn is None:
             return False
         turn.begin()
+        return True
+
+    def begin_now(self, slot: StartSlot) -> bool:
+        """Begin the turn of a mail without a delay. False: the mail must not start, and still has its turn."""
+        if slot.account_id is None:
+            return self._is_good(slot.claim_id)
+        hold = self._holds[slot.claim_id, slot.account_id]
+        if hold.closed:
+            return False
+        self._begun(slot.claim_id, slot.account_id, hold)
         return True
 
     def skip(self, slot: StartSlot) -> None:

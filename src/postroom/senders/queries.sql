@@ -108,7 +108,7 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: lock_sender :maybe
--- Lock an account until the transaction ends.
+-- Lock an account until the transaction ends: a change writes the whole row and must not undo a concurrent one.
 SELECT id
 FROM sender_accounts
 WHERE id = :id
@@ -199,7 +199,7 @@ noted AS (
 )
 SELECT counted.id AS account_id, counted.tried + coalesce(earlier.tried, 0) AS tried,
     counted.bounces + coalesce(earlier.bounces, 0) AS bounces, counted.errors + coalesce(earlier.errors, 0) AS errors,
-    counted.consecutive_errors
+    counted.consecutive_errors AS errors_in_a_row
 FROM counted,
     LATERAL (
         SELECT sum(h.tried) AS tried, sum(h.bounces) AS bounces, sum(h.errors) AS errors
@@ -239,7 +239,3 @@ SET status = CASE WHEN warmup_stage > 0 THEN 'warming_up' ELSE 'active' END, pau
     resume_status = NULL, paused_until = NULL, consecutive_errors = 0
 WHERE id = :id AND status IN ('paused', 'suspended')
 RETURNING id;
-
--- name: roll_days :one
--- Start the day for accounts without a claim today; see functions/roll_sender_days.sql.
-SELECT roll_sender_days(coalesce(:now::timestamptz, now())) AS rolled;

@@ -7,7 +7,7 @@ from typing import Any
 
 import structlog
 
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, arrays
 from postroom.senders import store
 from postroom.senders.health import AttemptKind, HealthCounts, HealthResult, is_slowdown, judge, tally
 from postroom.senders.model import HealthPolicy, SenderFigures, find_trouble
@@ -52,15 +52,7 @@ async def _record_destinations(connection: Connection, outcomes: Sequence[Health
 
 def _columns(tallies: dict[int, HealthCounts]) -> dict[str, list[Any]]:
     """The counts as columns, ordered by id, the lock order of all statements."""
-    ordered = sorted(tallies.items())
-    rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for _, each in ordered]
-    return {
-        "account_id": [account_id for account_id, _ in ordered],
-        "tried": [each.tried for _, each in ordered],
-        "bounces": [each.bounces for _, each in ordered],
-        "errors": [each.errors for _, each in ordered],
-        "errors_in_a_row": [each.errors_in_a_row for _, each in ordered],
-        "only_errors": [each.only_errors for _, each in ordered],
-        "rest": rest,
-        "login_problem": [each.login_problem for _, each in ordered],
-    }
+    ids, counts = zip(*sorted(tallies.items()), strict=True)
+    rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for each in counts]
+    same = arrays(counts, "tried", "bounces", "errors", "errors_in_a_row", "only_errors", "login_problem")
+    return {"account_id": list(ids), "rest": rest, **same}

@@ -5,9 +5,9 @@
 CREATE OR REPLACE FUNCTION end_of_plan(p_domain text, p_per_second real, p_until timestamptz, p_now timestamptz)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE
-SET enable_seqscan = off
-SET enable_bitmapscan = off
-SET enable_sort = off
+SET enable_seqscan = off -- the order of the index ends the search at the first row
+SET enable_bitmapscan = off -- it has no order
+SET enable_sort = off -- it would read all rows before the first
 AS $$
 DECLARE
     v_due  record;

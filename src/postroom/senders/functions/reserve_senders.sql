@@ -29,7 +29,7 @@ BEGIN
                 OR (a.held_by IS NULL AND coalesce(a.next_start_at < p_now + interval '1 second', true)))
         ORDER BY a.last_used_at NULLS FIRST, a.id
         LIMIT 64 -- more would be locked than any batch can use
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE SKIP LOCKED -- concurrent claims take different accounts instead of waiting for each other
     ),
     offered AS (
         SELECT id, last_used_at, delay_ms, wait_ms,

@@ -13,6 +13,7 @@ ROWS 100
 AS $$
 #variable_conflict use_column
 BEGIN
+    -- The rows serialise claims: two must not grant the same slot. One lock order prevents deadlocks.
     PERFORM FROM destination_domains WHERE domain = ANY (p_domains) ORDER BY domain FOR UPDATE;
     IF NOT FOUND THEN
         RETURN;

@@ -13,6 +13,6 @@ AS $$
             -- rate-limited: a waiting worker asks fifty times a second
             AND (wanted_lane IS NULL OR wanted_lane > p_lane OR wanted_at <= p_now - interval '500 milliseconds')
             AND (wanted_lane IS NULL OR wanted_lane >= p_lane OR wanted_at <= p_now - interval '2 seconds')
-        FOR UPDATE SKIP LOCKED
+        FOR UPDATE SKIP LOCKED -- a claim is using the others now, and frees them soon
     )
 $$;
