@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from tests.support.feedback import DOMAIN, KEY, PATHS, report
 
 from postroom.feedback.attribution import Candidates, ReturnPaths, SentDelivery, attribute, find_candidates
-from postroom.feedback.model import Bounce, BounceClass, Complaint
+from postroom.feedback.model import BounceClass, FeedbackKind
 from postroom.post.message_id import make_message_id
 from postroom.post.report import read_report
 from postroom.post.return_path import make_return_path
@@ -105,12 +105,12 @@ def test_report_kinds_are_mapped() -> None:
     (bounce,) = attribute(
         read_report(report("exchange-over-quota")), "imap", Candidates((7,), ()), known("ada@example.org"), keys=[KEY]
     )
-    assert isinstance(bounce, Bounce)
+    assert bounce.kind is FeedbackKind.BOUNCE
     assert (bounce.classification, bounce.enhanced, bounce.origin) == (BounceClass.RECIPIENT_SOFT, "5.2.2", "imap")
     (complaint,) = attribute(
         read_report(report("arf-redacted")), "imap", Candidates((7,), ()), known("ada@example.org"), keys=[KEY]
     )
-    assert isinstance(complaint, Complaint)
+    assert complaint.kind is FeedbackKind.COMPLAINT
     assert (complaint.address, complaint.text) == ("ada@example.org", "abuse")
 
 

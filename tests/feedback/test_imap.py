@@ -4,17 +4,22 @@ import imaplib
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.feedback import PATHS, report, rows, sent, suppressed
+from tests.support.feedback import DOMAIN, KEY, report, rows, sent, suppressed
 from tests.support.feedback_imap import Letterbox, serving
 from tests.support.loops import logged, looping
 
 from postroom.db.pool import Pool
 from postroom.feedback.imap import AT_ONCE, ImapOptions, ImapPoller
 from postroom.feedback.ingest import Ingested
+from postroom.feedback.report_rooms import ReportRoom, ReportRooms
 
 
 async def poll(pool: Pool, url: str) -> Ingested:
-    return await ImapPoller(pool, ImapOptions.parse(url), paths=PATHS).run_once()
+    return await ImapPoller(one_room(pool), ImapOptions.parse(url), domain=DOMAIN).run_once()
+
+
+def one_room(pool: Pool) -> ReportRooms:
+    return lambda: [ReportRoom(pool, (KEY,))]
 
 
 async def test_reports_are_read_and_marked(pool: Pool) -> None:
@@ -76,7 +81,7 @@ async def test_loop_survives_errors_and_stops(pool: Pool) -> None:
     async with serving(Letterbox()) as url:
         options = ImapOptions.parse(url.replace("sesame", "barley"))
         with capture_logs() as logs:
-            async with looping(ImapPoller(pool, options, paths=PATHS).loop()):
+            async with looping(ImapPoller(one_room(pool), options, domain=DOMAIN).loop()):
                 await logged("loop_interrupted", logs)
     assert "loop_interrupted" in {entry["event"] for entry in logs}
 

@@ -131,8 +131,8 @@ async def test_webhook_delivery_is_not_mail(pool: Pool) -> None:
     """A tag of a webhook delivery proves nothing about an address."""
     async with pool.acquire() as connection:
         await connection.execute(
-            "INSERT INTO deliveries (id, state, channel, ladder, source, next_attempt_at) "
-            "VALUES (77, 'queued', 'webhook', 'webhook', 'tests', now())"
+            "INSERT INTO deliveries (id, state, channel, ladder, source, recipient_email, next_attempt_at)"
+            " VALUES (77, 'queued', 'webhook', 'webhook', 'tests', 'https://shop.example.org/hook', now())"
         )
     await take(pool, report("postfix-unknown-user", delivery_id=77))
     assert await suppressed(pool) == []

@@ -16,16 +16,17 @@ from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.feedback.ingest import KEPT_BYTES
 from postroom.feedback.listener import ListenerOptions, bounce_server
+from postroom.feedback.report_rooms import ReportRoom
 from postroom.post.message_id import make_message_id
 from postroom.post.return_path import make_return_path
 from postroom.runtime.smtp_server import SmtpServer
 
-OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, size_limit=1024 * 1024)
+OPTIONS = ListenerOptions(domain=DOMAIN, port=0, size_limit=1024 * 1024)
 
 
 @pytest.fixture
 async def bounces(pool: Pool) -> AsyncIterator[SmtpServer]:
-    async with bounce_server(pool, OPTIONS) as listening:
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], OPTIONS) as listening:
         yield listening
 
 
@@ -177,8 +178,8 @@ async def test_unavailable_database_returns_451(pool: Pool, bounces: SmtpServer)
 
 async def test_connections_over_the_limit_are_rejected(pool: Pool) -> None:
     """A connection over the limit gets 421, and the others continue."""
-    options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_connections=1)
-    async with bounce_server(pool, options) as server:
+    options = ListenerOptions(domain=DOMAIN, port=0, most_connections=1)
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], options) as server:
 
         def say() -> tuple[int, int]:
             with smtplib.SMTP("127.0.0.1", server.port, timeout=60) as first:

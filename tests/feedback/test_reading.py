@@ -12,10 +12,11 @@ from postroom.feedback.attribution import Incoming
 from postroom.feedback.ingest import MOST_KEPT, MOST_KEPT_PER_PEER, ingest
 from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.feedback.reading import ReportReaders
+from postroom.feedback.report_rooms import ReportRoom
 from postroom.post.report import LARGEST, Report, ReportKind, read_report
 from postroom.post.return_path import make_return_path
 
-OPTIONS = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0)
+OPTIONS = ListenerOptions(domain=DOMAIN, port=0)
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ async def test_child_reads_the_same_report() -> None:
 async def test_hostile_reports_delay_no_other_client(pool: Pool) -> None:
     """While every reader is busy, another client is served and the event loop runs."""
     readers = ReportReaders(parse=never_read)
-    async with bounce_server(pool, OPTIONS, readers=readers) as server:
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], OPTIONS, readers=readers) as server:
         hostile = [await Client.connect(server.port) for _ in range(4)]
         waiting = [asyncio.create_task(each.send(b"Subject: hostile\n\n")) for each in hostile]
         await until_busy(readers, 2)
@@ -107,7 +108,9 @@ async def test_hostile_reports_delay_no_other_client(pool: Pool) -> None:
 
 async def test_hanging_reader_is_replaced(pool: Pool) -> None:
     """Its message is stored as unreadable, and its late result is not used for another message."""
-    async with bounce_server(pool, OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)) as server:
+    async with bounce_server(
+        lambda: [ReportRoom(pool, (KEY,))], OPTIONS, readers=ReportReaders(parse=never_read, timeout_s=0.01)
+    ) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(2)] == [250, 250]
         client.close()
@@ -153,7 +156,7 @@ async def test_large_report_is_truncated(pool: Pool) -> None:
             seen.append(len(raw))
             return await super().read(raw)
 
-    async with bounce_server(pool, OPTIONS, readers=Watched()) as server:
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], OPTIONS, readers=Watched()) as server:
         client = await Client.connect(server.port)
         assert await client.send(raw, make_return_path(delivery_id, domain=DOMAIN, key=KEY)) == 250
         client.close()
@@ -163,8 +166,8 @@ async def test_large_report_is_truncated(pool: Pool) -> None:
 
 async def test_messages_and_connections_per_peer_are_limited(pool: Pool) -> None:
     """One message too many gets 452, one connection too many 421; a relay on this host has no limit."""
-    options = ListenerOptions(domain=DOMAIN, keys=(KEY,), port=0, most_messages=2, most_per_peer=2, unlimited=())
-    async with bounce_server(pool, options) as server:
+    options = ListenerOptions(domain=DOMAIN, port=0, most_messages=2, most_per_peer=2, unlimited=())
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], options) as server:
         client = await Client.connect(server.port)
         assert [await client.send(b"Subject: %d\n\n" % number) for number in range(3)] == [250, 250, 452]
         second = await Client.connect(server.port)

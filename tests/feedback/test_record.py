@@ -5,18 +5,17 @@ from datetime import timedelta
 
 import pytest
 from tests.support.builders import NOON, a_mail, accepted, outcomes_of, state_of
-from tests.support.feedback import a_bounce, a_complaint, a_soft_bounce, rows, sent, suppressed
+from tests.support.feedback import a_bounce, a_complaint, a_report, a_soft_bounce, rows, sent, suppressed
 
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.feedback.model import (
     BounceClass,
     Feedback,
+    FeedbackKind,
     NewSuppression,
     RefusedRecipient,
     SuppressionReason,
-    Unsubscribe,
-    report_identity,
 )
 from postroom.feedback.record import bounces_of, clear_soft, record, record_refusals
 from postroom.feedback.service import import_batch, lift, suppress
@@ -143,8 +142,7 @@ async def test_manual_suppression_is_not_weakened(pool: Pool) -> None:
 
 async def test_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
     """Codes and receipts still arrive, and a bounce does not replace the unsubscribe."""
-    gone = Unsubscribe(address="ada@example.org", origin="ses", report_id=report_identity("u", 1), is_verified=True)
-    await take(pool, gone, a_soft_bounce())
+    await take(pool, a_report(FeedbackKind.UNSUBSCRIBE), a_soft_bounce())
     assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY), ("unsubscribe", "bulk", None)]
     await clear(pool, "ada@example.org")
     ids = await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.AUTH), now=NOON)

@@ -21,10 +21,10 @@ from postroom.feedback.model import (
     SuppressionChange,
     SuppressionReason,
 )
-from postroom.feedback.service import ReportFilter, SuppressionFilter
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Shape, Text, answer, response
+from postroom.runtime.service_endpoint import serve
 
 READ = "suppressions:read"
 WRITE = "suppressions:write"
@@ -52,13 +52,13 @@ class LiftQuery(Shape, frozen=True, kw_only=True):
     note: Text = ""
 
 
-class ReportQuery(PageQuery, frozen=True, kw_only=True):
+class ReportQuery(PageQuery, frozen=True, kw_only=True, rename={"is_verified": "verified"}):
     """Filter and page of reports."""
 
     email: Email | None = None
     delivery_id: Number | None = None
     kind: FeedbackKind | None = None
-    verified: bool | None = None
+    is_verified: bool | None = None
 
 
 class ExportQuery(PageQuery, frozen=True, kw_only=True):
@@ -93,22 +93,11 @@ class ImportShape(msgspec.Struct, frozen=True):
     errors: list[RefusedLine]
 
 
-async def list_suppressions(call: Call) -> Answer:
-    query: SuppressionQuery = call.query
-    chosen = SuppressionFilter(email=query.email, reason=query.reason, origin=query.origin)
-    found = await service.list_suppressions(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(Page(*found))
-
-
 async def get_address(call: Call) -> Answer:
     email = call.path["email"]
     found = await service.find_suppressions(call.room.pool, email)
     history = await service.list_history(call.room.pool, email)
     return Answer(AddressShape(found, [answer(HistoryStep, each) for each in history]))
-
-
-async def add_suppression(call: Call) -> Answer:
-    return Answer(await service.suppress(call.room.pool, call.body, actor=call.actor), 201)
 
 
 async def lift_suppression(call: Call) -> Answer:
@@ -168,29 +157,18 @@ async def export_suppressions(call: Call) -> Answer:
     return Answer(text.encode(), media_type=CSV, headers=headers)
 
 
-async def list_bounces(call: Call) -> Answer:
-    query: ReportQuery = call.query
-    chosen = ReportFilter(
-        email=query.email,
-        delivery_id=query.delivery_id,
-        kind=query.kind,
-        is_verified=query.verified,
-    )
-    found = await service.list_reports(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
-    return Answer(Page(*found))
-
-
 _endpoint = partial(Endpoint, tag="suppressions")
+_serve = partial(serve, tag="suppressions")
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/suppressions", list_suppressions, "List suppressions, newest first.", scope=READ,
+    _serve(
+        "GET", "/v1/suppressions", service.list_suppressions, "List suppressions, newest first.", scope=READ,
         query=SuppressionQuery, from_replica=True, answers={200: Page[Suppression]},
     ),
-    _endpoint(
-        "POST", "/v1/suppressions", add_suppression,
+    _serve(
+        "POST", "/v1/suppressions", service.suppress,
         "Suppress an address. An existing suppression for a more severe reason is kept.", scope=WRITE,
-        body=NewSuppression, answers={201: Suppression},
+        body=NewSuppression, answers={201: Suppression}, name="add_suppression",
     ),
     _endpoint(
         "DELETE", "/v1/suppressions", lift_suppression, "Lift the suppressions of an address; the history stays.",
@@ -209,8 +187,8 @@ ENDPOINTS = [
         "GET", "/v1/suppressions/{email}", get_address, "One address: what is suppressed now, and its history.",
         scope=READ, answers={200: AddressShape},
     ),
-    _endpoint(
-        "GET", "/v1/bounces", list_bounces, "List reported bounces, complaints and unsubscribes, newest first.",
-        scope=READ, query=ReportQuery, from_replica=True, answers={200: Page[ReceivedReport]},
+    _serve(
+        "GET", "/v1/bounces", service.list_reports, "List reported bounces, complaints and unsubscribes, newest first.",
+        scope=READ, query=ReportQuery, from_replica=True, answers={200: Page[ReceivedReport]}, name="list_bounces",
     ),
 ]  # fmt: skip

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.feedback.model import LONGEST_TEXT, Bounce, Complaint, Feedback, Unsubscribe, classify, report_identity
+from postroom.feedback.model import LONGEST_TEXT, Feedback, FeedbackKind, classify, report_identity
 from postroom.post.message_id import find_message_ids, is_message_id_of
-from postroom.post.report import Failure, Report, ReportKind
+from postroom.post.report import Failure, Report
 from postroom.post.return_path import find_return_paths
 from postroom.post.text import storable
 
@@ -125,25 +125,15 @@ def _feedback(
 ) -> Feedback:
     named = failure.address or failure.original or ""
     identity = report_identity("report", report.identity, delivery_id, (address or named).lower())
-    text = storable(failure.text, LONGEST_TEXT)
-    if report.kind is ReportKind.BOUNCE:
-        return Bounce(
-            classification=classify(failure.code, failure.enhanced, failure.text),
-            address=address,
-            origin=origin,
-            report_id=identity,
-            is_verified=is_verified,
-            delivery_id=delivery_id,
-            code=failure.code,
-            enhanced=failure.enhanced,
-            text=text,
-        )
-    kind = Complaint if report.kind is ReportKind.COMPLAINT else Unsubscribe
-    return kind(
+    return Feedback(
+        kind=FeedbackKind(report.kind.value),
+        classification=classify(failure.code, failure.enhanced, failure.text),
+        code=failure.code,
+        enhanced=failure.enhanced,
         address=address,
         origin=origin,
         report_id=identity,
         is_verified=is_verified,
         delivery_id=delivery_id,
-        text=text,
+        text=storable(failure.text, LONGEST_TEXT),
     )

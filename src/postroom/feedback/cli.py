@@ -1,7 +1,7 @@
 """Commands of suppressions and reports."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, TypeVar
@@ -20,6 +20,7 @@ from postroom.feedback.ingest import ingest as take
 from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.feedback.lists import Imported, ListReader, batches, write_lines
 from postroom.feedback.model import FeedbackKind, NewSuppression, Scope, SuppressionReason
+from postroom.feedback.report_rooms import ReportRoom
 from postroom.post.message_id import room_keys
 from postroom.runtime.setting import parse_address
 from postroom.runtime.terminal import (
@@ -33,8 +34,10 @@ from postroom.runtime.terminal import (
     print_json,
     print_page,
     print_record,
-    print_table,
+    progressing,
     say,
+    say_or_json,
+    stop_signal,
 )
 
 suppressions = typer.Typer()
@@ -119,10 +122,7 @@ def remove(
 def history(email: Email, *, as_json: AsJson = False) -> None:
     """Show the history of an address, newest first."""
     found = in_room(lambda room: service.list_history(room.pool, email))
-    if as_json:
-        print_json({"items": found})
-    else:
-        print_table(_CHANGES, ([getattr(each, column) for column in _CHANGES] for each in found))
+    print_page(found, None, columns=_CHANGES, as_json=as_json)
 
 
 @suppressions.command("import")
@@ -204,7 +204,8 @@ def ingest(
     existing(Path(source), is_folder_fine=True)
 
     async def done(room: Room) -> Ingested:
-        return await _ingest(room, _progressing(read_messages(source)), _paths(room, domain))
+        with progressing(read_messages(source), "reading") as messages:
+            return await _ingest(room, messages, _paths(room, domain))
 
     _print_ingested(in_room(done), as_json=as_json)
 
@@ -228,7 +229,8 @@ def poll(
 
     async def done(room: Room) -> Ingested:
         try:
-            return await ImapPoller(room.pool, options, paths=_paths(room, domain)).run_once()
+            reported = ReportRoom(room.pool, _paths(room, domain).keys)
+            return await ImapPoller(lambda: [reported], options, domain=domain).run_once()
         except (OSError, imaplib.IMAP4.error) as error:
             raise PostroomError(f"The mailbox at {options.host}:{options.port} could not be read: {error}") from error
 
@@ -246,17 +248,14 @@ def listen(
 
 
 async def _listen(room: Room, domain: str, address: str) -> None:
-    import asyncio
-    import signal
-
     keys = room_keys(room.settings.secret_keys, room.settings.schema)
     if not keys:
         raise SecretKeyMissing
     host, port = parse_address(address)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with bounce_server(room.pool, ListenerOptions(domain=domain, keys=keys, host=host, port=port)) as server:
+    stop = stop_signal()
+    async with bounce_server(
+        lambda: [ReportRoom(room.pool, keys)], ListenerOptions(domain=domain, host=host, port=port)
+    ) as server:
         say(f"listening on {host}:{server.port}")
         await stop.wait()
 
@@ -267,7 +266,7 @@ def _paths(room: Room, domain: str | None) -> ReturnPaths:
 
 async def _ingest(room: Room, messages: Iterable[bytes], paths: ReturnPaths) -> Ingested:
     total = Ingested()
-    for batch in _batches(messages, _AT_ONCE):
+    for batch in batches(messages, _AT_ONCE):
         total += await take(room.pool, [Incoming(raw, "ingest") for raw in batch], paths=paths)
     return total
 
@@ -275,40 +274,15 @@ async def _ingest(room: Room, messages: Iterable[bytes], paths: ReturnPaths) -> 
 async def _import(room: Room, reader: object, lines: Iterable[str], *, size: int) -> Imported:
     assert isinstance(reader, ListReader)
     result = reader.result
-    for batch in batches(_progressing(lines, size=size)):
-        found = reader.read(batch)
-        if found:
-            result.written += await service.import_batch(room.pool, found, actor=actor())
+    with progressing(lines, "reading", size=size) as followed:
+        for batch in batches(followed):
+            if found := reader.read(batch):
+                result.written += await service.import_batch(room.pool, found, actor=actor())
     await service.record_import(room.pool, actor=actor(), imported=result.written, refused=result.refused)
     return result
 
 
-def _batches(items: Iterable[Item], size: int) -> Iterator[Sequence[Item]]:
-    from itertools import islice
-
-    going = iter(items)
-    while batch := list(islice(going, size)):
-        yield batch
-
-
-def _progressing(items: Iterable[Item], *, size: int = 0) -> Iterator[Item]:
-    """The items with a progress bar; no bar unless standard error is a terminal."""
-    if not sys.stderr.isatty():
-        yield from items
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("reading", total=size or None)
-        for item in items:
-            progress.advance(task, len(item) if size and isinstance(item, str) else 1)
-            yield item
-
-
 def _print_ingested(done: Ingested, *, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(done))
-        return
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(done.kinds.items())) or "nothing"
-    say(f"read {done.messages}: {kinds}; {done.recorded} new, {done.unverified} not verified")
+    text = f"read {done.messages}: {kinds}; {done.recorded} new, {done.unverified} not verified"
+    say_or_json(text, done, as_json=as_json)

@@ -3,21 +3,29 @@
 Each pass logs in, reads the unseen messages, records them, and only then marks them as seen or moves them. If a pass
 fails (a lost connection, an unavailable database), the rest stays unseen for the next pass; a recorded but unmarked
 message is recognised as a known report. The standard library's client runs in a thread.
+
+A mailbox may serve many rooms; `report_rooms` finds the room of a report. While a server is unavailable, the reports of
+its rooms stay unseen, and those of the others are recorded. A report that belongs to no room is marked and logged.
 """
 
 import asyncio
 import imaplib
 import re
 import ssl
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from urllib.parse import unquote, urlsplit
 
-from postroom.db.pool import Pool
+import structlog
+
+from postroom.db.errors import DatabaseError
+from postroom.db.faults import DATABASE_ERRORS
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import Ingested, ingest
 from postroom.feedback.reading import ReportReaders
+from postroom.feedback.report_rooms import ReportRoom, ReportRooms, find_room
 from postroom.post.report import LARGEST
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.loop import Loop
@@ -25,6 +33,8 @@ from postroom.runtime.loop import Loop
 ORIGIN = "imap"
 TIMEOUT_S = 60  # a slow mailbox is not an error, a silent one is
 AT_ONCE = 20  # messages per fetch: bounds memory, and an interruption repeats at most these
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +49,7 @@ class ImapOptions:
     move_to: str | None = None
     encrypted: bool = True
     tls: ssl.SSLContext | None = None
-    interval: timedelta = timedelta(minutes=1)
+    interval: timedelta = timedelta(minutes=1)  # each pass logs in, and servers limit logins
 
     @classmethod
     def parse(cls, url: str) -> "ImapOptions":
@@ -63,12 +73,12 @@ class ImapOptions:
 
 
 class ImapPoller:
-    """Reads the reports in one mailbox."""
+    """Reads the reports in one mailbox; `domain` is the one of our return paths."""
 
     def __init__(
-        self, pool: Pool, options: ImapOptions, *, paths: ReturnPaths, stop: asyncio.Event | None = None
+        self, rooms: ReportRooms, options: ImapOptions, *, domain: str | None, stop: asyncio.Event | None = None
     ) -> None:
-        self._pool, self._options, self._paths = pool, options, paths
+        self._rooms, self._options, self._domain = rooms, options, domain
         self._readers = ReportReaders(processes=1)
         self._stop = stop or asyncio.Event()
 
@@ -84,8 +94,8 @@ class ImapPoller:
         )
 
     async def run_once(self) -> Ingested:
-        """Read all unseen messages; errors of the network and the database are raised."""
-        total = Ingested()
+        """Read all unseen messages; errors of the network are raised, and those of the database at the end."""
+        total, errors = Ingested(), list[Exception]()
         mailbox = ImapMailbox(self._options)
         try:
             waiting = await asyncio.to_thread(mailbox.open)
@@ -94,13 +104,37 @@ class ImapPoller:
                     break
                 uids = waiting[start : start + AT_ONCE]
                 messages = await asyncio.to_thread(mailbox.fetch, uids)
-                incoming = [Incoming(raw, ORIGIN) for raw in messages.values()]
-                total += await ingest(self._pool, incoming, paths=self._paths, read=self._readers.read)
-                await asyncio.to_thread(mailbox.put_away, uids)
+                for room, mine in self._by_room(messages, errors).items():
+                    try:
+                        total += await self._record(room, [messages[uid] for uid in mine])
+                    except DATABASE_ERRORS as error:
+                        errors.append(error)
+                    else:
+                        await asyncio.to_thread(mailbox.put_away, mine)
         finally:
             self._readers.close()
             await asyncio.to_thread(mailbox.close)
+        if errors:
+            raise errors[0]
         return total
+
+    def _by_room(self, messages: Mapping[int, bytes], errors: list[Exception]) -> dict[ReportRoom | None, list[int]]:
+        """The messages of each room. Those whose room cannot be known now are left out."""
+        found = defaultdict[ReportRoom | None, list[int]](list)
+        for uid, raw in messages.items():
+            try:
+                found[find_room(self._rooms, raw, domain=self._domain)].append(uid)
+            except DatabaseError as error:
+                errors.append(error)
+        return found
+
+    async def _record(self, room: ReportRoom | None, messages: Sequence[bytes]) -> Ingested:
+        if room is None:
+            _log.warning("reports_without_room", messages=len(messages))
+            return Ingested()
+        incoming = [Incoming(raw, ORIGIN) for raw in messages]
+        paths = ReturnPaths(self._domain, room.keys)
+        return await ingest(room.pool, incoming, paths=paths, read=self._readers.read)
 
 
 class ImapMailbox:

@@ -6,6 +6,8 @@ complaints and postmasters, and only in the bounce domain. It replies 250 after 
 Strangers may connect, so everything is limited: connections in total and per network, messages per connection, and the
 memory of a message, which is truncated. Reports are read in child processes (`reading`).
 
+A process may serve many rooms; `report_rooms` finds the room of a report.
+
 | reply        | condition                                                                                  |
 |--------------|--------------------------------------------------------------------------------------------|
 | 250 2.0.0    | read and stored                                                                            |
@@ -18,19 +20,20 @@ memory of a message, which is truncated. Reports are read in child processes (`r
 """
 
 import socket
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
+from postroom.db.errors import DatabaseError
 from postroom.db.faults import is_connection_lost
-from postroom.db.pool import Pool
 from postroom.feedback.attribution import Incoming, ReturnPaths
 from postroom.feedback.ingest import ingest
 from postroom.feedback.reading import ReportReaders
+from postroom.feedback.report_rooms import ReportRoom, ReportRooms, find_room, find_signer
 from postroom.post.report import LARGEST
-from postroom.post.return_path import read_return_path
 from postroom.runtime.peers import network_of
 from postroom.runtime.smtp_server import DATABASE_AWAY, MEGABYTE, OUR_FAULT, SmtpConnection, SmtpOptions, SmtpServer
 
@@ -39,6 +42,7 @@ MAILBOXES = ("postmaster", "abuse", "fbl")
 MOST_RECIPIENTS = 100  # RFC 5321 requires at least 100
 TIMEOUT_S = 120  # seconds of silence; RFC 5321 recommends five minutes, but bounces come from servers that retry
 TOO_LARGE = "552 5.3.4 Larger than a report may be"
+NO_ADDRESS = "550 5.1.1 There is no such address here"
 
 _log = structlog.get_logger()
 
@@ -48,19 +52,14 @@ class ListenerOptions(SmtpOptions):
     """Listening address and bounce domain; the defaults are those of the settings."""
 
     domain: str
-    keys: tuple[bytes, ...] = field(repr=False)
     port: int = 2526
     variable: str = "POSTROOM_BOUNCE_ADDR"
-    size_limit: int = 20 * MEGABYTE
-    most_connections: int = 100
-    most_per_peer: int = 10
+    size_limit: int = 20 * MEGABYTE  # some servers return the whole mail with its attachments
+    most_connections: int = 100  # fewer than submission has: strangers connect
+    most_per_peer: int = 10  # a server that returns many mails uses a few connections
     grace: timedelta = timedelta(0)  # servers send a report again if they get no reply
     most_messages: int = 100  # per connection
     mailboxes: tuple[str, ...] = MAILBOXES
-
-    @property
-    def paths(self) -> ReturnPaths:
-        return ReturnPaths(self.domain, self.keys)
 
 
 class BounceHandler:
@@ -68,8 +67,8 @@ class BounceHandler:
 
     name = "bounces"
 
-    def __init__(self, pool: Pool, options: ListenerOptions, readers: ReportReaders) -> None:
-        self._pool, self._options, self._readers = pool, options, readers
+    def __init__(self, rooms: ReportRooms, options: ListenerOptions, readers: ReportReaders) -> None:
+        self._rooms, self._options, self._readers = rooms, options, readers
 
     async def handle_RCPT(  # noqa: N802 - a hook, by the server's name for it
         self, server: "BounceSession", _session: Any, envelope: Any, address: str, _options: list[str]
@@ -82,9 +81,14 @@ class BounceHandler:
         options = self._options
         if domain.lower() != options.domain.lower():
             return "550 5.7.1 This server takes reports only and never relays"
-        is_mailbox = local.lower() in options.mailboxes
-        if not is_mailbox and read_return_path(address, domain=options.domain, keys=options.keys) is None:
-            return "550 5.1.1 There is no such address here"
+        try:
+            if (
+                local.lower() not in options.mailboxes
+                and find_signer(self._rooms, [address], domain=options.domain) is None
+            ):
+                return NO_ADDRESS
+        except DatabaseError:
+            return DATABASE_AWAY
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
@@ -93,14 +97,26 @@ class BounceHandler:
         if server.is_too_large:
             return TOO_LARGE
         peer = None if server.is_unlimited else network_of(server.peer)
-        message = Incoming(envelope.content, ORIGIN, tuple(envelope.rcpt_tos), peer)
         try:
-            await ingest(self._pool, [message], paths=self._options.paths, read=self._readers.read)
+            found = self._by_room(envelope)
+            for room, addresses in found.items():
+                message = Incoming(envelope.content, ORIGIN, tuple(addresses), peer)
+                paths = ReturnPaths(self._options.domain, room.keys)
+                await ingest(room.pool, [message], paths=paths, read=self._readers.read)
         except Exception as error:
-            if is_connection_lost(error):
+            if is_connection_lost(error) or isinstance(error, DatabaseError):
                 return DATABASE_AWAY
             raise
-        return "250 2.0.0 Thank you"
+        return "250 2.0.0 Thank you" if found else NO_ADDRESS
+
+    def _by_room(self, envelope: Any) -> dict[ReportRoom, list[str]]:
+        """The recipients of each room. A report is stored once, however often a server sends it again."""
+        found = defaultdict[ReportRoom, list[str]](list)
+        for address in envelope.rcpt_tos:
+            room = find_room(self._rooms, envelope.content, domain=self._options.domain, to=[address])
+            if room is not None:
+                found[room].append(address)
+        return found
 
     async def finish(self) -> None:
         """Stop at once: servers send a report again if they get no reply."""
@@ -122,12 +138,12 @@ class BounceSession(SmtpConnection):
 
 
 def bounce_server(
-    pool: Pool,
+    rooms: ReportRooms,
     options: ListenerOptions,
     *,
     listener: socket.socket | None = None,
     readers: ReportReaders | None = None,
 ) -> SmtpServer:
     options = replace(options, hostname=options.domain)
-    handler = BounceHandler(pool, options, readers or ReportReaders())
+    handler = BounceHandler(rooms, options, readers or ReportReaders())
     return SmtpServer(handler, options, lambda server: BounceSession(handler, server), listener=listener)

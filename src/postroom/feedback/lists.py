@@ -18,6 +18,7 @@ from postroom.post.text import storable
 from postroom.runtime.spreadsheet import read_lines, unescape_cell, write_rows
 
 Member = TypeVar("Member", SuppressionReason, Scope)
+Item = TypeVar("Item")
 
 BATCH = 5000  # rows per transaction: fewer round trips, while locks stay short
 LONGEST_LINE = 10_000  # an address and its columns need a few hundred characters; bounds memory
@@ -117,10 +118,10 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[str]]:
         yield [rest]
 
 
-def batches(lines: Iterable[str]) -> Iterator[list[str]]:
-    """The lines of a file, some thousand at a time."""
-    going = iter(lines)
-    while batch := list(islice(going, BATCH)):
+def batches(items: Iterable[Item], size: int = BATCH) -> Iterator[list[Item]]:
+    """The items of a file, `size` at a time."""
+    going = iter(items)
+    while batch := list(islice(going, size)):
         yield batch
 
 

@@ -63,9 +63,9 @@ def classify(code: int | None, enhanced: str | None, text: str, *, stage: Stage 
 class FeedbackKind(StrEnum):
     """The type of a report."""
 
-    BOUNCE = "bounce"
-    COMPLAINT = "complaint"
-    UNSUBSCRIBE = "unsubscribe"
+    BOUNCE = "bounce"  # a mail was not delivered
+    COMPLAINT = "complaint"  # a recipient reported our mail to their provider as spam
+    UNSUBSCRIBE = "unsubscribe"  # a recipient asked their provider to stop bulk mail
 
 
 class SuppressionReason(StrEnum):
@@ -96,38 +96,23 @@ def report_identity(*parts: object) -> bytes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Report:
-    """The fields of every report. `is_verified` guarantees that a stranger cannot have forged the report."""
+class Feedback:
+    """A report about one recipient. `is_verified` guarantees that a stranger cannot have forged the report.
 
+    The classification and the codes of a reply are stored for a bounce only.
+    """
+
+    kind: FeedbackKind
     address: str | None  # None: unknown recipient of the delivery
     origin: str
     report_id: bytes
     is_verified: bool
     delivery_id: int | None = None
-    text: str = ""  # feedback type of a complaint: abuse, fraud
-    reported_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounce(_Report):
-    """A mail that was not delivered."""
-
-    classification: BounceClass
+    classification: BounceClass | None = None
     code: int | None = None
     enhanced: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complaint(_Report):
-    """A recipient reported our mail to their provider as spam."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unsubscribe(_Report):
-    """A recipient asked their provider to stop bulk mail."""
-
-
-Feedback = Bounce | Complaint | Unsubscribe
+    text: str = ""  # feedback type of a complaint: abuse, fraud
+    reported_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,17 +72,7 @@ class Providers:
         request = _decoded(mailgun.read_request, call.raw)
         if not mailgun.is_genuine(request, key=key, now=self._now()):
             raise _refused("mailgun")
-        async with call.room.pool.acquire() as connection, connection.transaction():
-            if not await store.use_token(connection, token=request.signature.token, now=None):
-                return Answer(Received(0, 1))
-            batch = mailgun.read(request)
-            recorded = await receive(
-                connection,
-                batch,
-                provider="mailgun",
-                keys=room_keys(call.room.settings.secret_keys, call.room.settings.schema),
-            )
-        return Answer(Received(recorded, batch.ignored))
+        return await self._record(call, mailgun.read(request), "mailgun", token=request.signature.token)
 
     async def receive_postmark(self, call: Call) -> Answer:
         secret = self.options.postmark_secret
@@ -92,14 +82,13 @@ class Providers:
             raise _refused("postmark")
         return await self._record(call, _decoded(postmark.read, call.raw), "postmark")
 
-    async def _record(self, call: Call, batch: ProviderReports, provider: str) -> Answer:
+    async def _record(self, call: Call, batch: ProviderReports, provider: str, *, token: str | None = None) -> Answer:
+        """Record the events of a verified request; a token is valid once."""
+        keys = room_keys(call.room.settings.secret_keys, call.room.settings.schema)
         async with call.room.pool.acquire() as connection, connection.transaction():
-            recorded = await receive(
-                connection,
-                batch,
-                provider=provider,
-                keys=room_keys(call.room.settings.secret_keys, call.room.settings.schema),
-            )
+            if token is not None and not await store.use_token(connection, token=token, now=None):
+                return Answer(Received(0, 1))
+            recorded = await receive(connection, batch, provider=provider, keys=keys)
         return Answer(Received(recorded, batch.ignored))
 
     def _now(self) -> datetime:

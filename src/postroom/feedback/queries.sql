@@ -95,16 +95,44 @@ SELECT id, address AS email, reason::text, scope::text, origin, created_at, unti
 FROM lift_suppressions(:address::text, :reason::text::suppression_reason);
 
 -- name: list_bounces :many
--- Reports, newest first, below a cursor.
+-- Reports, newest first, below a cursor: found by the first filter that is given,
+-- filtered by the others; see `runtime.page.search_page`.
 SELECT id, kind, class AS classification, delivery_id, campaign_id, sender_account_id, address AS email, code, enhanced,
-    text, origin, reported_at, is_verified AS verified
-FROM bounces
-WHERE (:before_id::bigint IS NULL OR id < :before_id)
-    AND (:address::text IS NULL OR address = lower(:address))
-    AND (:delivery_id::bigint IS NULL OR delivery_id = :delivery_id)
-    AND (:kind::text IS NULL OR kind = :kind)
-    AND (:is_verified::boolean IS NULL OR is_verified = :is_verified)
-ORDER BY id DESC
+    text, origin, reported_at, is_verified AS verified,
+    is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place,
+        (:address IS NULL OR address = lower(:address))
+        AND (:kind IS NULL OR kind = :kind)
+        AND (:is_verified IS NULL OR is_verified = :is_verified) AS is_match
+    FROM (
+        (SELECT * FROM bounces
+        WHERE delivery_id = :delivery_id::bigint AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id + 0 DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM bounces
+        WHERE :delivery_id IS NULL AND address BETWEEN lower(:address::text) AND lower(:address)
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY address DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM bounces
+        WHERE :delivery_id IS NULL AND :address IS NULL AND :kind::text <> 'bounce'
+            AND kind BETWEEN :kind AND :kind AND kind <> 'bounce'
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY kind DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM bounces
+        WHERE :delivery_id IS NULL AND :address IS NULL AND (:kind = 'bounce') IS NOT FALSE AND NOT :is_verified::boolean
+            AND NOT is_verified AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM bounces
+        WHERE :delivery_id IS NULL AND :address IS NULL AND (:kind = 'bounce') IS NOT FALSE AND :is_verified IS NOT FALSE
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_changes :many
@@ -125,15 +153,39 @@ ORDER BY id
 LIMIT :page_limit;
 
 -- name: list_suppressions :many
--- Suppressions, newest first, below a cursor, by any of the filters.
+-- Suppressions, newest first, below a cursor: found by the first filter that is given,
+-- filtered by the others; see `runtime.page.search_page`.
 SELECT id, address AS email, reason::text, scope::text, origin, created_at, until, campaign_id, sender_account_id,
-    first_seen_at, last_seen_at, bounce_count, code, detail
-FROM suppressions
-WHERE (:before_id::bigint IS NULL OR id < :before_id)
-    AND (:address::text IS NULL OR address IN (lower(:address), erased_address(:address)))
-    AND (:reason::text IS NULL OR reason = :reason::suppression_reason)
-    AND (:origin::text IS NULL OR origin = :origin)
-ORDER BY id DESC
+    first_seen_at, last_seen_at, bounce_count, code, detail,
+    is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place,
+        (:origin IS NULL OR origin = :origin)
+        AND (:reason IS NULL OR reason = :reason::suppression_reason) AS is_match
+    FROM (
+        (SELECT * FROM suppressions
+        WHERE :address::text IS NOT NULL AND address IN (lower(:address), erased_address(:address))
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id + 0 DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM suppressions
+        WHERE :address IS NULL AND origin BETWEEN :origin::text AND :origin
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY origin DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM suppressions
+        WHERE :address IS NULL AND :origin IS NULL
+            AND reason BETWEEN :reason::text::suppression_reason AND :reason::suppression_reason
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY reason DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM suppressions
+        WHERE :address IS NULL AND :origin IS NULL AND :reason IS NULL
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: mark_complaints_reported :one

@@ -12,8 +12,8 @@ from postroom.feedback.columns import feedback_columns
 from postroom.feedback.model import (
     LONGEST_TEXT,
     SESSION,
-    Bounce,
     Feedback,
+    FeedbackKind,
     RefusedRecipient,
     classify,
     report_identity,
@@ -43,10 +43,11 @@ async def record_refusals(
     return await record(connection, bounces_of(refusals), now=now)
 
 
-def bounces_of(refusals: Iterable[RefusedRecipient]) -> list[Bounce]:
+def bounces_of(refusals: Iterable[RefusedRecipient]) -> list[Feedback]:
     """Rejections in the SMTP session as bounces. They need no proof: Postroom received the replies itself. Pure."""
     return [
-        Bounce(
+        Feedback(
+            kind=FeedbackKind.BOUNCE,
             classification=classify(refusal.code, refusal.enhanced, refusal.text, stage=refusal.stage),
             address=refusal.address,
             origin=SESSION,

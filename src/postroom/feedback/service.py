@@ -1,7 +1,7 @@
 """The actions on suppressions and reports. Every manual change is audited, without the address."""
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -24,8 +24,8 @@ from postroom.feedback.model import (
     SuppressionReason,
     scope_of,
 )
-from postroom.post.address import parse_bare
-from postroom.runtime.page import OLDEST_FIRST, Found, read_page
+from postroom.post.address import ERASED, parse_bare
+from postroom.runtime.page import OLDEST_FIRST, Found, read_page, search_page
 
 EXPORT_PAGE = 10_000  # rows per statement; more needs memory, fewer more round trips
 MOST_CHANGES = 200  # of one address in one response
@@ -54,31 +54,14 @@ async def list_suppressions(
     pool: Pool, chosen: SuppressionFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[Suppression]:
     """A page of suppressions, newest first, and the cursor of the next page."""
-    return await read_page(
-        store.list_suppressions,
-        pool,
-        cursor,
-        limit,
-        address=_parsed(chosen.email) if chosen.email is not None else None,
-        reason=chosen.reason,
-        origin=chosen.origin,
-    )
+    return await search_page(store.list_suppressions, pool, cursor, limit, **_filters(chosen))
 
 
 async def list_reports(
     pool: Pool, chosen: ReportFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[ReceivedReport]:
     """A page of reported bounces, complaints and unsubscribes, newest first."""
-    return await read_page(
-        store.list_bounces,
-        pool,
-        cursor,
-        limit,
-        address=_parsed(chosen.email) if chosen.email is not None else None,
-        delivery_id=chosen.delivery_id,
-        kind=chosen.kind,
-        is_verified=chosen.is_verified,
-    )
+    return await search_page(store.list_bounces, pool, cursor, limit, **_filters(chosen))
 
 
 async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
@@ -86,9 +69,9 @@ async def find_suppressions(pool: Pool, email: str) -> list[Suppression]:
     return await store.find_suppressions(pool, address=_parsed(email))
 
 
-async def list_history(pool: Pool, email: str, *, limit: int = MOST_CHANGES) -> list[SuppressionChange]:
+async def list_history(pool: Pool, email: str) -> list[SuppressionChange]:
     """The history of an address, newest first; also if it is no longer suppressed."""
-    return await store.list_changes(pool, address=_parsed(email), page_limit=limit)
+    return await store.list_changes(pool, address=_parsed(email), page_limit=MOST_CHANGES)
 
 
 async def suppress(pool: Pool, wanted: NewSuppression, *, actor: str, now: datetime | None = None) -> Suppression:
@@ -152,15 +135,20 @@ async def export(pool: Pool, *, page: int = EXPORT_PAGE) -> AsyncIterator[list[S
 async def _by_scope(connection: Connection, address: str) -> dict[Scope, Suppression]:
     """The suppressions of an address by scope; rows under its pseudonym only if a pseudonym was given."""
     found = await store.find_suppressions(connection, address=address)
-    is_erased = address.startswith("erased:")
-    return {each.scope: each for each in found if each.email.startswith("erased:") == is_erased}
+    is_erased = address.startswith(ERASED)
+    return {each.scope: each for each in found if each.email.startswith(ERASED) == is_erased}
+
+
+def _filters(chosen: SuppressionFilter | ReportFilter) -> dict[str, Any]:
+    """The parameters of a listing's statement."""
+    filters = asdict(chosen)
+    email: str | None = filters.pop("email")
+    return {**filters, "address": None if email is None else _parsed(email)}
 
 
 def _parsed(email: str) -> str:
-    try:
+    with BadInput.naming("email"):
         return parse_bare(email)
-    except ValueError as error:
-        raise BadInput.of("email", str(error)) from None
 
 
 def _subject(suppression: Suppression) -> str:

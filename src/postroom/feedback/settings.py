@@ -19,46 +19,25 @@ def _list(value: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class FeedbackSettings:
-    """The settings of feedback."""
-
-    bounce_domain: str | None = setting(
-        "POSTROOM_BOUNCE_DOMAIN", _domain, None, "domain of return paths (bounce+<id>.<hmac>@domain)"
-    )
+    bounce_domain: str | None = setting(_domain, None, "domain of return paths (bounce+<id>.<hmac>@domain)")
     bounce_addr: tuple[str, int] | None = setting(
-        "POSTROOM_BOUNCE_ADDR", address_or_off, None, "address where the bounce listener accepts SMTP, or off"
+        address_or_off, None, "address where the bounce listener accepts SMTP, or off"
     )
     bounce_imap_url: str | None = setting(
-        "POSTROOM_BOUNCE_IMAP_URL",
-        str,
-        None,
-        "mailbox that receives bounces: imaps://user:password@host/INBOX",
-        secret=True,
+        str, None, "mailbox that receives bounces: imaps://user:password@host/INBOX", secret=True
     )
     bounce_imap_interval: timedelta = setting(
-        "POSTROOM_BOUNCE_IMAP_INTERVAL", parse_duration, timedelta(minutes=1), "interval at which that mailbox is read"
+        parse_duration, timedelta(minutes=1), "interval at which that mailbox is read"
     )
-    bounce_retention: timedelta = setting(
-        "POSTROOM_BOUNCE_RETENTION", kept_for, timedelta(days=365), "retention of bounce reports"
-    )
+    bounce_retention: timedelta = setting(kept_for, timedelta(days=365), "retention of bounce reports")
     complaint_notice_interval: timedelta = setting(
-        "POSTROOM_COMPLAINT_NOTICE_INTERVAL",
-        parse_duration,
-        timedelta(hours=1),
-        "shortest interval between two notices of complaints to the administrator",
+        parse_duration, timedelta(hours=1), "shortest interval between two notices of complaints to the administrator"
     )
     ses_topics: tuple[str, ...] = setting(
-        "POSTROOM_SES_TOPICS", _list, (), "ARNs of SNS topics whose SES notifications are accepted, separated by commas"
+        _list, (), "ARNs of SNS topics whose SES notifications are accepted, separated by commas"
     )
-    sendgrid_public_key: str | None = setting(
-        "POSTROOM_SENDGRID_PUBLIC_KEY", str, None, "public key that verifies SendGrid's event webhook"
-    )
-    mailgun_signing_key: str | None = setting(
-        "POSTROOM_MAILGUN_SIGNING_KEY", str, None, "key that verifies Mailgun's webhooks", secret=True
-    )
+    sendgrid_public_key: str | None = setting(str, None, "public key that verifies SendGrid's event webhook")
+    mailgun_signing_key: str | None = setting(str, None, "key that verifies Mailgun's webhooks", secret=True)
     postmark_secret: str | None = setting(
-        "POSTROOM_POSTMARK_SECRET",
-        str,
-        None,
-        "secret that Postmark's webhooks send in a header or as password",
-        secret=True,
+        str, None, "secret that Postmark's webhooks send in a header or as password", secret=True
     )

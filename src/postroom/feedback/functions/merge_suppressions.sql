@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION merge_suppressions(
 ) RETURNS integer
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
+SET jit = off -- compiling would cost more than the few rows of a batch
 AS $$
 DECLARE
     v_written integer;

@@ -22,8 +22,8 @@ CREATE OR REPLACE FUNCTION record_feedback(
 ) RETURNS integer
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
-SET enable_nestloop = on
+SET jit = off -- compiling would cost more than the few rows of a batch
+SET enable_nestloop = on -- whatever the session has set: each report is one look-up by its id
 AS $$
 DECLARE
     v_ids bigint[];

@@ -5,7 +5,7 @@
 CREATE OR REPLACE FUNCTION record_feedback_facts(p_ids bigint[], p_now timestamptz) RETURNS void
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
+SET jit = off -- compiling would cost more than the few rows of a batch
 AS $$
 DECLARE
     v_types text[];

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION record_suppression_changes() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may suppress need not have write access to history or events
 SET search_path FROM CURRENT
-SET jit = off
+SET jit = off -- compiling would cost more than the few rows of a batch
 SET enable_nestloop = off -- transition tables have no statistics, and a nested loop would compare every pair
 AS $$
 DECLARE
