@@ -94,6 +94,9 @@ async def test_row_has_its_grouping_columns_only(browser: Browser, by: str, grou
         ("from=2030-06-01T13:00:00Z", 0),
         ("to=2030-06-01T12:00:00Z", 0),
         ("from=2030-06-01T00:00:00%2B02:00&to=2030-06-02T00:00:00%2B02:00", 1),
+        ("from=0001-01-01T00:00:00%2B14:00&to=2030-06-02T00:00:00Z", 1),
+        ("from=2030-06-01T00:00:00Z&to=9999-12-31T23:59:59-12:00", 1),
+        ("from=9999-12-31T23:59:59-12:00", 0),
     ],
 )
 async def test_rows_are_filtered(browser: Browser, query: str, found: int) -> None:

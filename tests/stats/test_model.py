@@ -27,6 +27,11 @@ def test_rejected_recipients_are_in_the_bounce_rate() -> None:
     assert rates.bounce == 0.1
 
 
+def test_mail_that_was_refused_or_given_up_was_not_delivered() -> None:
+    """Rejected in the SMTP session, given up after retries, returned later: none of it counts as delivered."""
+    assert Figures(sent=91, refused=5, dead_lettered=4, bounced=6, returned=1).rates.delivery == 0.9
+
+
 def test_without_mail_rates_are_null() -> None:
     """A rate without mail is null and not zero."""
     rates = Figures(opened_unique=1).rates

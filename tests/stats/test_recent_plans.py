@@ -1,10 +1,9 @@
 """Plans of the statements behind the overview: each reads a bounded part of an index, at any size of the log."""
 
-import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
+from tests.support.plans import measured_plan
 
 from postroom.db.pool import Pool, Session
 from postroom.stats.store import QUERIES
@@ -23,29 +22,20 @@ async def full(request: pytest.FixtureRequest, pool: Pool) -> AsyncIterator[Sess
     """A connection to a room with forty thousand steps, which uses plans without values."""
     connection = await pool.acquire()
     await connection.execute(FILL.format(transaction=request.param))
-    await connection.execute("INSERT INTO deliveries (ladder, source, next_attempt_at)"
-                             " SELECT 'generic', 'test', now() FROM generate_series(1, 20000)")  # fmt: skip
+    await connection.execute(
+        "INSERT INTO deliveries (ladder, source, recipient_email, next_attempt_at)"
+        " SELECT 'generic', 'test', 'ada@example.org', now() FROM generate_series(1, 20000)"
+    )
     await connection.execute("ANALYZE")
     await connection.execute("SET plan_cache_mode = force_generic_plan")
     yield connection
     await pool.release(connection)
 
 
-def nodes_of(plan: Any) -> list[Any]:
-    return [plan, *(node for child in plan.get("Plans", ()) for node in nodes_of(child))]
-
-
-async def plan_of(connection: Session, name: str, **values: Any) -> list[Any]:
-    statement = QUERIES[name]
-    given = [values[parameter] for parameter in statement.parameters]
-    [row] = await connection.fetch(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.sql}", *given)
-    return nodes_of(json.loads(row[0])[0]["Plan"])
-
-
 @pytest.mark.parametrize("name", ["count_steps_after", "count_steps_before"])
 async def test_steps_are_counted_from_the_index_in_order(full: Session, name: str) -> None:
     """A limited number of rows is read in the order of the index: no sort of the log, no scan of the table."""
-    nodes = await plan_of(full, name, **PLACE, bound=100)
+    nodes = await measured_plan(full, QUERIES[name], **PLACE, bound=100)
     scans = [node for node in nodes if node.get("Relation Name", "").startswith("delivery_steps")]
     assert scans
     assert {node["Node Type"] for node in scans} <= {"Index Scan", "Index Only Scan"}
@@ -55,6 +45,6 @@ async def test_steps_are_counted_from_the_index_in_order(full: Session, name: st
 async def test_latency_reads_the_newest_steps_only(full: Session) -> None:
     """The newest steps come from the index, and their deliveries from the primary key."""
     [since] = await full.fetchrow("SELECT now() - interval '1 hour'")
-    nodes = await plan_of(full, "measure_latency", since=since, bound=100)
+    nodes = await measured_plan(full, QUERIES["measure_latency"], since=since, bound=100)
     assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
     assert all(node["Actual Rows"] <= 101 for node in nodes)

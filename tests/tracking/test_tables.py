@@ -1,14 +1,12 @@
 """The tables of tracking: partitions, retention and query plans."""
 
-import json
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from tests.support.builders import NOON, Hands
+from tests.support.plans import plan_of
 from tests.support.retention import swept
 
 from postroom.db.pool import Pool
-from postroom.tracking import service
 from postroom.tracking.maintenance import RETENTION, TrackingPartitions
 from postroom.tracking.store import QUERIES
 
@@ -50,34 +48,16 @@ async def test_retention_deletes_old_firsts(pool: Pool) -> None:
     assert await pool.fetchval("SELECT count(*) FROM engagements") == 100
 
 
-async def test_people_of_a_campaign_exclude_machines(pool: Pool) -> None:
-    """A delivery that only machines opened counts no person."""
-    await pool.execute(
-        "INSERT INTO engagements (delivery_id, campaign_id, first_at, first_open_at, first_human_open_at,"
-        " first_click_at)"
-        " VALUES (1, 7, now(), now(), now(), now()), (2, 7, now(), now(), NULL, NULL),"
-        " (3, 8, now(), now(), now(), NULL)"
-    )
-    async with pool.acquire() as connection:
-        assert await service.count_people(connection, 7) == (1, 0)
-
-
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
-
-
 async def test_batch_reads_only_its_own_deliveries(pool: Pool) -> None:
     """The senders of a batch are found by primary key, however many deliveries exist."""
     await pool.execute(
-        "INSERT INTO deliveries (state, next_attempt_at, ladder, source)"
-        " SELECT 'queued', now(), 'generic', 'test' FROM generate_series(1, 20000)"
+        "INSERT INTO deliveries (state, next_attempt_at, ladder, source, recipient_email)"
+        " SELECT 'queued', now(), 'generic', 'test', 'ada@example.org' FROM generate_series(1, 20000)"
     )
     async with pool.acquire() as connection:
         await connection.execute("ANALYZE deliveries")
         await connection.execute("SET plan_cache_mode = force_generic_plan")
-        await connection.execute(f"PREPARE hot AS {QUERIES['record_hits'].sql}")
-        nothing = ", ".join("'{}'" for _ in QUERIES["record_hits"].parameters)
-        text = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot({nothing})")
+        plan = await plan_of(connection, QUERIES["record_hits"], argument="'{}'")
         await connection.execute("RESET plan_cache_mode")
-    scans = [node for node in nodes(json.loads(text)[0]["Plan"]) if node.get("Relation Name") == "deliveries"]
+    scans = [node for node in plan if node.get("Relation Name") == "deliveries"]
     assert [(node["Node Type"], node.get("Index Name")) for node in scans] == [("Index Scan", "deliveries_pkey")]

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.record import Moment, Shape
+from postroom.runtime.record import Moment, Shape, answer, part
 from postroom.stats import service
-from postroom.stats.model import Figures, Grouping, Rates, Selection, StatsRow
+from postroom.stats.model import Engagement, Figures, Grouping, Rates, Selection, StatsRow
 
 READ = "stats:read"
 
@@ -23,11 +23,14 @@ _LIMIT = Annotated[int, msgspec.Meta(ge=1, le=service.MOST_LINES, description="M
 By = Literal["hour", "day", "campaign", "sender", "domain", "template", "tag"]
 
 
-class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
+_RENAMED = {"sender_account_id": "sender_id", "begin": "from", "end": "to"}
+
+
+class SummaryQuery(Shape, frozen=True, kw_only=True, rename=_RENAMED):
     """Filter of figures. Template and tag can be combined with the period only."""
 
     campaign_id: _ID | None = None
-    sender_id: _ID | None = None
+    sender_account_id: _ID | None = None
     domain: _DOMAIN | None = None
     template: _TEMPLATE | None = None
     tag: _TAG | None = None
@@ -36,18 +39,10 @@ class SummaryQuery(Shape, frozen=True, kw_only=True, rename={"begin": "from", "e
 
     @property
     def selection(self) -> Selection:
-        return Selection(
-            campaign_id=self.campaign_id,
-            sender_account_id=self.sender_id,
-            domain=self.domain,
-            template=self.template,
-            tag=self.tag,
-            begin=self.begin,
-            end=self.end,
-        )
+        return part(Selection, self)
 
 
-class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from", "end": "to"}):
+class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename=_RENAMED):
     """Filter and grouping of figures; `by` may be repeated. A mail with several tags counts for each of them."""
 
     by: By | list[By] = "day"
@@ -56,14 +51,6 @@ class StatsQuery(SummaryQuery, frozen=True, kw_only=True, rename={"begin": "from
     @property
     def groups(self) -> list[Grouping]:
         return [Grouping(name) for name in ([self.by] if isinstance(self.by, str) else self.by)]
-
-
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
-    """Opens or clicks: all, distinct people, and those by machines."""
-
-    total: int
-    unique: int
-    machine: int
 
 
 class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +67,8 @@ class FiguresShape(msgspec.Struct, frozen=True, kw_only=True):
     suppressed: int
     cancelled: int
     dead_lettered: int
-    opens: Reached
-    clicks: Reached
+    opens: Engagement
+    clicks: Engagement
     unsubscribes: int
     complaints: int
     rates: Rates
@@ -116,7 +103,7 @@ async def list_stats(call: Call) -> Answer:
 
 
 async def get_summary(call: Call) -> Answer:
-    return Answer(FiguresShape(**_fields(await service.total(call.room.pool, call.query.selection))))
+    return Answer(_shape(FiguresShape, await service.total(call.room.pool, call.query.selection)))
 
 
 def shape_line(line: StatsRow, groups: list[Grouping]) -> StatsLineShape:
@@ -131,33 +118,21 @@ def shape_line(line: StatsRow, groups: list[Grouping]) -> StatsLineShape:
         Grouping.TEMPLATE: ("template", line.template),
         Grouping.TAG: ("tag", line.tag),
     }
-    return StatsLineShape(**dict(known[group] for group in groups), **_fields(line.figures))
+    shape: StatsLineShape = _shape(StatsLineShape, line.figures, **dict(known[group] for group in groups))
+    return shape
 
 
-def _fields(figures: Figures) -> dict[str, Any]:
-    return {
-        **{name: getattr(figures, name) for name in _PLAIN},
-        "opens": Reached(total=figures.opened, unique=figures.opened_unique, machine=figures.opened_machine),
-        "clicks": Reached(total=figures.clicked, unique=figures.clicked_unique, machine=figures.clicked_machine),
-        "unsubscribes": figures.unsubscribed,
-        "complaints": figures.complained,
-        "rates": figures.rates,
-    }
+def _shape(kind: type[FiguresShape], figures: Figures, **groups: Any) -> Any:
+    return answer(
+        kind,
+        figures,
+        opens=Engagement(total=figures.opened, unique=figures.opened_unique, machine=figures.opened_machine),
+        clicks=Engagement(total=figures.clicked, unique=figures.clicked_unique, machine=figures.clicked_machine),
+        unsubscribes=figures.unsubscribed,
+        complaints=figures.complained,
+        **groups,
+    )
 
-
-_PLAIN = (
-    "accepted",
-    "sent",
-    "delivered",
-    "bounced",
-    "returned",
-    "refused",
-    "deferred",
-    "ambiguous",
-    "suppressed",
-    "cancelled",
-    "dead_lettered",
-)
 
 _endpoint = partial(Endpoint, scope=READ, tag="stats")
 

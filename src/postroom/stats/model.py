@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from postroom.events.model import Place
 
-HOUR = timedelta(hours=1)
-_LAST_HOUR = datetime.max.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)
+HOUR = timedelta(hours=1)  # the resolution of figures
+_FIRST_HOUR = datetime.min.replace(tzinfo=UTC)
+_LAST_HOUR = datetime.max.replace(minute=0, second=0, microsecond=0, tzinfo=UTC)  # the next one overflows
 
 
 class Grouping(StrEnum):
@@ -59,7 +60,7 @@ class Figures:
     @property
     def rates(self) -> "Rates":
         return Rates(
-            delivery=_share(self.delivered, self.sent),
+            delivery=_share(self.delivered, self.sent + self.refused + self.dead_lettered),
             bounce=_share(self.bounced, self.sent + self.bounced - self.returned),
             open=_share(self.opened_unique, self.delivered),
             click=_share(self.clicked_unique, self.delivered),
@@ -83,8 +84,21 @@ METRICS = tuple(field.name for field in fields(Figures))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Engagement:
+    """Opens or clicks: all, those by machines, and `unique`: mails that people opened or clicked."""
+
+    total: int
+    unique: int
+    machine: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Shares between 0 and 1 of the sent or delivered mail (bounces: of sent or bounced); null without any mail."""
+    """Shares between 0 and 1, null without any mail.
+
+    `delivery` of mail that was sent, refused or given up; `bounce` of mail that was sent or bounced; others of
+    delivered mail.
+    """
 
     delivery: float | None
     bounce: float | None
@@ -173,7 +187,11 @@ class LaneLatency:
 
 
 def _hour_of(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    """The hour in UTC; a moment before or after the calendar of UTC is in its first or last hour."""
+    try:
+        return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    except OverflowError:
+        return _FIRST_HOUR if moment.year == _FIRST_HOUR.year else _LAST_HOUR
 
 
 def _share(part: int, whole: int) -> float | None:

@@ -8,14 +8,7 @@ from postroom.runtime.setting import kept_for, parse_duration, setting
 
 @dataclass(frozen=True, kw_only=True)
 class StatsSettings:
-    """The settings of stats."""
-
     stats_interval: timedelta = setting(
-        "POSTROOM_STATS_INTERVAL",
-        parse_duration,
-        timedelta(seconds=2),
-        "interval at which counts are rolled up into hours",
+        parse_duration, timedelta(seconds=2), "interval at which counts are rolled up into hours"
     )
-    stats_retention: timedelta = setting(
-        "POSTROOM_STATS_RETENTION", kept_for, timedelta(days=730), "retention of hourly counts"
-    )
+    stats_retention: timedelta = setting(kept_for, timedelta(days=730), "retention of hourly counts")

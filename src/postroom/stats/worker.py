@@ -22,8 +22,8 @@ RETENTION = (
 class RollupOptions:
     """Interval of the rollup, and steps and deltas per transaction."""
 
-    interval: timedelta = timedelta(seconds=2)
-    batch: int = 5000
+    interval: timedelta = timedelta(seconds=2)  # figures lag behind the ledger by this time
+    batch: int = 5000  # bounds the transaction, whose snapshot holds back vacuum and followers
 
 
 class Rollup:

@@ -9,6 +9,7 @@ import msgspec
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Text
+from postroom.runtime.service_endpoint import serve
 from postroom.runtime.spreadsheet import write_rows
 from postroom.tracking import service
 from postroom.tracking.model import ClickedLink, LinkFigures
@@ -24,16 +25,6 @@ class ClickQuery(PageQuery, frozen=True, kw_only=True):
     campaign_id: int | None = None
     email: Text | None = None
     url: Text | None = None
-
-
-async def list_clicks(call: Call) -> Answer:
-    return Answer(Page(*await service.list_clicks(call.room.pool, **msgspec.structs.asdict(call.query))))
-
-
-async def list_links(call: Call) -> Answer:
-    query: PageQuery = call.query
-    page = await service.list_links(call.room.pool, call.path["campaign_id"], cursor=query.cursor, limit=query.limit)
-    return Answer(Page(*page))
 
 
 async def export_clicks(call: Call) -> Answer:
@@ -65,10 +56,11 @@ def csv_of(kind: type[msgspec.Struct], found: Sequence[msgspec.Struct], *, heade
 
 
 _endpoint = partial(Endpoint, scope=READ, tag="campaigns")
+_serve = partial(serve, scope=READ, tag="campaigns")
 
 ENDPOINTS = (
-    _endpoint(
-        "GET", "/v1/clicks", list_clicks, "List clicks by person and link; give campaign_id, email or url.",
+    _serve(
+        "GET", "/v1/clicks", service.list_clicks, "List clicks by person and link; give campaign_id, email or url.",
         query=ClickQuery, from_replica=True, answers={200: Page[ClickedLink]},
     ),
     _endpoint(
@@ -76,8 +68,8 @@ ENDPOINTS = (
         "Export clicks by person and link as CSV; x-next-cursor names the next page.", query=ClickQuery,
         from_replica=True, answers={200: str}, media_type="text/csv",
     ),
-    _endpoint(
-        "GET", _LINKS, list_links, "List the links of a campaign with their clicks, the most clicked first.",
+    _serve(
+        "GET", _LINKS, service.list_links, "List the links of a campaign with their clicks, the most clicked first.",
         query=PageQuery, from_replica=True, answers={200: Page[LinkFigures]},
     ),
     _endpoint(

@@ -14,12 +14,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import asyncpg
 import structlog
 
+from postroom.db.failures import record_loop_failure
 from postroom.db.pool import Pool
+from postroom.db.queries import arrays
 from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Loop
 from postroom.runtime.signals import Signal, unheard
 from postroom.tracking import store
 from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
@@ -34,18 +38,26 @@ _FAULTS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError, ValueEr
 """Errors caused by the data of a hit. All other errors concern the database and are retried."""
 
 
+_COLUMNS = {
+    "delivery_ids": "mark.delivery_id", "campaign_ids": "mark.campaign_id", "addresses": "mark.address", "times": "at",
+    "link_urls": "link_url", "machines": "agent.is_machine", "agent_kinds": "agent.kind", "ip_addresses": "ip_address",
+    "user_agents": "user_agent",
+}  # fmt: skip
+"""The arrays of `record_hits`, and the attributes of a hit in them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferOptions:
     """Options of the buffer; only the first has a setting."""
 
     capacity: int = 100_000  # hits in memory, besides the batch being written; about half a kilobyte each
-    batch_limit: int = 2_000
-    linger_s: float = 0.1
+    batch_limit: int = 2_000  # bounds the statement that a failure repeats as a whole
+    linger_s: float = 0.1  # hits come in bursts; no person waits for the write
     first_pause_s: float = 0.1  # back-off after a failure; doubles up to longest_pause_s
-    longest_pause_s: float = 5.0
-    statement_timeout_s: float = 30.0
-    stop_grace_s: float = 5.0
-    complaint_interval_s: float = 10.0
+    longest_pause_s: float = 5.0  # the buffer empties at most so long after the database is back
+    statement_timeout_s: float = 30.0  # of a server that is gone without closing the connection
+    stop_grace_s: float = 5.0  # within the 30 s that orchestrators wait before they kill
+    complaint_interval_s: float = 10.0  # a full buffer would log each hit
 
 
 class EngagementBuffer:
@@ -90,14 +102,19 @@ class EngagementBuffer:
         self._full.set()
 
     async def run(self) -> None:
-        """Write until stopped."""
-        while not self._stopping.is_set():
-            await self._gather()
-            await self._write_all()
-        grace_s = self._options.stop_grace_s
+        """Write until stopped, then write the rest."""
+        first_s, longest_s = self._options.first_pause_s, self._options.longest_pause_s
+        writing = Loop("hits", self._write_waiting, more=bool, interruption=Backoff(first_s, longest_s, jitter=0.5))
+        await writing.run(self._stopping, partial(record_loop_failure, self._pool))
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Write the rest, with retries for a few seconds."""
+        pause = Backoff(self._options.first_pause_s, self._options.first_pause_s)
+        drain = Loop("hits", self.run_once, more=bool, ends=lambda _written: not self._hits, interruption=pause)
         with suppress(TimeoutError):
-            async with asyncio.timeout(grace_s):
-                await self._write_all(until_empty=True)
+            async with asyncio.timeout(self._options.stop_grace_s):
+                await drain.run(asyncio.Event())
         if self._hits:
             _log.error("hits_lost_at_stop", hits=len(self._hits))
             HITS_DROPPED.labels("stop").inc(len(self._hits))
@@ -115,6 +132,20 @@ class EngagementBuffer:
             self._in_hand = 0
         return len(batch)
 
+    async def _write_waiting(self) -> bool:
+        """Wait for hits and write them; while full batches wait, the next one at once."""
+        await self._gather()
+        try:
+            await self.run_once()
+            while len(self._hits) >= self._options.batch_limit:  # few large statements cost less than many small ones
+                await self.run_once()
+        except Exception:
+            self._signal("postponed")
+            raise
+        if not self._hits:
+            self._signal("written")
+        return True
+
     async def _gather(self) -> None:
         """Wait for a hit and then for the collection interval, unless a batch fills up before."""
         await self._arrived.wait()
@@ -123,32 +154,6 @@ class EngagementBuffer:
                 await self._full.wait()
         if not self._stopping.is_set():
             self._full.clear()
-
-    async def _write_all(self, *, until_empty: bool = False) -> None:
-        """Write batches while full ones are waiting; back off while the database is unavailable."""
-        backoff = Backoff(self._options.first_pause_s, self._options.longest_pause_s, jitter=0.5)
-        while self._hits and (until_empty or not self._stopping.is_set()):
-            try:
-                await self.run_once()
-            except Exception as error:  # noqa: BLE001 - no kind of error may lose the hits
-                _log.warning("hits_postponed", error=type(error).__name__, waiting=len(self._hits))
-                self._signal("postponed")
-                await self._pause(backoff.fail())
-            else:
-                backoff.reset()
-                if len(self._hits) < self._options.batch_limit and not until_empty:
-                    break  # collect again: many small statements cost more than few large ones
-        if not self._hits:
-            self._signal("written")
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait before the next retry; only briefly once the buffer is stopping."""
-        if self._stopping.is_set():
-            await asyncio.sleep(min(seconds, self._options.first_pause_s))
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
 
     def _take(self) -> list[TrackedRequest]:
         hits = self._hits
@@ -164,6 +169,7 @@ class EngagementBuffer:
             self._drop(len(batch) - room, "full")
         self._hits.extendleft(reversed(batch[len(batch) - room :] if room else []))
         self._arrived.set()
+        self._full.set()  # they have waited already: the next try does not collect again
 
     async def _write(self, batch: Sequence[TrackedRequest]) -> None:
         """Write in one statement. On a data error, bisect the batch and drop only the invalid hit."""
@@ -189,19 +195,8 @@ class EngagementBuffer:
 
     def _columns(self, batch: Sequence[TrackedRequest]) -> dict[str, Sequence[object]]:
         places = [self._find_place(hit.ip_address) if hit.ip_address else (None, None) for hit in batch]
-        return {
-            "delivery_ids": [hit.mark.delivery_id for hit in batch],
-            "campaign_ids": [hit.mark.campaign_id for hit in batch],
-            "times": [hit.at for hit in batch],
-            "link_urls": [hit.link_url for hit in batch],
-            "machines": [hit.agent.is_machine for hit in batch],
-            "agent_kinds": [hit.agent.kind for hit in batch],
-            "ip_addresses": [hit.ip_address for hit in batch],
-            "countries": [country for country, _city in places],
-            "cities": [city for _country, city in places],
-            "addresses": [hit.mark.address for hit in batch],
-            "user_agents": [hit.user_agent for hit in batch],
-        }
+        countries, cities = zip(*places, strict=True)
+        return {**arrays(batch, **_COLUMNS), "countries": countries, "cities": cities}
 
     def _drop(self, count: int, cause: str) -> None:
         HITS_DROPPED.labels(cause).inc(count)

@@ -35,6 +35,7 @@ _TAGS = frozenset(("a", "area", "v:roundrect"))  # the last is a button for Outl
 _NEVER = re.compile(r"\b(?:unsubscribe_url|preferences_url)\b")
 _REFERENCE = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|([A-Za-z][A-Za-z0-9]*;?)(?!=))")
 _END = re.compile(r"</body\s*>", re.IGNORECASE)
+_SPECIAL = re.compile("[&<>\"']").search  # a click URL rarely needs `escape`, which takes ten times as long
 _STYLE = "width:1px;height:1px;border:0"
 
 
@@ -182,7 +183,10 @@ def _tracked(piece: str, click: Callable[[str], str]) -> str | None:
     if end < 0 or not _is_marked(piece):
         return None
     url = _read_value(piece[6:end]).strip()
-    return f"{piece[:6]}{escape(click(url))}{piece[end:]}" if is_web_address(url) else None
+    if not is_web_address(url):
+        return None
+    tracked = click(url)
+    return f"{piece[:6]}{escape(tracked) if _SPECIAL(tracked) else tracked}{piece[end:]}"
 
 
 def _read_value(value: str) -> str:

@@ -79,13 +79,6 @@ class Visitor(NamedTuple):
     user_agent: str | None
 
 
-class EngagedRecipients(NamedTuple):
-    """The number of deliveries of a campaign that people opened and clicked."""
-
-    opened: int
-    clicked: int
-
-
 class DeliveryEngagement(NamedTuple):
     """The first open and click of one delivery: by anyone, machines included, and by a person."""
 

@@ -63,7 +63,7 @@ class PublicLinks:
 
     signer: TokenSigner
     buffer: EngagementBuffer
-    patience_s: float = 5.0
+    patience_s: float = 5.0  # a person leaves a page that shows nothing for longer
 
     def record(self, call: Call, mark: LinkSubject, link_url: str | None) -> None:
         headers = call.headers

@@ -1,9 +1,3 @@
--- name: count_people :one
--- The number of deliveries of a campaign that people, and not only machines, opened and clicked.
-SELECT count(first_human_open_at) AS opened, count(first_human_click_at) AS clicked
-FROM engagements
-WHERE campaign_id = :campaign_id;
-
 -- name: delete_old_engagements :exec
 -- Retention: delete first opens and clicks of deliveries whose events are deleted; a later open counts as a first
 -- again.
@@ -34,21 +28,49 @@ WHERE address = lower(:address)
     AND (until IS NULL OR until > coalesce(:now::timestamptz, now()));
 
 -- name: list_clicks :many
--- Clicks by person and link, ordered by address and link after a cursor. Campaign, address and link each have an index.
-SELECT recipient_email, link_url, count(*) AS clicks, bool_and(is_machine) AS is_machine, min(clicked_at) AS first_at,
-    max(clicked_at) AS last_at
-FROM click_events
-WHERE (:campaign_id::bigint IS NULL OR campaign_id = :campaign_id)
-    AND (:address::text IS NULL OR recipient_email = lower(:address))
-    AND (:link_url::text IS NULL OR link_url = :link_url)
-    AND (:after_address::text IS NULL OR (recipient_email, link_url) > (:after_address, :after_link))
+-- Clicks by person and link, ordered by address and link after a cursor: found by person, link or campaign in the order of
+-- addresses; see `runtime.page.search_page`. If a search ends at its bound, the last person may have more clicks, and the
+-- next page begins with that person; only a person with more clicks than the bound is counted up to it.
+WITH found AS MATERIALIZED (
+    (SELECT recipient_email, link_url, campaign_id, is_machine, clicked_at
+    FROM click_events
+    WHERE recipient_email BETWEEN lower(:address::text) AND lower(:address)
+        AND recipient_email >= coalesce(:after_address::text, '')
+    ORDER BY recipient_email LIMIT :bound::bigint)
+    UNION ALL
+    (SELECT recipient_email, link_url, campaign_id, is_machine, clicked_at
+    FROM click_events
+    WHERE :address IS NULL AND hashtext(link_url) BETWEEN hashtext(:link_url::text) AND hashtext(:link_url)
+        AND recipient_email >= coalesce(:after_address, '')
+    ORDER BY hashtext(link_url), recipient_email LIMIT :bound)
+    UNION ALL
+    (SELECT recipient_email, link_url, campaign_id, is_machine, clicked_at
+    FROM click_events
+    WHERE :address IS NULL AND :link_url IS NULL AND campaign_id BETWEEN :campaign_id::bigint AND :campaign_id
+        AND recipient_email >= coalesce(:after_address, '')
+    ORDER BY campaign_id, recipient_email LIMIT :bound)
+),
+cut AS (
+    SELECT max(recipient_email) AS address, min(recipient_email) = max(recipient_email) AS is_alone
+    FROM found
+    HAVING count(*) = :bound
+)
+SELECT recipient_email AS email, link_url AS url, count(*) AS clicks, bool_and(is_machine) AS is_machine,
+    min(clicked_at) AS first_at, max(clicked_at) AS last_at, true AS is_match, false AS is_last
+FROM found
+WHERE (:campaign_id IS NULL OR campaign_id = :campaign_id) AND (:link_url IS NULL OR link_url = :link_url)
+    AND (recipient_email, link_url) > (coalesce(:after_address, ''), coalesce(:after_link::text, ''))
+    AND NOT EXISTS (SELECT FROM cut WHERE cut.address = recipient_email AND NOT cut.is_alone)
 GROUP BY recipient_email, link_url
-ORDER BY recipient_email, link_url
+UNION ALL
+SELECT CASE WHEN is_alone THEN address || chr(1) ELSE address END, '', 0, false, now(), now(), false, true
+FROM cut
+ORDER BY is_last, email, url
 LIMIT :page_limit;
 
 -- name: list_links :many
 -- The links of a campaign with the clicks on each, those with the most people first, after a cursor.
-SELECT link_url, people, clicks, machine_clicks, first_at, last_at
+SELECT link_url AS url, people, clicks, machine_clicks, first_at, last_at
 FROM (
     SELECT link_url, count(DISTINCT recipient_email) FILTER (WHERE NOT is_machine) AS people,
         count(*) FILTER (WHERE NOT is_machine) AS clicks, count(*) FILTER (WHERE is_machine) AS machine_clicks,
@@ -64,7 +86,8 @@ LIMIT :page_limit;
 
 -- name: record_hits :one
 -- Write a batch of opens (no link) and clicks: the events, the first open and click of their deliveries, and the
--- statistics. A first belongs to this batch if it has the batch's time, which no earlier batch can have.
+-- statistics. A first belongs to this batch if it has the batch's time, which no earlier batch can have. Unique opens
+-- and clicks are the first ones of people: a mail that only machines opened counts under the metrics of machines.
 WITH hit AS MATERIALIZED (
     SELECT h.delivery_id, h.campaign_id, d.sender_account_id, to_timestamp(h.at) AS at, h.link_url, h.is_machine,
         h.agent_kind, h.ip_address::inet AS ip_address, h.country, h.city, lower(h.address) AS address, h.user_agent
@@ -113,7 +136,7 @@ engaged AS (
         OR (e.first_human_open_at IS NULL AND excluded.first_human_open_at IS NOT NULL)
         OR (e.first_click_at IS NULL AND excluded.first_click_at IS NOT NULL)
         OR (e.first_human_click_at IS NULL AND excluded.first_human_click_at IS NOT NULL)
-    RETURNING delivery_id, first_open_at, first_click_at
+    RETURNING delivery_id, first_human_open_at, first_human_click_at
 ),
 figure AS (
     SELECT at, delivery_id, campaign_id, sender_account_id, address, m.metric
@@ -129,8 +152,8 @@ figure AS (
     FROM touched AS t
     JOIN engaged AS e ON e.delivery_id = t.delivery_id
     CROSS JOIN LATERAL (VALUES
-        ('opened_unique', e.first_open_at = t.first_open_at),
-        ('clicked_unique', e.first_click_at = t.first_click_at)) AS m(metric, holds)
+        ('opened_unique', e.first_human_open_at = t.first_human_open_at),
+        ('clicked_unique', e.first_human_click_at = t.first_human_click_at)) AS m(metric, holds)
     WHERE m.holds
 ),
 counted AS (

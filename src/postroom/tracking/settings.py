@@ -8,8 +8,6 @@ from postroom.runtime.setting import setting
 
 @dataclass(frozen=True, kw_only=True)
 class TrackingSettings:
-    """The settings of tracking."""
-
     geoip_database: Path | None = setting(
-        "POSTROOM_GEOIP_DATABASE", Path, None, "MaxMind database file that maps opens and clicks to country and city"
+        Path, None, "MaxMind database file that maps opens and clicks to country and city"
     )

@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from postroom.tracking.model import LinkSubject
@@ -30,7 +30,7 @@ _SCHEMES = ("http://", "https://")
 
 def is_web_address(url: str) -> bool:
     """True for a valid target of a click: http or https, and no scheme that runs code or opens a program."""
-    return url[:8].lower().startswith(_SCHEMES)
+    return url.startswith(_SCHEMES) or url[:8].lower().startswith(_SCHEMES)
 
 
 class TokenSigner:
@@ -49,9 +49,18 @@ class TokenSigner:
 
     def click_url(self, mark: LinkSubject, url: str) -> str:
         """The tracked URL of `url`, which must be http or https."""
-        if not is_web_address(url):
-            raise ValueError("a tracked link must be http or https")
-        return f"{self._base_url}/track/click/{self._click[0].sign(_encode_click(mark) + url.encode())}"
+        return self.click_urls(mark)(url)
+
+    def click_urls(self, mark: LinkSubject) -> Callable[[str], str]:
+        """`click_url` for the links of one mail."""
+        start, sign, encoded = f"{self._base_url}/track/click/", self._click[0].sign, _encode_click(mark)
+
+        def click_url(url: str) -> str:
+            if not is_web_address(url):
+                raise ValueError("a tracked link must be http or https")
+            return start + sign(encoded + url.encode())
+
+        return click_url
 
     def unsubscribe_url(self, mark: LinkSubject) -> str:
         """The URL of the header `List-Unsubscribe` and of the unsubscribe link in the mail."""
@@ -106,17 +115,16 @@ def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
     return None
 
 
+@lru_cache(maxsize=64)  # all links of one mail share it
 def _encode_ids(mark: LinkSubject) -> bytes:
     campaign = 0 if mark.campaign_id is None else mark.campaign_id + 1
     return _encode_number(campaign) + _encode_number(mark.delivery_id)
 
 
-@lru_cache(maxsize=64)  # all links of one mail share it
 def _encode_mark(mark: LinkSubject) -> bytes:
     return _encode_ids(mark) + mark.address.encode()
 
 
-@lru_cache(maxsize=64)  # as above
 def _encode_click(mark: LinkSubject) -> bytes:
     address = mark.address.encode()
     return _encode_ids(mark) + _encode_number(len(address)) + address

@@ -4,6 +4,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from postroom.errors import SettingInvalid
+from postroom.runtime.extra import extra_needed
+
 _REMEMBERED = 8192  # addresses; one page view asks several times
 
 
@@ -11,9 +14,13 @@ class GeoDatabase:
     """Country and city of addresses, from a MaxMind database that the operator supplies."""
 
     def __init__(self, database: Path) -> None:
-        import maxminddb
+        with extra_needed("POSTROOM_GEOIP_DATABASE", "geoip"):
+            import maxminddb
 
-        self._reader = maxminddb.open_database(database)
+        try:
+            self._reader = maxminddb.open_database(database)
+        except (OSError, maxminddb.InvalidDatabaseError) as error:
+            raise SettingInvalid("POSTROOM_GEOIP_DATABASE", f"cannot be read: {error}") from error
         self.find = lru_cache(maxsize=_REMEMBERED)(self._look)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ DECLARE
     v_last           record;
     v_steps          bigint := 0;
 BEGIN
+    -- A rollup meanwhile would move the cursor, and its steps would be counted twice.
     PERFORM pg_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0));
     WHILE fold_stats(100000) > 0 LOOP
         NULL; -- the cursor reaches the oldest open transaction, and all that follows is in no hour yet

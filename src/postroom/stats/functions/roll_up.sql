@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION roll_up(
     p_last_position bigint, p_months timestamptz[] DEFAULT NULL, p_tagged_months timestamptz[] DEFAULT NULL
 ) RETURNS integer
 LANGUAGE plpgsql
-SET plan_cache_mode = force_generic_plan
+SET plan_cache_mode = force_generic_plan -- otherwise every batch would be planned again
 SET jit = off -- as in fold_stats
 SET enable_seqscan = off -- as in fold_stats
 SET enable_nestloop = off -- the planner expects few tags; with thousands, a nested loop would compare each with each
