@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -413,3 +413,27 @@ def test_sealing_copies() -> None:
     original["b"] = []
     assert list(sealed) == ["b", "a"]
     assert sealed["b"] == (1, {"c": 2})
+
+
+PLAIN_PARTS = {
+    "subject": "News for {{ name }}",
+    "text": "Dear {{name}},\n\nsee {{ link }}\n.. and\n",
+    "html": '<p title="{{ name }}">Dear {{ name }},</p>\r\n<a href="{{ link }}">look</a>\n',
+}
+
+
+@given(st.fixed_dictionaries({"name": st.text(), "link": st.text()}))
+@example({"name": 'Zoë O\'Hara & <sons> "x"', "link": "https://example.org/a?b=1&c=2"})
+@example({"name": ".hidden", "link": " x  y "})
+@example({"name": "a\u00a0b", "link": "\ud800"})
+@example({"name": "", "link": "&#x2f;"})
+def test_joined_parts_equal_those_of_the_engine(variables: dict[str, str]) -> None:
+    """Parts with plain variables are joined; an operator in each tag leaves them to the engine."""
+    with_operators = {part: source.replace("}}", "~ '' }}") for part, source in PLAIN_PARTS.items()}
+    expected, found = answer(variables, **with_operators), answer(variables, **PLAIN_PARTS)
+    assert found == expected or (isinstance(found, RenderError) and isinstance(expected, RenderError))
+
+
+@pytest.mark.parametrize("name", ["true", "loop", "self"])
+def test_names_of_the_engine_are_not_variables(name: str) -> None:
+    assert answer({name: "x"}, text=f"{{{{ {name} }}}}") == answer({name: "x"}, text=f"{{{{ {name} ~ '' }}}}")

@@ -21,10 +21,10 @@ from tests.support.builders import (
 from tests.support.loops import looping
 from tests.support.templates import a_template_worker, published, template_writers
 
+from postroom.campaigns.contents import contents_of
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
-from postroom.mail.contents import contents_of
 from postroom.mail.library import preview
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.service import render_ahead

@@ -12,7 +12,8 @@ from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.publishing import publish_files
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
-from postroom.runtime.record import Shape
+from postroom.runtime.record import Shape, answer
+from postroom.runtime.service_endpoint import serve
 
 READ = "templates:read"
 WRITE = "templates:write"
@@ -55,39 +56,6 @@ class Published(msgspec.Struct, frozen=True):
     templates: dict[str, int]
 
 
-async def list_templates(call: Call) -> Answer:
-    return Answer(Page(await library.list_templates(call.room.pool), None))
-
-
-async def list_versions(call: Call) -> Answer:
-    query: PageQuery = call.query
-    template: str = call.path["template_id"]
-    found, more = await library.list_versions(call.room.pool, template, cursor=query.cursor, limit=query.limit)
-    return Answer(Page(found, more))
-
-
-async def get_version(call: Call) -> Answer:
-    return Answer(await library.get_version(call.room.pool, call.path["template_id"], call.path["version_id"]))
-
-
-async def compare_versions(call: Call) -> Answer:
-    template, version_id = call.path["template_id"], call.path["version_id"]
-    diff = await library.compare_versions(call.room.pool, template, version_id, against=call.query.against)
-    return Answer(VersionDiff(diff))
-
-
-async def preview_template(call: Call) -> Answer:
-    body: PreviewBody = call.body
-    rendered = await library.preview(
-        call.room.pool,
-        call.path["template_id"],
-        version_id=body.version_id,
-        locale=body.locale,
-        variables=body.variables,
-    )
-    return Answer(Preview(rendered.subject, rendered.text, rendered.html))
-
-
 async def publish_templates(call: Call) -> Answer:
     try:
         return Answer(Published(await publish_files(call.room, actor=call.actor)))
@@ -95,55 +63,38 @@ async def publish_templates(call: Call) -> Answer:
         raise BadInput.of("template", invalid.message) from invalid
 
 
-_read = partial(Endpoint, method="GET", scope=READ, tag="templates")
+_endpoint = partial(Endpoint, tag="templates")
+_read = partial(serve, scope=READ, tag="templates")
 _ONE = "/v1/templates/{template_id}"
+_OF = {"template": lambda call: call.path["template_id"]}
 
 ENDPOINTS = [
     _read(
-        path="/v1/templates",
-        handler=list_templates,
-        summary="List the templates and their current versions.",
+        "GET", "/v1/templates", library.list_templates, "List the templates and their current versions.",
         answers={200: Page[TemplateSummary]},
     ),
     _read(
-        path=f"{_ONE}/versions",
-        handler=list_versions,
-        summary="List the versions of a template, newest first.",
-        query=PageQuery,
-        answers={200: Page[TemplateVersion]},
+        "GET", f"{_ONE}/versions", library.list_versions, "List the versions of a template, newest first.",
+        query=PageQuery, answers={200: Page[TemplateVersion]}, given=_OF,
     ),
     _read(
-        path=f"{_ONE}/versions/{{version_id:int}}",
-        handler=get_version,
-        summary="Show a version with the text of its files.",
-        answers={200: VersionFiles},
+        "GET", f"{_ONE}/versions/{{version_id:int}}", library.get_version,
+        "Show a version with the text of its files.", answers={200: VersionFiles}, given=_OF,
     ),
     _read(
-        path=f"{_ONE}/versions/{{version_id:int}}/diff",
-        handler=compare_versions,
-        summary="Compare a version with another one, by default the one before.",
-        query=DiffQuery,
-        answers={200: VersionDiff},
+        "GET", f"{_ONE}/versions/{{version_id:int}}/diff", library.compare_versions,
+        "Compare a version with another one, by default the one before.", query=DiffQuery,
+        answers={200: VersionDiff}, shape=VersionDiff, given=_OF,
     ),
-    Endpoint(
-        method="POST",
-        path=f"{_ONE}/preview",
-        handler=preview_template,
-        summary="Render a template as it would be sent. Returns 400 if it cannot be rendered.",
-        scope=READ,
-        tag="templates",
-        body=PreviewBody,
-        most_body=LARGE,
-        answers={200: Preview},
-        problems=(404,),
+    _read(
+        "POST", f"{_ONE}/preview", library.preview,
+        "Render a template as it would be sent. Returns 400 if it cannot be rendered.", name="preview_template",
+        body=PreviewBody, most_body=LARGE, answers={200: Preview}, problems=(404,), shape=partial(answer, Preview),
+        given=_OF,
     ),
-    Endpoint(
-        method="POST",
-        path="/v1/templates/publish",
-        handler=publish_templates,
-        summary="Publish the template files of this process. Returns 400 if one is invalid; then nothing is published.",
-        scope=WRITE,
-        tag="templates",
-        answers={200: Published},
+    _endpoint(
+        "POST", "/v1/templates/publish", publish_templates,
+        "Publish the template files of this process. Returns 400 if one is invalid; then nothing is published.",
+        scope=WRITE, answers={200: Published},
     ),
-]
+]  # fmt: skip

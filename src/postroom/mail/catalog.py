@@ -34,7 +34,7 @@ from postroom.runtime.template_tags import tag_spans
 BUILTIN_TEMPLATES = Path(__file__).parent / "builtin_templates"
 FALLBACK_LOCALE = "en"
 
-_LONGEST_LOCALE = 35
+_LONGEST_LOCALE = 35  # BCP 47 recommends room for 35 characters
 _STRING = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _FILTER = re.compile(r"\|\s*([A-Za-z_]\w*)")
 _REFERENCE = re.compile(r"\{%[-+]?\s*(?:extends|include|import|from)\s+(?:'([^']*)'|\"([^\"]*)\")(?!.*ignore missing)")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from postroom.delivery.maintenance import MaintenanceOptions
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
-from postroom.post.address import Address, domain_of, parse_address
+from postroom.post.address import ERASED, Address, domain_of, parse_address
 from postroom.post.header import Field, encode_addresses, encode_custom, encode_text
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.mime import ComposedMessage
@@ -122,6 +122,7 @@ class Composer:
     def compose(self, outgoing: Outgoing, *, now: datetime) -> tuple[Envelope, Content]:
         """The envelope for pending recipients, and the message; ValueError names the part that cannot be encoded."""
         sender = outgoing.sender or self._default_sender
+        signers = self._signers_of(sender)
         custom, message_id = _custom_headers(outgoing.headers) if outgoing.headers else ([], None)
         if message_id is None:
             message_id = make_message_id(outgoing.id, outgoing.created_at, domain=self._message_domain, key=self._key)
@@ -131,8 +132,9 @@ class Composer:
             text=outgoing.text,
             html=outgoing.html,
             attachments=outgoing.attachments,
-            signers=self._signers_of(sender),
-            signed_at=int(now.timestamp()),
+            signers=signers,
+            signed_at=int(now.timestamp()) if signers else 0,
+            is_canonical=outgoing.is_canonical and not outgoing.attachments and not _has_dotted(outgoing.headers),
         )
         envelope = Envelope(
             delivery_id=outgoing.id,
@@ -185,6 +187,11 @@ def _has(outgoing: Outgoing, header: str) -> bool:
     return bool(outgoing.headers) and any(name.lower() == header for name in outgoing.headers)
 
 
+def _has_dotted(headers: Mapping[str, str]) -> bool:
+    """True if the name of a header starts with a dot, which RFC 5322 allows and SMTP must stuff."""
+    return bool(headers) and any(name.startswith(".") for name in headers)
+
+
 def message_domain_of(setting: str) -> str:
     """POSTROOM_MESSAGE_DOMAIN in ASCII form; ValueError if it is not a domain."""
     return domain_of(parse_address(f"postroom@{setting}").email)
@@ -235,9 +242,14 @@ def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
 
 
 def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
-    """To, Cc and Reply-To with all recipients, whatever their status; never Bcc."""
+    """To, Cc and Reply-To with all recipients, whatever their status, but those who were erased; never Bcc."""
+    if len(recipients) == 1 and recipients[0].kind is RecipientKind.TO and not recipients[0].address.startswith(ERASED):
+        only = Address(recipients[0].address, recipients[0].name)
+        return [(b"To", encode_addresses("To", (only,)))]  # nearly every mail
     shown: dict[RecipientKind, list[Address]] = {}
     for each in recipients:
+        if each.address.startswith(ERASED):
+            continue
         shown.setdefault(each.kind, []).append(Address(each.address, each.name))
     headers = [(name.encode(), encode_addresses(name, shown[kind])) for kind, name in _SHOWN if kind in shown]
     return headers if RecipientKind.TO in shown or RecipientKind.CC in shown else [_NOBODY_NAMED, *headers]

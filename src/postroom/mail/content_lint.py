@@ -14,7 +14,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 LONG_SUBJECT = 78  # the recommended line length of RFC 5322
 CLIPPED_AT = 102 * 1024  # Gmail clips larger messages
 
-_SHOUTED_LETTERS = 8
+_SHOUTED_LETTERS = 8  # shorter words in capitals are mostly abbreviations
 _DOMAIN = re.compile(r"(?:https?://)?((?:[a-z0-9-]+\.)+[a-z]{2,24})(?:[/:?#].*)?", re.IGNORECASE)
 
 

@@ -1,16 +1,16 @@
-"""Renders the content of deliveries for readers: the API, the dashboard, the command line."""
+"""Renders the content of mail by template for readers: the API, the dashboard, the command line."""
 
 from collections.abc import Mapping, Sequence
 
 from postroom.db.pool import Pool
-from postroom.delivery.contents import Contents, RenderedContent
+from postroom.delivery.contents import Render, RenderedContent
 from postroom.mail import store
 from postroom.mail.render import Rendered
 from postroom.mail.versions import TemplateVersions
 
 
-def contents_of(pool: Pool) -> Contents:
-    """The contents of a room's templated mail; keep it, because it caches the versions."""
+def template_renderer(pool: Pool) -> Render:
+    """Renders a room's mail by template; keep it, because it caches the versions."""
     versions = TemplateVersions(pool)
 
     async def render(delivery_ids: Sequence[int]) -> Mapping[int, RenderedContent]:
@@ -23,4 +23,4 @@ def contents_of(pool: Pool) -> Contents:
             if isinstance(content, Rendered)
         }
 
-    return Contents(render)
+    return render

@@ -46,6 +46,10 @@ async def compare_versions(pool: Pool, template: str, version_id: int, *, agains
     return "".join(_compare(old, new.files))
 
 
+async def is_first_version(pool: Pool, template: str, version_id: int) -> bool:
+    return await store.find_version_before(pool, template=template, version_id=version_id) is None
+
+
 async def preview(
     pool: Pool, template: str, *, version_id: int | None = None, locale: str | None, variables: Mapping[str, Any]
 ) -> Rendered:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 from selectolax.lexbor import LexborDocumentOptions, LexborHTMLParser, LexborNode
 
+from postroom.post.html_guard import find_html_excess
+
 _UNSEEN = frozenset(
     {
         "head",
@@ -34,12 +36,15 @@ _LINES = frozenset(
 _PADDING = dict.fromkeys(map(ord, "\u200b\u00ad\ufeff\u034f"))
 # Reading the attributes of every element is half of the work, and most mails hide nothing.
 _HIDING = re.compile(r"display\s*:\s*none")
+_TAG = re.compile(r"<[^>]*>?")
 # Limit against stack overflow: deeper text is taken without structure.
 _MAX_DEPTH = 100
 
 
 def plain_text(html: str) -> str:
     """The readable text of an HTML document or fragment, without a trailing newline."""
+    if find_html_excess(html) is not None:
+        return " ".join(_TAG.sub(" ", html).split())
     body = LexborHTMLParser(html, options=LexborDocumentOptions.WO_EVENTS).body
     if body is None:
         return ""

@@ -11,7 +11,9 @@ import json
 import structlog
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.db.room import Room
+from postroom.events.audit import audited
 from postroom.mail import store
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.settings import Settings
@@ -27,7 +29,10 @@ def load_catalog(settings: Settings) -> Catalog:
 async def publish_files(room: Room, *, actor: str) -> dict[str, int]:
     """Parse the files of this process and publish those that differ from the room's."""
     catalog = await asyncio.to_thread(load_catalog, room.settings)
-    return await publish(room.pool, catalog, actor=actor)
+    async with audited(room.pool, actor, "template.publish", "templates") as (connection, note):
+        published = await _publish(connection, catalog, actor=actor)
+        note.after, note.is_dropped = published, not published
+    return published
 
 
 async def publish(pool: Pool, catalog: Catalog, *, actor: str) -> dict[str, int]:
@@ -37,20 +42,24 @@ async def publish(pool: Pool, catalog: Catalog, *, actor: str) -> dict[str, int]
     is published.
     """
     async with pool.acquire() as connection:
-        current = await store.list_current_hashes(connection)
-        sources = [template.source for template in catalog.templates.values()]
-        changed = [source for source in sources if current.get(source.template) != source.content_hash]
-        for source in changed:
-            catalog.templates[source.template].check_samples()
-        if not changed:
-            return {}
-        published = await store.publish_templates(
-            connection,
-            template=[source.template for source in changed],
-            content_hash=[source.content_hash for source in changed],
-            files=[json.dumps(source.texts) for source in changed],
-            published_by=actor,
-        )
+        return await _publish(connection, catalog, actor=actor)
+
+
+async def _publish(connection: Connection, catalog: Catalog, *, actor: str) -> dict[str, int]:
+    current = await store.list_current_hashes(connection)
+    sources = [template.source for template in catalog.templates.values()]
+    changed = [source for source in sources if current.get(source.template) != source.content_hash]
+    for source in changed:
+        catalog.templates[source.template].check_samples()
+    if not changed:
+        return {}
+    published = await store.publish_templates(
+        connection,
+        template=[source.template for source in changed],
+        content_hash=[source.content_hash for source in changed],
+        files=[json.dumps(source.texts) for source in changed],
+        published_by=actor,
+    )
     for template, version_id in published.items():
         _log.info("template_published", template=template, version_id=version_id)
     return published

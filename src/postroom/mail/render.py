@@ -22,23 +22,26 @@ Styles that could not be applied when the template was loaded are applied here, 
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from minijinja import Environment, TemplateError
 
+from postroom.mail.joined import JoinedPart, is_line, lines_of
 from postroom.mail.markup import StylesInvalid, inline_styles
 from postroom.mail.plaintext import plain_text
 
-FUEL = 500_000
-MAX_SUBJECT = 998
-MAX_PART = 5_000_000
-MAX_DEPTH = 32
-MAX_INTEGER = 2**127 - 1
+FUEL = 500_000  # instructions of the template engine; ends an endless loop
+MAX_SUBJECT = 998  # the longest line of RFC 5322
+MAX_PART = 5_000_000  # as delivery.check.MAX_BODY_BYTES
+MAX_DEPTH = 32  # as delivery.check.MAX_DEPTH
+MAX_INTEGER = 2**127 - 1  # the engine has integers of 128 bits
 
-_NEAR = 120
+_NEAR = 120  # characters of the template that an error quotes
 
 _PLAIN = frozenset({str, bool, float})
+_FLAT = _PLAIN | {type(None)}
+_PROBE = "Zoë & <b> \"q\" 'a' /x/"
 _UNBOUNDED_FILTERS = ("format", "indent", "batch", "slice", "pprint")
 
 
@@ -49,6 +52,8 @@ class Rendered:
     subject: str
     text: str | None
     html: str | None
+    is_canonical: bool = field(default=False, compare=False)
+    """Text and HTML are known to have the form that DKIM signs, and no line that starts with a dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,8 @@ class Renderer:
         self._text = _environment(escape=False)
         self._sources: dict[str, str] = {}
         self._written: dict[str, str] = {}
+        self._joined: dict[str, JoinedPart] = {}
+        self._canonical: set[str] = set()
 
     def add(self, name: str, source: str, *, html: bool, written: str | None = None) -> None:
         """Parse a part; raises the engine's `TemplateError` with its line if it is invalid.
@@ -166,6 +173,7 @@ class Renderer:
         (self._html if html else self._text).add_template(name, source)
         self._sources[name] = source
         self._written[name] = source if written is None else written
+        self._add_joined(name, JoinedPart.parse(source, html=html))
 
     def knows_filter(self, name: str) -> bool:
         try:
@@ -177,8 +185,11 @@ class Renderer:
     def render(
         self, message: TemplateParts, variables: Mapping[str, Any], *, on_part: Callable[[str], None] = _ignore
     ) -> Rendered | RenderError:
-        """The rendered parts; `on_part` is called with the name of each before it is rendered."""
+        """The rendered parts; `on_part` is called with the name of each before the engine renders it."""
         try:
+            joined = self._join(message, variables)
+            if joined is not None:
+                return joined
             values = seal(variables)
             on_part("subject")
             subject = _subject(self._part("subject", message.subject, values))
@@ -197,6 +208,38 @@ class Renderer:
     def render_many(self, message: TemplateParts, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
         """One result per set of variables, in order; a failure does not affect the others."""
         return [self.render(message, variables) for variables in many]
+
+    def _add_joined(self, name: str, part: JoinedPart | None) -> None:
+        """Keep the part, if the engine renders the same from values with every character that it escapes."""
+        self._joined.pop(name, None)
+        self._canonical.discard(name)
+        if part is None:
+            return
+        values = dict.fromkeys(part.names, _PROBE)
+        try:
+            expected = self._part("html" if part.html else "text", name, Record(values))
+        except _Failure:
+            return
+        if part.render(values) == expected:
+            self._joined[name] = part
+            self._canonical.update([name] if part.is_canonical else [])
+
+    def _join(self, message: TemplateParts, variables: Mapping[str, Any]) -> Rendered | None:
+        """The message without the engine; None if a part or a value needs it."""
+        if message.inline_late or message.text is None or not _FLAT.issuperset(map(type, variables.values())):
+            return None
+        lines = lines_of(variables)
+        subject, text = self._joined_part(message.subject, lines), self._joined_part(message.text, lines)
+        html = None if message.html is None else self._joined_part(message.html, lines)
+        if subject is None or text is None or (html is None and message.html is not None):
+            return None
+        is_canonical = message.text in self._canonical and (message.html is None or message.html in self._canonical)
+        return Rendered(_subject(subject), text, html, is_canonical)
+
+    def _joined_part(self, name: str, lines: Mapping[str, str]) -> str | None:
+        part = self._joined.get(name)
+        rendered = None if part is None else part.render(lines)
+        return None if rendered is None or len(rendered) > MAX_PART else rendered
 
     def _part(self, part: str, name: str, values: Record) -> str:
         environment = self._html if part == "html" else self._text
@@ -259,7 +302,7 @@ def _environment(*, escape: bool) -> Environment:
 
 
 def _subject(rendered: str) -> str:
-    subject = " ".join(rendered.split())
+    subject = rendered if is_line(rendered) else " ".join(rendered.split())
     if not subject:
         raise _Failure("subject", "the subject is empty")
     if len(subject) > MAX_SUBJECT:

@@ -29,7 +29,13 @@ class TemplateRendering:
         rendered = self._render(outgoing, outgoing.template_id)
         if isinstance(rendered, RenderError):
             raise RenderFailed(rendered.text)
-        return replace(outgoing, subject=rendered.subject, text=rendered.text, html=rendered.html)
+        return replace(
+            outgoing,
+            subject=rendered.subject,
+            text=rendered.text,
+            html=rendered.html,
+            is_canonical=rendered.is_canonical,
+        )
 
     async def store(self, started: Sequence[Outgoing]) -> None:
         """Store the content of deliveries that are about to leave (POSTROOM_STORE_RENDERED)."""

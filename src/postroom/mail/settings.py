@@ -9,39 +9,27 @@ from postroom.runtime.setting import duration_from, kept_for, setting, switch
 
 @dataclass(frozen=True, kw_only=True)
 class MailSettings:
-    """The settings of mail."""
-
-    template_dir: Path | None = setting(
-        "POSTROOM_TEMPLATE_DIR", Path, None, "folder of your templates, in addition to the built-in ones"
-    )
+    template_dir: Path | None = setting(Path, None, "folder of your templates, in addition to the built-in ones")
     template_reload: timedelta = setting(
-        "POSTROOM_TEMPLATE_RELOAD",
         duration_from(timedelta(seconds=1)),
         timedelta(seconds=5),
         "interval at which workers look for changed template files, and publish them",
     )
     template_version_retention: timedelta = setting(
-        "POSTROOM_TEMPLATE_VERSION_RETENTION",
         kept_for,
         timedelta(days=90),
         "retention of replaced versions of templates; a version that a delivery keeps is not deleted",
     )
     store_rendered: bool = setting(
-        "POSTROOM_STORE_RENDERED",
         switch,
         default=False,
         about="store the rendered content of templated mail before it leaves; otherwise readers get it rendered again",
     )
-    default_locale: str = setting(
-        "POSTROOM_DEFAULT_LOCALE", str, "en", "language of account mail to people without a locale"
-    )
+    default_locale: str = setting(str, "en", "language of account mail to people without a locale")
     default_from: str = setting(
-        "POSTROOM_FROM", str, "Postroom <postroom@localhost>", "From address of mail without one"
+        str, "Postroom <postroom@localhost>", "From address of mail without one", variable="POSTROOM_FROM"
     )
-    message_domain: str = setting("POSTROOM_MESSAGE_DOMAIN", str, "postroom.localhost", "domain of Message-IDs")
+    message_domain: str = setting(str, "postroom.localhost", "domain of Message-IDs")
     dkim_keys: str | None = setting(
-        "POSTROOM_DKIM_KEYS",
-        str,
-        None,
-        "DKIM keys as domain:selector:path-of-PEM, separated by commas; each key of a domain signs",
+        str, None, "DKIM keys as domain:selector:path-of-PEM, separated by commas; each key of a domain signs"
     )

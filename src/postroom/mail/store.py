@@ -2,10 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
-from postroom.db.queries import Connection, load
-from postroom.delivery.model import Unrendered
+from postroom.db.queries import Connection, column, load, model
 from postroom.delivery.rows import read_unrendered
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.template_files import TemplateSource
@@ -13,16 +11,8 @@ from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.mail")
 
-
-async def count_templates(connection: Connection) -> int:
-    count: int = (await QUERIES["count_templates"].one(connection))["templates"]
-    return count
-
-
-async def delete_old_versions(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    return await QUERIES["delete_old_versions"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+count_templates = QUERIES["count_templates"].one_as(column("templates", int))
+delete_old_versions = QUERIES["delete_old_versions"].exec
 
 
 async def find_version(connection: Connection, *, template: str, version_id: int | None) -> VersionFiles | None:
@@ -32,9 +22,7 @@ async def find_version(connection: Connection, *, template: str, version_id: int
     return VersionFiles(read_row(TemplateVersion, row), json.loads(row["files"]))
 
 
-async def find_version_before(connection: Connection, *, template: str, version_id: int) -> int | None:
-    row = await QUERIES["find_version_before"].maybe(connection, template=template, version_id=version_id)
-    return None if row is None else row["id"]
+find_version_before = QUERIES["find_version_before"].maybe_as(column("id", int))
 
 
 async def list_current_hashes(connection: Connection) -> dict[str, str]:
@@ -45,13 +33,8 @@ async def list_current_versions(connection: Connection) -> dict[str, int]:
     return {row["template"]: row["version_id"] for row in await QUERIES["list_current_versions"].many(connection)}
 
 
-async def list_templates(connection: Connection) -> list[TemplateSummary]:
-    return [read_row(TemplateSummary, row) for row in await QUERIES["list_templates"].many(connection)]
-
-
-async def list_unrendered(connection: Connection, *, delivery_ids: Sequence[int]) -> list[Unrendered]:
-    rows = await QUERIES["list_unrendered"].many(connection, delivery_ids=delivery_ids)
-    return [read_unrendered(row) for row in rows]
+list_templates = QUERIES["list_templates"].many_as(model(TemplateSummary))
+list_unrendered = QUERIES["list_unrendered"].many_as(read_unrendered)
 
 
 async def list_version_sources(connection: Connection, *, version_ids: Sequence[int]) -> dict[int, TemplateSource]:
@@ -62,13 +45,7 @@ async def list_version_sources(connection: Connection, *, version_ids: Sequence[
     }
 
 
-async def list_versions(
-    connection: Connection, *, template: str, before_id: int | None, page_limit: int
-) -> list[TemplateVersion]:
-    rows = await QUERIES["list_versions"].many(
-        connection, template=template, before_id=before_id, page_limit=page_limit
-    )
-    return [read_row(TemplateVersion, row) for row in rows]
+list_versions = QUERIES["list_versions"].many_as(model(TemplateVersion))
 
 
 async def publish_templates(

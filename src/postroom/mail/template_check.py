@@ -20,10 +20,10 @@ from postroom.mail import store
 from postroom.mail.render import RenderError
 from postroom.mail.versions import TemplateVersions
 
-MOST_SHAPES = 10_000
+MOST_SHAPES = 10_000  # bounds the memory of requests whose variables differ every time
 FRESH_S = 1.0
 """Within a second of publishing, a request may be checked with the version before; it is accepted with the new one."""
-_NAMED = 20
+_NAMED = 20  # variables that an error names
 _MISSING = re.compile(r"unknown variable: ([A-Za-z_]\w*(?:\.\w+)*)")
 
 

@@ -20,7 +20,7 @@ from postroom.mail.template_files import TemplateSource
 
 _log = structlog.get_logger()
 
-CACHED = 128
+CACHED = 128  # more than the templates that most installations use at a time
 
 
 class TemplateVersions:
@@ -75,8 +75,8 @@ class TemplateVersions:
 
 
 def _without_nul(template: str, rendered: Rendered | RenderError) -> Rendered | RenderError:
-    if isinstance(rendered, Rendered) and any(
-        "\0" in part for part in (rendered.subject, rendered.text, rendered.html) if part is not None
+    if isinstance(rendered, Rendered) and (
+        "\0" in rendered.subject or "\0" in (rendered.text or "") or "\0" in (rendered.html or "")
     ):
         return RenderError(template, "template", "the rendered content contains a NUL, which mail cannot contain")
     return rendered
