@@ -16,6 +16,7 @@ from postroom.cli.listeners import submitter
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.http.auth import Authenticator
+from postroom.intake.smtp.handler import one_room
 from postroom.intake.smtp.server import load_tls, submission_server
 from postroom.runtime.smtp_server import SmtpOptions, SmtpServer
 
@@ -53,7 +54,7 @@ def serve(room: Room) -> Serve:
         auth = Authenticator(room.pool)
         accepting = AcceptCombiner(room.pool)
         chosen = SmtpOptions(port=0, **options)  # type: ignore[arg-type]
-        async with submission_server(accepting, submitter(auth), chosen) as server:
+        async with submission_server(one_room(accepting, submitter(auth)), chosen) as server:
             yield Served(server, key, row.id, auth)
         await accepting.close()
 

@@ -13,6 +13,7 @@ from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import ScopeMissing, SettingInvalid, Unauthenticated
 from postroom.http.auth import Authenticator
+from postroom.intake.smtp.handler import one_room
 from postroom.intake.smtp.server import allows_any_login, submission_server
 from postroom.runtime.smtp_server import SmtpOptions
 from postroom.settings import Settings
@@ -22,7 +23,7 @@ async def test_any_password_is_accepted_from_this_machine(room: Room) -> None:
     """A program without a key submits; its deliveries have the source `smtp`."""
     auth = Authenticator(room.pool)
     accepting = AcceptCombiner(room.pool)
-    async with submission_server(accepting, submitter(auth, any_login=True), SmtpOptions(port=0)) as server:
+    async with submission_server(one_room(accepting, submitter(auth, any_login=True)), SmtpOptions(port=0)) as server:
 
         def send(client: smtplib.SMTP) -> None:
             client.send_message(letter("From a program"))

@@ -18,6 +18,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid, Unauthenticated
+from postroom.intake.smtp.handler import one_room
 from postroom.intake.smtp.server import submission_options, submission_server
 from postroom.runtime import uvicorn_server
 from postroom.runtime.smtp_server import SmtpOptions
@@ -79,7 +80,7 @@ async def test_a_client_that_vanishes_leaves_nothing_behind(serve: Serve, pool: 
 async def test_an_address_that_is_taken_stops_the_start(serve: Serve, room: Room) -> None:
     """The error names the variable that chose it."""
     async with serve() as served:
-        second = submission_server(AcceptCombiner(room.pool), _nobody, SmtpOptions(port=served.port))
+        second = submission_server(one_room(AcceptCombiner(room.pool), _nobody), SmtpOptions(port=served.port))
         with pytest.raises(SettingInvalid, match="POSTROOM_SMTP_ADDR"):
             await second.__aenter__()
 
@@ -88,7 +89,9 @@ async def test_a_bound_socket_can_be_handed_in(room: Room) -> None:
     """An address that was taken before anything else was started is used as it is."""
     listener = uvicorn_server.bind(("127.0.0.1", 0), variable="POSTROOM_SMTP_ADDR")
     port = listener.getsockname()[1]
-    async with submission_server(AcceptCombiner(room.pool), _nobody, SmtpOptions(), listener=listener) as server:
+    async with submission_server(
+        one_room(AcceptCombiner(room.pool), _nobody), SmtpOptions(), listener=listener
+    ) as server:
         assert server.port == port
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert (await reader.readline()).startswith(b"220")

@@ -8,6 +8,8 @@ STATES   a command is accepted (it is a delivery from then on), replayed (it alr
          and resubmitted, or dismissed. A malformed command never blocks the ones behind it.
 CALLED BY  `redis` and `nats` sources through `worker.CommandConsumer`, within `postroom work` or alone in
          `postroom intake`; mail programs through `smtp`; operators through `api` and `cli`
+ROOMS    a worker of many rooms reads a stream per room while the room is awake, and watches those of sleeping rooms
+         (`redis.RedisWatch`, `nats.NatsWatch`)
 CALLS    `runtime.smtp_server`, the SMTP server that feedback's bounce address uses too;
          delivery's service, to accept; events, for the audit of operator actions
 HOSTILE INPUTS  every byte of a command, of a submitted message and of a request; user names and passwords of SMTP

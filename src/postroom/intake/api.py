@@ -11,7 +11,7 @@ from postroom.intake import service
 from postroom.intake.model import MalformedFilter, MalformedSummary
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import PageQuery
-from postroom.runtime.record import Shape, Text
+from postroom.runtime.record import Shape, Text, part
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
@@ -60,17 +60,8 @@ class Resubmitted(msgspec.Struct, frozen=True):
 
 async def list_malformed_commands(call: Call) -> Answer:
     query: MalformedQuery = call.query
-    chosen = MalformedFilter(
-        reason=query.reason,
-        source=query.source,
-        resubmitted=query.resubmitted,
-        dismissed=query.dismissed,
-    )
     found, cursor = await service.list_malformed_commands(
-        call.room.pool,
-        chosen,
-        cursor=query.cursor,
-        limit=query.limit,
+        call.room.pool, part(MalformedFilter, query), cursor=query.cursor, limit=query.limit
     )
     waiting_now = await service.count_malformed_commands(call.room.pool)
     return Answer(MalformedPage(found, cursor, waiting_now))

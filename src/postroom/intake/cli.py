@@ -23,6 +23,7 @@ from postroom.runtime.terminal import (
     print_record,
     printable,
     say,
+    say_or_json,
 )
 
 malformed = typer.Typer()
@@ -100,10 +101,8 @@ def resubmit(
             idempotency_ttl=room.settings.idempotency_ttl,
         )
     )
-    if as_json:
-        print_json({"id": command_id, "delivery_id": accepted.id, "replayed": accepted.replayed})
-    else:
-        say(str(accepted.id))
+    shape = {"id": command_id, "delivery_id": accepted.id, "replayed": accepted.replayed}
+    say_or_json(str(accepted.id), shape, as_json=as_json)
 
 
 def _read_payload(path: Path) -> str:

@@ -48,15 +48,52 @@ GROUP BY reason
 ORDER BY commands DESC, reason;
 
 -- name: list_malformed_commands :many
--- Malformed commands, newest first, below a cursor.
-SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size
-FROM malformed_commands
-WHERE (:reason::text IS NULL OR reason = :reason)
-    AND (:source::text IS NULL OR source = :source)
-    AND (:resubmitted::boolean IS NULL OR (resubmitted_at IS NOT NULL) = :resubmitted)
-    AND (:dismissed::boolean IS NULL OR (dismissed_at IS NOT NULL) = :dismissed)
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
+-- Malformed commands, newest first, below a cursor: found by the first filter that is given,
+-- filtered by the others; see `runtime.page.search_page`.
+SELECT id, recorded_at, resubmitted_at, dismissed_at, delivery_id, source, reason, detail, entry, length(raw) AS size,
+    is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place,
+        (:resubmitted IS NULL OR (resubmitted_at IS NOT NULL) = :resubmitted)
+        AND (:dismissed IS NULL OR (dismissed_at IS NOT NULL) = :dismissed)
+        AND (:reason IS NULL OR reason = :reason)
+        AND (:source IS NULL OR source = :source) AS is_match
+    FROM (
+        (SELECT * FROM malformed_commands
+        WHERE :resubmitted::boolean AND resubmitted_at IS NOT NULL
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM malformed_commands
+        WHERE :resubmitted IS NOT TRUE AND :dismissed::boolean AND dismissed_at IS NOT NULL
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM malformed_commands
+        WHERE :resubmitted IS NOT TRUE AND :dismissed IS NOT TRUE AND reason BETWEEN :reason::text AND :reason
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY reason DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM malformed_commands
+        WHERE :resubmitted IS NOT TRUE AND :dismissed IS NOT TRUE AND :reason IS NULL
+            AND source BETWEEN :source::text AND :source
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY source DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM malformed_commands
+        WHERE NOT :resubmitted AND NOT :dismissed AND :reason IS NULL AND :source IS NULL
+            AND resubmitted_at IS NULL AND dismissed_at IS NULL
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM malformed_commands
+        WHERE (:resubmitted IS NULL OR :dismissed IS NULL) AND :resubmitted IS NOT TRUE AND :dismissed IS NOT TRUE
+            AND :reason IS NULL AND :source IS NULL
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: lock_malformed_command :maybe
@@ -68,14 +105,14 @@ FOR UPDATE;
 
 -- name: mark_malformed_notified :one
 -- Mark the malformed commands not yet reported as notified and return their number.
-WITH told AS (
+WITH notified AS (
     UPDATE malformed_commands
     SET notified_at = coalesce(:now::timestamptz, now())
     WHERE notified_at IS NULL AND resubmitted_at IS NULL AND dismissed_at IS NULL
     RETURNING id
 )
-SELECT count(*) AS told
-FROM told;
+SELECT count(*) AS notified
+FROM notified;
 
 -- name: mark_resubmitted :exec
 -- Record the delivery of a resubmitted command.

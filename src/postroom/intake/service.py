@@ -14,7 +14,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import service as delivery_service
 from postroom.delivery.check import CheckedRequest
-from postroom.delivery.model import Acceptance, Accepted
+from postroom.delivery.model import IDEMPOTENCY_TTL, Acceptance, Accepted
 from postroom.delivery.service import Check, count_accepted
 from postroom.errors import BadInput, ConflictError, FieldError
 from postroom.events.audit import audited, record_audit
@@ -33,7 +33,7 @@ from postroom.intake.model import (
     StreamEntry,
 )
 from postroom.post.text import storable
-from postroom.runtime.page import Found, encode_cursor, read_page
+from postroom.runtime.page import Found, encode_cursor, search_page
 
 COUNT_LIMIT = 10_000  # bounds the count, so that a scrape of metrics stays cheap
 MOST_REDRIVEN = 500
@@ -62,7 +62,7 @@ async def accept_commands(
     pool: Pool,
     batch: Sequence[StreamEntry],
     *,
-    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
     check: Check | None = None,
 ) -> list[Outcome]:
     """Accept a batch, in as few statements as its size allows, and record malformed commands in the same transaction.
@@ -141,7 +141,7 @@ async def list_malformed_commands(
     pool: Pool, chosen: MalformedFilter, *, cursor: str | None = None, limit: int = 50
 ) -> Found[MalformedSummary]:
     """A page of malformed commands, newest first, and the cursor of the next page."""
-    return await read_page(store.list_malformed_commands, pool, cursor, limit, **asdict(chosen))
+    return await search_page(store.list_malformed_commands, pool, cursor, limit, **asdict(chosen))
 
 
 async def dismiss(pool: Pool, command_ids: Sequence[int], *, actor: str) -> set[int]:
@@ -167,7 +167,7 @@ async def resubmit(
     *,
     actor: str,
     changes: Mapping[str, Any] | None = None,
-    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
 ) -> Accepted:
     """Accept a malformed command with these fields changed; the value None removes a field.
 
@@ -194,7 +194,7 @@ async def redrive(  # noqa: PLR0913 - the commands, how they are checked, and wh
     actor: str,
     dry_run: bool = False,
     check: Check | None = None,
-    idempotency_ttl: timedelta = delivery_service.IDEMPOTENCY_TTL,
+    idempotency_ttl: timedelta = IDEMPOTENCY_TTL,
 ) -> CommandRedrive:
     """Resubmit waiting commands unchanged, the newest `MOST_REDRIVEN` below an id; with `dry_run`, only count them.
 

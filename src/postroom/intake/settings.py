@@ -9,32 +9,24 @@ from postroom.runtime.setting import address_or_off, kept_for, positive, setting
 
 @dataclass(frozen=True, kw_only=True)
 class IntakeSettings:
-    """The settings of intake."""
-
-    malformed_command_retention: timedelta = setting(
-        "POSTROOM_MALFORMED_COMMAND_RETENTION",
-        kept_for,
-        timedelta(days=30),
-        "retention of malformed commands",
+    malformed_command_retention: timedelta = setting(kept_for, timedelta(days=30), "retention of malformed commands")
+    room_commands: bool = setting(
+        switch,
+        default=False,
+        about="read commands from the room's own stream mail:delivery_commands:<room> or subject "
+        "mail.delivery_commands.<room>, as a worker of many rooms does",
     )
     smtp_addr: tuple[str, int] | None = setting(
-        "POSTROOM_SMTP_ADDR", address_or_off, ("127.0.0.1", 2525), "address where SMTP submission listens, or off"
+        address_or_off, ("127.0.0.1", 2525), "address where SMTP submission listens, or off"
     )
     smtps_addr: tuple[str, int] | None = setting(
-        "POSTROOM_SMTPS_ADDR", address_or_off, None, "address where SMTP submission listens with implicit TLS, or off"
+        address_or_off, None, "address where SMTP submission listens with implicit TLS, or off"
     )
-    smtp_tls_cert: Path | None = setting(
-        "POSTROOM_SMTP_TLS_CERT", Path, None, "PEM certificate chain for STARTTLS, and for POSTROOM_SMTPS_ADDR"
-    )
-    smtp_tls_key: Path | None = setting(
-        "POSTROOM_SMTP_TLS_KEY", Path, None, "PEM private key; absent: in the certificate's file"
-    )
+    smtp_tls_cert: Path | None = setting(Path, None, "PEM certificate chain for STARTTLS, and for POSTROOM_SMTPS_ADDR")
+    smtp_tls_key: Path | None = setting(Path, None, "PEM private key; absent: in the certificate's file")
     smtp_any_login: bool = setting(
-        "POSTROOM_SMTP_ANY_LOGIN",
         switch,
         default=False,
         about="accept any SMTP user name and password from this machine; needs POSTROOM_TRANSPORT=capture and loopback",
     )
-    smtp_max_mb: int = setting(
-        "POSTROOM_SMTP_MAX_MB", positive, 35, "largest message accepted by SMTP submission, in megabytes"
-    )
+    smtp_max_mb: int = setting(positive, 35, "largest message accepted by SMTP submission, in megabytes")

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from postroom.db.pool import Pool
-from postroom.delivery.service import IDEMPOTENCY_TTL, Check
+from postroom.delivery.model import IDEMPOTENCY_TTL
+from postroom.delivery.service import Check
 from postroom.intake.service import accept_commands
 from postroom.intake.source import StreamSource
 from postroom.runtime.loop import Loop

@@ -21,6 +21,7 @@ from postroom.runtime.nats import connect
 SUBJECT = "mail.delivery_commands"
 STREAM = "mail_delivery_commands"
 DURABLE = "postroom"
+ROOM_SUBJECTS, ROOM_STREAM = f"{SUBJECT}.*", f"{STREAM}_of_rooms"
 ANSWER_S = 2.0  # a JetStream that needs longer is treated as unreachable; the messages are delivered again
 
 
@@ -30,11 +31,22 @@ class NatsOptions:
 
     subject: str = SUBJECT
     stream: str = STREAM  # name of the stream if it has to be created
+    stream_subjects: str | None = None  # its subjects then; None: only the one above
     durable: str = DURABLE
     replicas: int = 1  # replicas of a created stream; 3 in a cluster
-    batch: int = 200
+    batch: int = 200  # one transaction accepts them, and a crash repeats at most these
     block: timedelta = timedelta(seconds=1)  # timeout of a fetch without new messages
     ack_wait: timedelta = timedelta(seconds=60)  # an unacknowledged message then goes to another worker
+
+
+def options_of(room: str) -> NatsOptions:
+    """The subject and the consumer of one of many rooms; their subjects share a stream."""
+    return NatsOptions(
+        subject=f"{SUBJECT}.{room}",
+        stream=ROOM_STREAM,
+        stream_subjects=ROOM_SUBJECTS,
+        durable=f"{DURABLE}_{room}",
+    )
 
 
 class NatsSource:
@@ -84,7 +96,7 @@ class NatsSource:
             self._connection = await connect(self._servers)
         # While a cluster elects a leader, requests are lost: a short timeout and a retry beat a long timeout.
         stream = self._connection.jetstream(timeout=ANSWER_S)
-        name = await self._stream_name(stream)
+        name = await find_stream(stream, options)
         config = api.ConsumerConfig(
             durable_name=options.durable,
             ack_policy=api.AckPolicy.EXPLICIT,
@@ -96,21 +108,21 @@ class NatsSource:
             options.subject, durable=options.durable, stream=name, config=config
         )
 
-    async def _stream_name(self, stream: Any) -> str:
-        """The stream with our subject; created if missing."""
-        options = self._options
-        try:
-            return str(await stream.find_stream_name_by_subject(options.subject))
-        except nats.js.errors.NotFoundError:
-            config = api.StreamConfig(
-                name=options.stream,
-                subjects=[options.subject],
-                retention=api.RetentionPolicy.WORK_QUEUE,
-                storage=api.StorageType.FILE,
-                num_replicas=options.replicas,
-            )
-            await stream.add_stream(config)
-            return options.stream
+
+async def find_stream(jetstream: Any, options: NatsOptions) -> str:
+    """The name of the stream with this subject; created if missing."""
+    try:
+        return str(await jetstream.find_stream_name_by_subject(options.subject))
+    except nats.js.errors.NotFoundError:
+        config = api.StreamConfig(
+            name=options.stream,
+            subjects=[options.stream_subjects or options.subject],
+            retention=api.RetentionPolicy.WORK_QUEUE,
+            storage=api.StorageType.FILE,
+            num_replicas=options.replicas,
+        )
+        await jetstream.add_stream(config)
+        return options.stream
 
 
 def _place(message: Any) -> str:

@@ -10,7 +10,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -39,6 +39,11 @@ end
 _log = structlog.get_logger()
 
 
+def stream_of(room: str) -> str:
+    """The stream of one of many rooms."""
+    return f"{STREAM}:{room}"
+
+
 def consumer_name() -> str:
     """A unique consumer name that shows the host and the process."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -51,7 +56,7 @@ class RedisOptions:
     stream: str = STREAM
     group: str = GROUP
     consumer: str = field(default_factory=consumer_name)
-    batch: int = 200
+    batch: int = 200  # one transaction accepts them, and a crash repeats at most these
     block: timedelta = timedelta(seconds=1)  # timeout of a read without new entries
     claim_after: timedelta = timedelta(seconds=60)  # idle time after which an entry is claimed from its consumer
     forget_after: timedelta = timedelta(hours=1)  # idle time after which a consumer without entries is deleted
@@ -62,14 +67,11 @@ class RedisSource:
 
     interruptions = (redis.exceptions.RedisError,)
 
-    def __init__(
-        self, url: str, options: RedisOptions | None = None, *, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, url: str, options: RedisOptions | None = None) -> None:
         self._options = options or RedisOptions()
         patience_s = self._options.block.total_seconds() + 10
         self._client: Any = open_redis(url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=5)
         self._acknowledge: Any = self._client.register_script(_ACKNOWLEDGE)
-        self._monotonic = monotonic
         self._is_ready = False  # the group is known to exist
         self._holds_some = True  # this consumer may have unacknowledged entries
         self._claim_at = 0.0
@@ -132,7 +134,7 @@ class RedisSource:
 
     async def _abandoned(self) -> list[StreamEntry]:
         """Claim entries of dead consumers; checked at intervals, and again at once while there are some."""
-        if self._monotonic() < self._claim_at:
+        if time.monotonic() < self._claim_at:
             return []
         options = self._options
         idle_ms = int(options.claim_after.total_seconds() * 1000)
@@ -143,7 +145,7 @@ class RedisSource:
         if entries:
             _log.warning("commands_taken_over", entries=len(entries))
         else:
-            self._claim_at = self._monotonic() + options.claim_after.total_seconds() / 2
+            self._claim_at = time.monotonic() + options.claim_after.total_seconds() / 2
             await self._forget_the_gone()
         return entries
 

@@ -16,6 +16,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,12 +49,31 @@ Authenticate = Callable[[str, str], Awaitable[tuple[str, int | None]]]
 Raises an `AccessError` if the key may not submit, `WrongKeysTooOften` if the address presented too many invalid keys.
 """
 
+
+@dataclass(frozen=True, slots=True)
+class SubmissionRoom:
+    """The room of a client: it checks the client's key and accepts its mail."""
+
+    accepting: AcceptCombiner
+    authenticate: Authenticate
+
+
+RoomOf = Callable[[str], AbstractAsyncContextManager[SubmissionRoom]]
+"""The room of a user name. Raises an `AccessError` for a name without a room."""
+
+
+def one_room(accepting: AcceptCombiner, authenticate: Authenticate) -> RoomOf:
+    """The same room for every user name."""
+    room = SubmissionRoom(accepting, authenticate)
+    return lambda _user: nullcontext(room)
+
+
 ACCEPT_TIMEOUT_S = 60  # clients wait ten minutes after the final dot (RFC 5321); an earlier 451 lets them retry
 LONGEST_TEXT = 400  # a reply line has at most 512 characters (RFC 5321)
 NO_SENDER = "<>"
 
 UNKNOWN_SENDER = "530 5.7.0 Authentication required"
-WRONG_PASSWORD = "The password must be a valid API key, pr_...; the user name may be any"  # noqa: S105 - a sentence
+WRONG_PASSWORD = "The password must be a valid API key, pr_...; with many rooms the user name is the room"  # noqa: S105 - a sentence
 _TOO_LARGE = ("message", "text", "html", "attachments")
 
 _log = structlog.get_logger()
@@ -63,6 +83,7 @@ _log = structlog.get_logger()
 class Submitter:
     """The authenticated client. The key is checked again for each message, so that a revoked key stops working."""
 
+    user: str
     name: str
     key_id: int | None
     key: str = field(repr=False)
@@ -73,8 +94,8 @@ class SubmissionHandler:
 
     name = "submission"
 
-    def __init__(self, accepting: AcceptCombiner, authenticate: Authenticate) -> None:
-        self._accepting, self._authenticate = accepting, authenticate
+    def __init__(self, room_of: RoomOf) -> None:
+        self._room_of = room_of
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -85,10 +106,11 @@ class SubmissionHandler:
     async def close(self) -> None:
         """Do nothing: the handler has no resources beyond its connections."""
 
-    async def verify(self, key: str, client: str) -> Submitter | str:
-        """The holder of this key, or the reply that rejects it."""
+    async def verify(self, user: str, key: str, client: str) -> Submitter | str:
+        """The holder of this key in the room of the user name, or the reply that rejects it."""
         try:
-            return Submitter(*await self._authenticate(key, client), key)
+            async with self._room_of(user) as room:
+                return Submitter(user, *await room.authenticate(key, client), key)
         except WrongKeysTooOften as error:
             return f"454 4.7.0 {error.message}"
         except AccessError as error:
@@ -109,7 +131,7 @@ class SubmissionHandler:
         submitter = session.auth_data
         if not isinstance(submitter, Submitter):
             return UNKNOWN_SENDER
-        if isinstance(refusal := await self.verify(submitter.key, server.peer), str):
+        if isinstance(refusal := await self.verify(submitter.user, submitter.key, server.peer), str):
             return refusal
         # Bounce reports have an empty envelope sender; their From header names the author.
         if address != NO_SENDER and (problem := _address_problem(address)) is not None:
@@ -154,7 +176,8 @@ class SubmissionHandler:
         try:
             async with asyncio.timeout(ACCEPT_TIMEOUT_S):
                 requests = await _read(envelope, submitter.name)
-                return _accepted(await self._accept(requests, submitter.key_id))
+                async with self._room_of(submitter.user) as room:
+                    return _accepted(await _accept(room.accepting, requests, submitter.key_id))
         except (BadInput, LimitError, AccessError, IdempotencyConflict) as error:
             return refusal_of(error)
         except (DatabaseError, TimeoutError):
@@ -166,11 +189,12 @@ class SubmissionHandler:
                 return "554 5.6.0 The message contains data that cannot be stored"
             raise
 
-    async def _accept(self, requests: Sequence[CheckedRequest], key_id: int | None) -> list[Accepted]:
-        if len(requests) == 1:
-            return [await self._accepting.accept(requests[0], key_id=key_id)]
-        # One transaction for all deliveries: a rejected message must not be sent to some recipients.
-        return await self._accepting.accept_together(requests, key_id=key_id)
+
+async def _accept(accepting: AcceptCombiner, requests: Sequence[CheckedRequest], key_id: int | None) -> list[Accepted]:
+    if len(requests) == 1:
+        return [await accepting.accept(requests[0], key_id=key_id)]
+    # One transaction for all deliveries: a rejected message must not be sent to some recipients.
+    return await accepting.accept_together(requests, key_id=key_id)
 
 
 async def _read(envelope: Any, source: str) -> list[CheckedRequest]:

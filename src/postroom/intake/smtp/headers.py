@@ -93,10 +93,8 @@ def _marks(given: dict[str, str], tags: dict[str, str]) -> SubmissionHeaders:
 
 
 def _lane(value: str | None) -> Lane:
-    try:
+    with BadInput.naming("X-Postroom-Lane", f"must be one of {', '.join(Lane)}"):
         return Lane.TRANSACTIONAL if value is None else Lane(value.lower())
-    except ValueError:
-        raise BadInput.of("X-Postroom-Lane", f"must be one of {', '.join(Lane)}") from None
 
 
 def _variables(value: str | None) -> dict[str, Any]:

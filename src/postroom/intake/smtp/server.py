@@ -4,9 +4,8 @@ import socket
 import ssl
 from pathlib import Path
 
-from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
-from postroom.intake.smtp.handler import Authenticate, SubmissionHandler
+from postroom.intake.smtp.handler import RoomOf, SubmissionHandler
 from postroom.intake.smtp.session import SubmissionSession
 from postroom.runtime.peers import LOOPBACK, is_within
 from postroom.runtime.smtp_server import MEGABYTE, SmtpOptions, SmtpServer
@@ -65,12 +64,6 @@ def load_tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext | Non
     return context
 
 
-def submission_server(
-    accepting: AcceptCombiner,
-    authenticate: Authenticate,
-    options: SmtpOptions,
-    *,
-    listener: socket.socket | None = None,
-) -> SmtpServer:
-    handler = SubmissionHandler(accepting, authenticate)
+def submission_server(room_of: RoomOf, options: SmtpOptions, *, listener: socket.socket | None = None) -> SmtpServer:
+    handler = SubmissionHandler(room_of)
     return SmtpServer(handler, options, lambda server: SubmissionSession(handler, server), listener=listener)

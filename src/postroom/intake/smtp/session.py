@@ -89,7 +89,8 @@ class SubmissionSession(SmtpConnection):
         words = collected.auth_data
         if not isinstance(words, LoginPassword):
             return collected
-        found = await self._submissions.verify(words.password.decode("utf-8", "replace"), self.peer)
+        user, key = (word.decode("utf-8", "replace") for word in (words.login, words.password))
+        found = await self._submissions.verify(user, key, self.peer)
         if isinstance(found, str):
             return AuthResult(success=False, handled=False, message=found)
         self._timeout_duration = TIMEOUT_S
