@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 from tests.support.accounts import KEY, account, run_once, sign_up, signed, token, wrong
 from tests.support.retention import swept
+from tests.support.sessions import until_blocked
 
 from postroom.accounts import service
 from postroom.accounts.model import Action
@@ -97,14 +98,6 @@ async def test_use_and_retention_do_not_call_the_function(pool: Pool) -> None:
     assert (await account(pool, ada))["status"] == "active"
 
 
-async def held_up(pool: Pool) -> None:
-    """Wait until a session of this database waits for a lock."""
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(waiting):
-            pass
-
-
 @pytest.mark.parametrize("by", ["code", "link"])
 async def test_change_of_address_and_use_do_not_deadlock(pool: Pool, by: str) -> None:
     """The second transaction waits for the account before it locks a token, and activates no unproven address."""
@@ -118,7 +111,7 @@ async def test_change_of_address_and_use_do_not_deadlock(pool: Pool, by: str) ->
             else service.consume_secret(pool, link, key=KEY)
         )
         using = asyncio.create_task(use)
-        await held_up(pool)
+        await until_blocked(pool)
         await mover.execute(MOVE)
     with pytest.raises(PostroomError):
         await using

@@ -13,6 +13,7 @@ from tests.support.accounts import KEY, LETTERHEAD, TTL, collector, mailed_keys,
 from tests.support.builders import Recording, a_mail
 from tests.support.patience import PATIENCE_S
 from tests.support.retention import swept
+from tests.support.sessions import until_blocked
 from tests.support.silence import let_pass
 from tests.support.templates import a_template_worker
 
@@ -22,6 +23,7 @@ from postroom.accounts.metrics import STALLED_SECONDS
 from postroom.accounts.model import Action, DueToken
 from postroom.accounts.signature import verify
 from postroom.accounts.worker import CHANNEL, RETENTION, Collector, CollectorOptions, Deliver, run_collector
+from postroom.campaigns.contents import contents_of
 from postroom.db.listen import Listener
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -32,7 +34,6 @@ from postroom.delivery.check import check_request
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
-from postroom.mail.contents import contents_of
 from postroom.settings import Settings
 
 LONG = timedelta(hours=1)
@@ -278,10 +279,7 @@ async def test_two_collectors_share_the_work(pool: Pool) -> None:
     first = asyncio.create_task(Collector(pool, Slow(LETTERHEAD, idempotency_ttl=TTL)).run_once())
     await holding.wait()
     second = asyncio.create_task(collector(pool).run_once())
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(PATIENCE_S):
-        while await pool.fetchval(waiting) == 0:
-            pass
+    await until_blocked(pool)
     go_on.set()
     assert (await first, await second) == (10, 5)
     assert len(set(await mailed_keys(pool))) == 15

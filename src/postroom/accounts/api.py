@@ -10,11 +10,12 @@ from typing import Annotated, Literal
 import msgspec
 
 from postroom.accounts import landing, service
-from postroom.accounts.model import Account, AccountFilter, AccountStatus, Action, Consumed
+from postroom.accounts.model import Account, AccountStatus, Action, Consumed
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Shape
+from postroom.runtime.service_endpoint import serve
 
 READ = "accounts:read"
 WRITE = "accounts:write"
@@ -80,29 +81,6 @@ async def sign_up(call: Call) -> Answer:
     return Answer(SignedUp(id=made.id, email=service.check_email(body.email), login=body.login), 201)
 
 
-async def list_accounts(call: Call) -> Answer:
-    query: AccountQuery = call.query
-    chosen = AccountFilter(status=query.status, email=query.email)
-    return Answer(Page(*await service.list_accounts(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)))
-
-
-async def get_account(call: Call) -> Answer:
-    return Answer(await service.get_account(call.room.pool, call.path["account_id"]))
-
-
-async def suspend_account(call: Call) -> Answer:
-    return Answer(await service.suspend(call.room.pool, call.path["account_id"], actor=call.actor))
-
-
-async def unsuspend_account(call: Call) -> Answer:
-    return Answer(await service.unsuspend(call.room.pool, call.path["account_id"], actor=call.actor))
-
-
-async def reissue_activation(call: Call) -> Answer:
-    account = await service.reissue_activation(call.room.pool, call.path["account_id"], actor=call.actor)
-    return Answer(account, 202)
-
-
 async def request_activation(call: Call) -> Answer:
     await service.request_token(call.room.pool, call.body.email, action=Action.ACTIVATION)
     return Answer(Requested(), 202)
@@ -128,6 +106,7 @@ async def consume_token(call: Call) -> Answer:
 
 
 _endpoint = partial(Endpoint, tag="accounts")
+_serve = partial(serve, tag="accounts")
 
 ENDPOINTS = [
     _endpoint(
@@ -135,24 +114,25 @@ ENDPOINTS = [
         "Sign up and queue the activation mail. The response is the same for a registered address.", scope=WRITE,
         body=SignUpBody, answers={201: SignedUp}, problems=(409,),
     ),
-    _endpoint(
-        "GET", "/v1/accounts", list_accounts, "List accounts, newest first.", scope=READ, query=AccountQuery,
+    _serve(
+        "GET", "/v1/accounts", service.list_accounts, "List accounts, newest first.", scope=READ, query=AccountQuery,
         from_replica=True, answers={200: Page[Account]},
     ),
-    _endpoint(
-        "GET", "/v1/accounts/{account_id:int}", get_account, "Read an account.", scope=READ, answers={200: Account},
-    ),
-    _endpoint(
-        "POST", "/v1/accounts/{account_id:int}/suspend", suspend_account, "Suspend an account.", scope=OPERATE,
+    _serve(
+        "GET", "/v1/accounts/{account_id:int}", service.get_account, "Read an account.", scope=READ,
         answers={200: Account},
     ),
-    _endpoint(
-        "POST", "/v1/accounts/{account_id:int}/unsuspend", unsuspend_account,
+    _serve(
+        "POST", "/v1/accounts/{account_id:int}/suspend", service.suspend, "Suspend an account.", scope=OPERATE,
+        answers={200: Account}, name="suspend_account",
+    ),
+    _serve(
+        "POST", "/v1/accounts/{account_id:int}/unsuspend", service.unsuspend,
         "Unsuspend an account: active if it was ever activated, otherwise provisioned.", scope=OPERATE,
-        answers={200: Account},
+        answers={200: Account}, name="unsuspend_account",
     ),
-    _endpoint(
-        "POST", "/v1/accounts/{account_id:int}/activation", reissue_activation,
+    _serve(
+        "POST", "/v1/accounts/{account_id:int}/activation", service.reissue_activation,
         "Send a new activation mail to a provisioned account.", scope=OPERATE, answers={202: Account}, problems=(409,),
     ),
     _endpoint(

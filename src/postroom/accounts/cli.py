@@ -1,7 +1,5 @@
 """Accounts and tokens at the command line."""
 
-import asyncio
-import signal
 import sys
 from enum import StrEnum
 from typing import Annotated
@@ -24,6 +22,7 @@ from postroom.runtime.terminal import (
     in_room,
     print_page,
     print_record,
+    stop_signal,
 )
 
 accounts = typer.Typer()
@@ -118,10 +117,7 @@ async def _collect(room: Room, form: Format, *, until_empty: bool) -> None:
         if until_empty:
             await make_collector(room, hand_on, ready=ready).run_until_empty()
             return
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await run_collector(room, stop=stop, hand_on=hand_on, ready=ready)
+        await run_collector(room, stop=stop_signal(), hand_on=hand_on, ready=ready)
     except* OutputLost as lost:
         _exit_quietly_on_broken_pipe(lost)
         raise

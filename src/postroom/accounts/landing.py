@@ -39,14 +39,20 @@ class LandingTexts(msgspec.Struct, frozen=True):
     suspended: tuple[str, str]
 
 
-_EXPIRED = ("This link has expired", "Ask for a new one where you signed up.")
-_USED = ("This link has been used", "There is nothing left to do here.")
-_UNKNOWN = ("This link does not work", "Copy it from the mail again, or enter the code from the mail instead.")
-_SUSPENDED = ("Your account is suspended", "Your link was right. Ask those who run the service what you can do.")
-_PERIME = ("Ce lien a expiré", "Demandez-en un nouveau là où vous vous êtes inscrit.")
-_UTILISE = ("Ce lien a déjà servi", "Il ne reste rien à faire ici.")
-_INCONNU = ("Ce lien ne fonctionne pas", "Copiez-le de nouveau depuis le message, ou saisissez le code du message.")
-_SUSPENDU = ("Votre compte est suspendu", "Votre lien était bon. Demandez à ceux qui gèrent le service quoi faire.")
+_ENGLISH = (
+    ("This link has expired", "Ask for a new one where you signed up."),
+    ("This link has been used", "There is nothing left to do here."),
+    ("This link does not work", "Copy it from the mail again, or enter the code from the mail instead."),
+    ("Your account is suspended", "Your link was right. Ask those who run the service what you can do."),
+)
+"""The texts that both pages share, in the order of the fields."""
+
+_FRENCH = (
+    ("Ce lien a expiré", "Demandez-en un nouveau là où vous vous êtes inscrit."),
+    ("Ce lien a déjà servi", "Il ne reste rien à faire ici."),
+    ("Ce lien ne fonctionne pas", "Copiez-le de nouveau depuis le message, ou saisissez le code du message."),
+    ("Votre compte est suspendu", "Votre lien était bon. Demandez à ceux qui gèrent le service quoi faire."),
+)
 
 WORDS: dict[tuple[Action, str], LandingTexts] = {
     (Action.ACTIVATION, "en"): LandingTexts(
@@ -54,40 +60,28 @@ WORDS: dict[tuple[Action, str], LandingTexts] = {
         "Confirm that this address is yours.",
         "Activate my account",
         ("Your account is active", "You can close this page and sign in."),
-        _EXPIRED,
-        _USED,
-        _UNKNOWN,
-        _SUSPENDED,
+        *_ENGLISH,
     ),
     (Action.ACTIVATION, "fr"): LandingTexts(
         "Activez votre compte",
         "Confirmez que cette adresse est bien la vôtre.",
         "Activer mon compte",
         ("Votre compte est actif", "Vous pouvez fermer cette page et vous connecter."),
-        _PERIME,
-        _UTILISE,
-        _INCONNU,
-        _SUSPENDU,
+        *_FRENCH,
     ),
     (Action.PASSWORD_RECOVERY, "en"): LandingTexts(
         "Recover your account",
         "Confirm that you asked for a new password.",
         "It was me",
         ("Thank you", "Go back to where you asked for a new password and choose one."),
-        _EXPIRED,
-        _USED,
-        _UNKNOWN,
-        _SUSPENDED,
+        *_ENGLISH,
     ),
     (Action.PASSWORD_RECOVERY, "fr"): LandingTexts(
         "Récupérez votre compte",
         "Confirmez que vous avez demandé un nouveau mot de passe.",
         "C’était moi",
         ("Merci", "Retournez là où vous avez demandé un nouveau mot de passe et choisissez-le."),
-        _PERIME,
-        _UTILISE,
-        _INCONNU,
-        _SUSPENDU,
+        *_FRENCH,
     ),
 }
 

@@ -1,24 +1,14 @@
-"""Prometheus metrics of accounts.
-
-| metric                             | meaning                                                                         |
-|------------------------------------|---------------------------------------------------------------------------------|
-| postroom_codes_wrong               | wrong codes within a day, over all addresses                                    |
-| postroom_tokens_collected_total    | tokens collected, by result: mailed, known, conflict, unmailable                |
-| postroom_tokens_stalled_seconds    | time for which a transaction (`pid`) has delayed committed tokens, or 0         |
-"""
-
-from prometheus_client import Counter, Gauge
+"""Prometheus metrics of accounts."""
 
 from postroom.accounts.model import CollectorStall
-from postroom.runtime.metrics import REGISTRY
+from postroom.runtime.metrics import counter, gauge
 
-WRONG_CODES = Gauge("postroom_codes_wrong", "Wrong codes within a day, over all addresses", registry=REGISTRY)
-COLLECTED = Counter("postroom_tokens_collected", "Tokens collected, by result", ["result"], registry=REGISTRY)
-STALLED_SECONDS = Gauge(
+WRONG_CODES = gauge("postroom_codes_wrong", "Wrong codes within a day, over all addresses")
+COLLECTED = counter("postroom_tokens_collected", "Tokens collected: mailed, known, conflict, unmailable", ["result"])
+STALLED_SECONDS = gauge(
     "postroom_tokens_stalled_seconds",
     "Time for which a running transaction has delayed committed tokens, or 0",
     ["pid"],
-    registry=REGISTRY,
 )
 
 

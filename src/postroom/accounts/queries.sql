@@ -113,13 +113,30 @@ FOR KEY SHARE -- an erasure may delete the account meanwhile, and the INSERT wou
 RETURNING id;
 
 -- name: list_accounts :many
--- A page of accounts, newest first, by any of the filters.
-SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at
-FROM accounts
-WHERE (:status::text IS NULL OR status = :status::account_status)
-    AND (:email::text IS NULL OR lower(email) IN (lower(:email), lower(:spelling)))
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
+-- Accounts, newest first, below a cursor: found by the first filter that is given,
+-- filtered by the others; see `runtime.page.search_page`.
+SELECT id, email, status::text, login, locale, created_at, status_changed_at, activated_at, suspended_at, unsuspended_at,
+    is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place,
+        (:status IS NULL OR status = :status::account_status) AS is_match
+    FROM (
+        (SELECT * FROM accounts
+        WHERE :email::text IS NOT NULL AND lower(email) IN (lower(:email), lower(:spelling::text))
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id + 0 DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM accounts
+        WHERE :email IS NULL AND status BETWEEN :status::text::account_status AND :status::account_status
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY status DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM accounts
+        WHERE :email IS NULL AND :status IS NULL AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound::bigint)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_tokens :many

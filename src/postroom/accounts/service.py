@@ -29,14 +29,16 @@ from postroom.accounts.model import (
 )
 from postroom.accounts.signature import open_signed
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, Run
 from postroom.delivery.check import is_locale
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import audited
 from postroom.post.address import parse_address
-from postroom.runtime.page import Found, read_page
+from postroom.runtime.page import Found, search_page
 
 LONGEST_LOGIN = 254  # the longest address (RFC 5321), because many applications use the address as the login
+
+SHOWN_TOKENS = 50  # an address gets a few tokens a day; older ones are deleted
 
 _REFUSALS = {
     CodeCheck.EXPIRED: TokenExpired,
@@ -58,7 +60,7 @@ async def consume_code(pool: Pool, email: str, *, code: str, action: Action, now
             connection, email=address, spelling=spelling, action=action, code=code, now=now
         )
         if account_id is not None:
-            return Consumed(action, await _get(connection, account_id))
+            return Consumed(action, await get_account(connection, account_id))
     # After the commit: raising inside the transaction would roll back the count of wrong guesses.
     raise _REFUSALS[verdict]
 
@@ -79,7 +81,7 @@ async def consume_secret(
         account_id = await store.consume_secret(connection, secret=secret, action=purpose, now=now)
         if account_id is None:
             raise await _why_not(connection, purpose, secret)
-        return Consumed(purpose, await _get(connection, account_id))
+        return Consumed(purpose, await get_account(connection, account_id))
 
 
 async def create_account(pool: Pool, email: str, login: str, *, actor: str, locale: str | None = None) -> Account:
@@ -94,12 +96,11 @@ async def create_account(pool: Pool, email: str, login: str, *, actor: str, loca
             taken = await store.find_login(connection, login=login)
             raise EmailTaken if taken is None else LoginTaken
         note.subject = f"account:{made.id}"
-        return await _get(connection, made.id)
+        return await get_account(connection, made.id)
 
 
-async def get_account(pool: Pool, account_id: int) -> Account:
-    async with pool.acquire() as connection:
-        return await _get(connection, account_id)
+async def get_account(connection: Connection | Pool, account_id: int) -> Account:
+    return AccountNotFound.unless(await store.find_account(connection, account_id=account_id))
 
 
 async def renumber_restored_tokens(pool: Pool) -> None:
@@ -112,7 +113,7 @@ async def list_accounts(
 ) -> Found[Account]:
     """A page of accounts, newest first, and the cursor of the next page."""
     email, spelling = (None, None) if chosen.email is None else spellings(chosen.email)
-    return await read_page(
+    return await search_page(
         store.list_accounts, pool, cursor, limit, status=chosen.status, email=email, spelling=spelling
     )
 
@@ -121,12 +122,12 @@ async def find_by_login(pool: Pool, login: str) -> Account | None:
     """The account with a login, ignoring case."""
     async with pool.acquire() as connection:
         account_id = await store.find_login(connection, login=login)
-        return None if account_id is None else await _get(connection, account_id)
+        return None if account_id is None else await get_account(connection, account_id)
 
 
-async def list_tokens(pool: Pool, account_id: int, *, limit: int = 50) -> list[KeptToken]:
+async def list_tokens(pool: Pool, account_id: int) -> list[KeptToken]:
     """The newest tokens of an account, without secrets and codes."""
-    return await store.list_tokens(pool, account_id=account_id, page_limit=limit)
+    return await store.list_tokens(pool, account_id=account_id, page_limit=SHOWN_TOKENS)
 
 
 async def measure_guesses(pool: Pool, *, now: datetime | None = None) -> int:
@@ -142,7 +143,7 @@ async def measure_stall(pool: Pool, *, now: datetime | None = None) -> Collector
 async def reissue_activation(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Send a new activation mail to a provisioned account; raises `NotProvisioned` for any other."""
     async with audited(pool, actor, "account.reissue", f"account:{account_id}") as (connection, _note):
-        account = await _get(connection, account_id)
+        account = await get_account(connection, account_id)
         if await store.issue_activation(connection, account_id=account_id) is None:
             raise NotProvisioned
     return account
@@ -181,26 +182,25 @@ async def sign_up(
 
 async def suspend(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Suspend an account; idempotent."""
-    async with audited(pool, actor, "account.suspend", f"account:{account_id}") as (connection, note):
-        note.before = {"status": (await _get(connection, account_id)).status}
-        note.is_dropped = not await store.suspend(connection, account_id=account_id)
-        return await _get(connection, account_id)
+    return await _change_status(pool, account_id, "suspend", store.suspend, actor=actor)
 
 
 async def unsuspend(pool: Pool, account_id: int, *, actor: str) -> Account:
     """Unsuspend an account: active if it was ever activated, otherwise provisioned (its token may have expired)."""
-    async with audited(pool, actor, "account.unsuspend", f"account:{account_id}") as (connection, note):
-        note.before = {"status": (await _get(connection, account_id)).status}
-        note.is_dropped = not await store.unsuspend(connection, account_id=account_id)
-        return await _get(connection, account_id)
+    return await _change_status(pool, account_id, "unsuspend", store.unsuspend, actor=actor)
+
+
+async def _change_status(pool: Pool, account_id: int, action: str, change: Run[bool], *, actor: str) -> Account:
+    async with audited(pool, actor, f"account.{action}", f"account:{account_id}") as (connection, note):
+        note.before = {"status": (await get_account(connection, account_id)).status}
+        note.is_dropped = not await change(connection, account_id=account_id)
+        return await get_account(connection, account_id)
 
 
 def check_email(email: str) -> str:
     """The address as it is stored; raises `BadInput`."""
-    try:
+    with BadInput.naming("email"):
         address = parse_address(email)
-    except ValueError as error:
-        raise BadInput.of("email", str(error)) from None
     if address.name is not None:
         raise BadInput.of("email", "must be an address without a name")
     return address.email
@@ -230,10 +230,6 @@ def spellings(email: str) -> tuple[str, str]:
         return check_email(given), given
     except BadInput:
         return given, given
-
-
-async def _get(connection: Connection, account_id: int) -> Account:
-    return AccountNotFound.unless(await store.find_account(connection, account_id=account_id))
 
 
 async def _why_not(connection: Connection, action: Action, secret: bytes) -> Exception:

@@ -8,25 +8,12 @@ from postroom.runtime.setting import kept_for, parse_duration, setting, switch, 
 
 @dataclass(frozen=True, kw_only=True)
 class AccountsSettings:
-    """The settings of accounts."""
-
-    token_retention: timedelta = setting(
-        "POSTROOM_TOKEN_RETENTION",
-        kept_for,
-        timedelta(days=30),
-        "retention of expired tokens",
-    )
+    token_retention: timedelta = setting(kept_for, timedelta(days=30), "retention of expired tokens")
     account_mail: bool = setting(
-        "POSTROOM_ACCOUNT_MAIL",
-        switch,
-        default=True,
-        about="workers mail the tokens of accounts; off leaves them to `postroom tokens collect`",
+        switch, default=True, about="workers mail the tokens of accounts; off leaves them to `postroom tokens collect`"
     )
-    batch_limit: int = setting(
-        "POSTROOM_BATCH_LIMIT", up_to(10_000), 10, "tokens the collector gathers before it mails them"
-    )
+    batch_limit: int = setting(up_to(10_000), 10, "tokens the collector gathers before it mails them")
     batch_timeout: timedelta = setting(
-        "POSTROOM_BATCH_TIMEOUT",
         parse_duration,
         timedelta(seconds=5),
         "longest time the collector gathers tokens for one batch; 0 mails each token at once",

@@ -7,8 +7,6 @@ import asyncpg
 from postroom.accounts.model import (
     Account,
     AccountId,
-    AccountStatus,
-    Action,
     CodeCheck,
     CollectorStall,
     DueToken,
@@ -17,7 +15,7 @@ from postroom.accounts.model import (
     TokenId,
     TokenState,
 )
-from postroom.db.queries import Connection, load
+from postroom.db.queries import Connection, Read, Result, column, load, model
 from postroom.db.retention import Step
 from postroom.runtime.record import read_row
 
@@ -26,74 +24,39 @@ QUERIES = load("postroom.accounts")
 _LAST_SECOND = int(datetime(9998, 12, 31, tzinfo=UTC).timestamp())
 
 
-async def consume_code(
-    connection: Connection, *, email: str, spelling: str, action: Action, code: str, now: datetime | None
-) -> tuple[CodeCheck, AccountId | None]:
-    """The caller must commit for every verdict, otherwise wrong guesses are not counted."""
-    row = await QUERIES["consume_code"].one(
-        connection, email=email, spelling=spelling, action=action.value, code=code, now=now
+def _with_times(kind: type[Result]) -> Read[Result]:
+    """Reads a row as this record; each column `…_at` holds seconds."""
+    return lambda row: read_row(
+        kind, {name: _time(value) if name.endswith("_at") else value for name, value in row.items()}
     )
-    return CodeCheck(row["verdict"]), row["account"]
 
 
-async def consume_secret(
-    connection: Connection, *, secret: bytes, action: Action, now: datetime | None
-) -> AccountId | None:
-    row = await QUERIES["consume_secret"].maybe(connection, secret=secret, action=action.value, now=now)
-    return AccountId(row["account"]) if row is not None else None
+def _time(seconds: int | None) -> datetime | None:
+    """Clamp seconds to the calendar: applications may write any number, and one must not fail the whole page."""
+    return None if seconds is None else datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
 
 
-async def count_request(connection: Connection, *, email: str, action: Action, now: datetime | None) -> bool:
-    """Count a token that a trigger created. False: the address is over its limit."""
-    row = await QUERIES["count_request"].one(connection, email=email, action=action.value, now=now)
-    return bool(row["is_counted"])
+def _consume_code(row: asyncpg.Record) -> tuple[CodeCheck, AccountId | None]:
+    return (CodeCheck(row["verdict"]), row["account"])
 
 
-async def count_waiting(connection: Connection, *, bound: int) -> int:
-    return int((await QUERIES["count_waiting"].one(connection, bound=bound))["waiting"])
+def _collector_stall(row: asyncpg.Record) -> CollectorStall:
+    return CollectorStall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
 
 
-async def create_account(connection: Connection, *, email: str, login: str, locale: str | None) -> NewAccount:
-    row = await QUERIES["create_account"].one(connection, email=email, login=login, locale=locale)
-    return NewAccount(AccountId(row["id"]), row["is_new"])
-
-
-async def dequeue(connection: Connection, *, batch_limit: int, now: datetime | None) -> list[DueToken]:
-    """Runs in the caller's transaction; a rollback also restores the cursor."""
-    return [
-        DueToken(
-            id=TokenId(row["id"]),
-            action=Action(row["action"]),
-            account=AccountId(row["account"]),
-            email=row["email"],
-            login=row["login"],
-            secret=row["secret"],
-            code=row["code"],
-            expires_at=_time(row["expires_at"]),
-            created_at=_time(row["created_at"]),
-            locale=row["locale"],
-        )
-        for row in await QUERIES["dequeue"].many(connection, batch_limit=batch_limit, now=now)
-    ]
-
-
-async def find_account(connection: Connection, *, account_id: int) -> Account | None:
-    row = await QUERIES["find_account"].maybe(connection, account_id=account_id)
-    return _account(row) if row is not None else None
-
-
-async def find_login(connection: Connection, *, login: str) -> AccountId | None:
-    row = await QUERIES["find_login"].maybe(connection, login=login)
-    return AccountId(row["id"]) if row is not None else None
-
-
-async def find_token(connection: Connection, *, secret: bytes, action: Action) -> TokenState | None:
-    row = await QUERIES["find_token"].maybe(connection, secret=secret, action=action.value)
-    return TokenState(row["is_used"], row["is_void"]) if row is not None else None
-
-
-async def forget_limits(connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None) -> int:
-    return await QUERIES["forget_limits"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
+consume_code = QUERIES["consume_code"].one_as(_consume_code)
+"""The caller must commit for every verdict, otherwise wrong guesses are not counted."""
+consume_secret = QUERIES["consume_secret"].maybe_as(column("account", AccountId))
+count_request = QUERIES["count_request"].one_as(column("is_counted", bool))
+"""Count a token that a trigger created. False: the address is over its limit."""
+count_waiting = QUERIES["count_waiting"].one_as(column("waiting", int))
+create_account = QUERIES["create_account"].one_as(model(NewAccount))
+dequeue = QUERIES["dequeue"].many_as(_with_times(DueToken))
+"""Runs in the caller's transaction; a rollback also restores the cursor."""
+find_account = QUERIES["find_account"].maybe_as(_with_times(Account))
+find_login = QUERIES["find_login"].maybe_as(column("id", AccountId))
+find_token = QUERIES["find_token"].maybe_as(model(TokenState))
+forget_limits = QUERIES["forget_limits"].exec
 
 
 async def forget_tokens(
@@ -105,83 +68,15 @@ async def forget_tokens(
     return Step(row["looked_at"], row["forgotten"], row["last_id"])
 
 
-async def is_login_reserved(connection: Connection, *, login: str) -> bool:
-    return bool((await QUERIES["is_login_reserved"].one(connection, login=login))["is_reserved"])
-
-
-async def issue_activation(connection: Connection, *, account_id: int) -> TokenId | None:
-    row = await QUERIES["issue_activation"].maybe(connection, account_id=account_id)
-    return TokenId(row["id"]) if row is not None else None
-
-
-async def list_accounts(
-    connection: Connection,
-    *,
-    status: AccountStatus | None,
-    email: str | None,
-    spelling: str | None,
-    before_id: int | None,
-    page_limit: int,
-) -> list[Account]:
-    rows = await QUERIES["list_accounts"].many(
-        connection, status=status, email=email, spelling=spelling, before_id=before_id, page_limit=page_limit
-    )
-    return [_account(row) for row in rows]
-
-
-async def list_tokens(connection: Connection, *, account_id: int, page_limit: int) -> list[KeptToken]:
-    rows = await QUERIES["list_tokens"].many(connection, account_id=account_id, page_limit=page_limit)
-    return [
-        read_row(
-            KeptToken, {name: _maybe_time(value) if name.endswith("_at") else value for name, value in row.items()}
-        )
-        for row in rows
-    ]
-
-
-async def measure_guesses(connection: Connection, *, now: datetime | None) -> int:
-    return int((await QUERIES["measure_guesses"].one(connection, now=now))["guesses"])
-
-
-async def measure_stall(connection: Connection, *, now: datetime | None) -> CollectorStall:
-    row = await QUERIES["measure_stall"].one(connection, now=now)
-    return CollectorStall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
-
-
-async def renumber_tokens(connection: Connection) -> None:
-    await QUERIES["renumber_tokens"].exec(connection)
-
-
-async def request_token(
-    connection: Connection, *, email: str, spelling: str, action: Action, now: datetime | None
-) -> bool:
-    """False: the address is over its limit, with or without an account."""
-    row = await QUERIES["request_token"].one(connection, email=email, spelling=spelling, action=action.value, now=now)
-    return bool(row["is_counted"])
-
-
-async def reserve_login(connection: Connection, *, login: str) -> None:
-    await QUERIES["reserve_login"].exec(connection, login=login)
-
-
-async def suspend(connection: Connection, *, account_id: int) -> bool:
-    return await QUERIES["suspend"].maybe(connection, account_id=account_id) is not None
-
-
-async def unsuspend(connection: Connection, *, account_id: int) -> bool:
-    return await QUERIES["unsuspend"].maybe(connection, account_id=account_id) is not None
-
-
-def _account(row: asyncpg.Record) -> Account:
-    return read_row(
-        Account, {name: _maybe_time(value) if name.endswith("_at") else value for name, value in row.items()}
-    )
-
-
-def _time(seconds: int) -> datetime:
-    """Clamp seconds to the calendar: applications may write any number, and one must not fail the whole page."""
-    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
-
-
-def _maybe_time(seconds: int | None) -> datetime | None:
-    return None if seconds is None else _time(seconds)
+is_login_reserved = QUERIES["is_login_reserved"].one_as(column("is_reserved", bool))
+issue_activation = QUERIES["issue_activation"].maybe_as(column("id", TokenId))
+list_accounts = QUERIES["list_accounts"].search_as(_with_times(Account))
+list_tokens = QUERIES["list_tokens"].many_as(_with_times(KeptToken))
+measure_guesses = QUERIES["measure_guesses"].one_as(column("guesses", int))
+measure_stall = QUERIES["measure_stall"].one_as(_collector_stall)
+renumber_tokens = QUERIES["renumber_tokens"].exec
+request_token = QUERIES["request_token"].one_as(column("is_counted", bool))
+"""False: the address is over its limit, with or without an account."""
+reserve_login = QUERIES["reserve_login"].exec
+suspend = QUERIES["suspend"].has
+unsuspend = QUERIES["unsuspend"].has

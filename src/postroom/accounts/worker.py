@@ -33,8 +33,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
 from postroom.errors import BadInput, OutputLost
-from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.loop import Loop, run_loops, wait_for_any
+from postroom.runtime.loop import Loop, is_stopped_before, run_loops, wait_for_any
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
 
@@ -64,21 +63,19 @@ class CollectorOptions:
 
     batch_limit: int = 10
     batch_timeout: timedelta = timedelta(seconds=5)
-    poll_interval: timedelta = timedelta(seconds=1)
+    poll_interval: timedelta = timedelta(seconds=1)  # finds tokens whose notification was lost
     busy_interval: timedelta = timedelta(milliseconds=100)  # also while a running transaction delays tokens
 
 
 class Deliver:
     """Enqueue the mail of tokens in the same transaction, with the token's id as idempotency key."""
 
-    def __init__(
-        self, letterhead: AccountMailOptions, *, idempotency_ttl: timedelta, clock: Clock = database_time
-    ) -> None:
-        self._letterhead, self._ttl, self._clock = letterhead, idempotency_ttl, clock
+    def __init__(self, letterhead: AccountMailOptions, *, idempotency_ttl: timedelta) -> None:
+        self._letterhead, self._ttl = letterhead, idempotency_ttl
 
     async def __call__(self, connection: Connection, tokens: Sequence[DueToken]) -> None:
         good = [request for token in tokens if (request := self._request(token)) is not None]
-        accepted = await delivery.accept_batch(connection, good, idempotency_ttl=self._ttl, now=self._clock())
+        accepted = await delivery.accept_batch(connection, good, idempotency_ttl=self._ttl)
         mailed = sum(1 for answer in accepted if answer.acceptance is Acceptance.ACCEPTED)
         taken = [
             replace(request, idempotency_key=None)
@@ -87,7 +84,7 @@ class Deliver:
         ]
         if taken:  # another mail holds the key: send without a key, otherwise the person gets no mail
             _log.error("token_mail_conflict", tokens=len(taken))
-            await delivery.accept_batch(connection, taken, now=self._clock())
+            await delivery.accept_batch(connection, taken)
         COLLECTED.labels("mailed").inc(mailed)
         COLLECTED.labels("known").inc(len(accepted) - mailed - len(taken))
         COLLECTED.labels("conflict").inc(len(taken))
@@ -114,7 +111,7 @@ async def _is_same(connection: Connection, request: DeliveryRequest, holder: Del
 class Collector:
     """One process's collector."""
 
-    def __init__(  # noqa: PLR0913 - the seams of a collector, each replaceable in tests
+    def __init__(
         self,
         pool: Pool,
         hand_on: HandOn,
@@ -122,12 +119,10 @@ class Collector:
         ready: Ready | None = None,
         stop: asyncio.Event | None = None,
         options: CollectorOptions | None = None,
-        clock: Clock = database_time,
         signal: Signal = unheard,
     ) -> None:
         self._pool, self._hand_on, self._ready = pool, hand_on, ready
-        self._options = options or CollectorOptions()
-        self._clock, self._signal = clock, signal
+        self._options, self._signal = options or CollectorOptions(), signal
         self._bell, self.stop = asyncio.Event(), stop or asyncio.Event()
         self._busy_until_s = 0.0
 
@@ -181,7 +176,7 @@ class Collector:
 
     async def _take(self, limit: int) -> int:
         async with self._pool.acquire() as connection, connection.transaction():
-            tokens = await store.dequeue(connection, batch_limit=limit, now=self._clock())
+            tokens = await store.dequeue(connection, batch_limit=limit)
             self._signal("dequeued")
             if tokens:
                 await self._hand_on(connection, tokens)
@@ -192,20 +187,15 @@ class Collector:
         """Wait until the output can accept tokens; False if the collector is stopped meanwhile."""
         if self._ready is None:
             return True
-        waits = [asyncio.ensure_future(self._ready()), asyncio.ensure_future(self.stop.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
-            ready, _ = await asyncio.gather(*waits, return_exceptions=True)
-        if isinstance(ready, Exception):
-            raise ready
-        return not isinstance(ready, BaseException)
+        ready = asyncio.ensure_future(self._ready())
+        if await is_stopped_before(ready, self.stop):
+            return False
+        ready.result()  # raises the error of the output
+        return True
 
     async def _rest_time(self) -> timedelta:
         """The time until the next poll: short while busy or while a transaction delays committed tokens."""
-        stall = await store.measure_stall(self._pool, now=self._clock())
+        stall = await store.measure_stall(self._pool)
         show_stall(stall)
         if stall.is_alarming():
             _log.warning("tokens_stalled", tokens=stall.tokens, seconds=stall.seconds, holder_pid=stall.holder_pid)

@@ -9,6 +9,7 @@ DECLARE
     v_cursor  jobs;
     v_waiting bigint;
 BEGIN
+    -- Collectors wait until the new order is committed.
     SELECT * INTO v_cursor FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
     UPDATE tokens
     SET transaction_id = pg_current_xact_id()

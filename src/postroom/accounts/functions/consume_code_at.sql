@@ -33,7 +33,7 @@ BEGIN
     WHERE lower(a.email) IN (lower(p_email), lower(p_spelling)) AND t.action = p_action
     ORDER BY t.id DESC
     LIMIT 1
-    FOR UPDATE OF t;
+    FOR UPDATE OF t; -- a concurrent use of the link consumes it once
 
     INSERT INTO address_limits AS l (address_hash, action, requests_from, day_from, touched_at, token)
     VALUES (v_hash, p_action, p_now, p_now, p_now, v_token.id)
