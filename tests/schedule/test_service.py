@@ -61,7 +61,9 @@ async def test_a_wrong_field_is_named_and_nothing_stored(pool: Pool) -> None:
     """The error names the invalid field, and no person is stored."""
     for field, value in WRONG:
         with pytest.raises(BadInput) as caught:
-            await service.create_user(pool, person(**{field: value}), policy=POSTING, now=utc("2026-11-15T12:00"))
+            await service.create_user(
+                pool, person(**{field: value}), policy=POSTING, now=utc("2026-11-15T12:00"), actor="tests"
+            )
         assert [error.field for error in caught.value.errors] == [field], (field, value)
     assert await pool.fetchval("SELECT count(*) FROM users") == 0
 
@@ -95,7 +97,7 @@ async def test_table_rejects_unreadable_birth_dates(pool: Pool) -> None:
             await pool.execute(insert.format(day))
     for day in ("-infinity", "0001-01-02"):
         await pool.execute(insert.format(day))
-    await service.create_user(pool, person(date_of_birth=date.min), policy=POSTING)
+    await service.create_user(pool, person(date_of_birth=date.min), policy=POSTING, actor="tests")
     assert await scheduler(pool).sweep() == 2
     assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE status = 'PENDING'") == 3
 
@@ -103,7 +105,7 @@ async def test_table_rejects_unreadable_birth_dates(pool: Pool) -> None:
 async def test_create_users_reports_errors_by_index(pool: Pool) -> None:
     """An invalid person does not stop the others."""
     people = [person(), person(timezone="EST"), person(first_name=" ")]
-    users, wrong = await service.create_users(pool, people, policy=POSTING)
+    users, wrong = await service.create_users(pool, people, policy=POSTING, actor="tests")
     assert len(users) == 1
     assert {place: [error.field for error in errors] for place, errors in wrong.items()} == {
         1: ["timezone"],
@@ -120,7 +122,7 @@ async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
         ({"date_of_birth": date(1990, 3, 1)}, "2027-03-01T00:00", "Hey, Ada Lovelace it's your birthday"),
         ({"first_name": "Augusta"}, "2027-03-01T00:00", "Hey, Augusta Lovelace it's your birthday"),
     ):
-        user, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=now)
+        user, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=now, actor="tests")
         [event] = await events_of(pool, user.id)
         assert moved == PlanChange(1, 0)
         assert (event.target_utc, event.payload["message"]) == (utc(target), message)
@@ -130,7 +132,7 @@ async def test_a_change_moves_what_is_planned(pool: Pool) -> None:
 async def test_a_change_of_destination_moves_nothing(pool: Pool) -> None:
     """A new email address does not move events; it is read at the handover."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
-    user, moved = await service.update_user(pool, user.id, {"email": "ada@example.org"}, policy=POSTING)
+    user, moved = await service.update_user(pool, user.id, {"email": "ada@example.org"}, policy=POSTING, actor="tests")
     assert (moved, user.version) == (PlanChange(0, 0), 2)
 
 
@@ -144,7 +146,12 @@ async def test_started_events_are_not_changed(pool: Pool) -> None:
         )
         before = (await events_of(pool, user.id))[1]
         _, moved = await service.update_user(
-            pool, user.id, {"timezone": "Asia/Tokyo", "first_name": status}, policy=POSTING, now=utc("2026-11-15T10:00")
+            pool,
+            user.id,
+            {"timezone": "Asia/Tokyo", "first_name": status},
+            policy=POSTING,
+            now=utc("2026-11-15T10:00"),
+            actor="tests",
         )
         assert moved == PlanChange(1, 1)
         assert (await events_of(pool, user.id))[1] == before
@@ -153,9 +160,9 @@ async def test_started_events_are_not_changed(pool: Pool) -> None:
 async def test_a_stale_version_changes_nothing(pool: Pool) -> None:
     """A change with an older version raises `VersionConflict`."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
-    await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, version=1)
+    await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, version=1, actor="tests")
     with pytest.raises(VersionConflict):
-        await service.update_user(pool, user.id, {"first_name": "Anna"}, policy=POSTING, version=1)
+        await service.update_user(pool, user.id, {"first_name": "Anna"}, policy=POSTING, version=1, actor="tests")
     assert (await service.get_user(pool, user.id)).person.first_name == "Augusta"
 
 
@@ -163,7 +170,8 @@ async def test_of_many_with_the_same_version_one_wins(pool: Pool) -> None:
     """Ten concurrent changes of one version give one change and nine conflicts."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     attempts = [
-        service.update_user(pool, user.id, {"first_name": f"Ada {n}"}, policy=POSTING, version=1) for n in range(10)
+        service.update_user(pool, user.id, {"first_name": f"Ada {n}"}, policy=POSTING, version=1, actor="tests")
+        for n in range(10)
     ]
     answers = await asyncio.gather(*attempts, return_exceptions=True)
     assert sum(isinstance(answer, VersionConflict) for answer in answers) == 9
@@ -186,7 +194,7 @@ async def test_greeted_in_tokyo_and_moved_to_new_york(pool: Pool) -> None:
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Asia/Tokyo")
     assert len(await hand_over_due(pool, POSTING, now=utc("2026-11-15T00:00"))) == 1
     await service.update_user(
-        pool, user.id, {"timezone": "America/New_York"}, policy=POSTING, now=utc("2026-11-15T02:00")
+        pool, user.id, {"timezone": "America/New_York"}, policy=POSTING, now=utc("2026-11-15T02:00"), actor="tests"
     )
     assert await hand_over_due(pool, POSTING, now=utc("2026-11-15T23:00")) == []
     events = await events_of(pool, user.id)
@@ -197,7 +205,7 @@ async def test_moved_east_on_the_birthday_is_sent_now(pool: Pool) -> None:
     """A greeting whose time is past in the new zone is sent at once and is not late."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="America/New_York")
     now = utc("2026-11-15T05:00")
-    await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=now)
+    await service.update_user(pool, user.id, {"timezone": "Asia/Tokyo"}, policy=POSTING, now=now, actor="tests")
     [result] = await hand_over_due(
         pool, SchedulePolicy(webhook_url=POSTING.webhook_url, max_lateness={"BIRTHDAY": timedelta(hours=1)}), now=now
     )
@@ -209,9 +217,13 @@ async def test_moved_across_the_date_line_loses_nothing(pool: Pool) -> None:
     """Greeting and reminder of a day that is over in the new zone are sent at once and are not late."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", timezone="Pacific/Pago_Pago")
     rule = {"at": "2026-11-15T12:00"}
-    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
+    await service.add_occasion(
+        pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"), actor="tests"
+    )
     now = utc("2026-11-15T18:00")
-    _, moved = await service.update_user(pool, user.id, {"timezone": "Pacific/Kiritimati"}, policy=POSTING, now=now)
+    _, moved = await service.update_user(
+        pool, user.id, {"timezone": "Pacific/Kiritimati"}, policy=POSTING, now=now, actor="tests"
+    )
     assert moved == PlanChange(2, 0)
     strict = SchedulePolicy(
         webhook_url=POSTING.webhook_url,
@@ -283,16 +295,16 @@ async def test_occasions_are_planned_and_deleted(pool: Pool) -> None:
     """An anniversary is planned with its message; removing it deletes its event."""
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     occasion = await service.add_occasion(
-        pool, user.id, "ANNIVERSARY", rule={"date": "2020-06-01"}, message="Seven years!", policy=POSTING
+        pool, user.id, "ANNIVERSARY", rule={"date": "2020-06-01"}, message="Seven years!", policy=POSTING, actor="tests"
     )
     assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY", "ANNIVERSARY"}
     for kind, rule in (("ANNIVERSARY", {}), ("REMINDER", {"at": "9999-12-31T23:59:00"})):
         with pytest.raises(BadInput):
-            await service.add_occasion(pool, user.id, kind, rule=rule, policy=POSTING)
-    await service.remove_occasion(pool, user.id, occasion.id)
+            await service.add_occasion(pool, user.id, kind, rule=rule, policy=POSTING, actor="tests")
+    await service.remove_occasion(pool, user.id, occasion.id, actor="tests")
     assert {event.kind for event in await events_of(pool, user.id)} == {"BIRTHDAY"}
     with pytest.raises(OccasionNotFound):
-        await service.remove_occasion(pool, user.id, uuid4())
+        await service.remove_occasion(pool, user.id, uuid4(), actor="tests")
 
 
 NEVER: list[tuple[str, dict[str, Any], str]] = [
@@ -310,7 +322,9 @@ async def test_an_occasion_that_would_never_be_sent_is_refused(pool: Pool) -> No
     user = await born(pool, "1990-11-20", now="2026-11-15T12:00")
     for kind, rule, field in NEVER:
         with pytest.raises(BadInput) as caught:
-            await service.add_occasion(pool, user.id, kind, rule=rule, policy=POSTING, now=utc("2026-11-15T12:00"))
+            await service.add_occasion(
+                pool, user.id, kind, rule=rule, policy=POSTING, now=utc("2026-11-15T12:00"), actor="tests"
+            )
         assert [error.field for error in caught.value.errors] == [field], rule
     assert await service.list_occasions(pool, user.id) == []
     with pytest.raises(asyncpg.CheckViolationError, match="user_occasions_not_birthday"):
@@ -336,8 +350,10 @@ async def test_unknown_ids_are_not_found(pool: Pool) -> None:
     for call in (
         service.get_user(pool, uuid4()),
         agenda.list_user_events(pool, uuid4()),
-        service.update_user(pool, uuid4(), {}, policy=POSTING),
-        service.add_occasion(pool, uuid4(), "REMINDER", rule={"at": "2030-01-01T09:00:00"}, policy=POSTING),
+        service.update_user(pool, uuid4(), {}, policy=POSTING, actor="tests"),
+        service.add_occasion(
+            pool, uuid4(), "REMINDER", rule={"at": "2030-01-01T09:00:00"}, policy=POSTING, actor="tests"
+        ),
     ):
         with pytest.raises(UserNotFound):
             await call
@@ -347,7 +363,9 @@ async def test_blank_message_uses_the_text_of_the_kind(pool: Pool) -> None:
     """A blank message is replaced by the text of its kind, from the API and from SQL."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", email="ada@example.org", timezone="UTC")
     rule, now = {"at": "2026-11-15T09:00"}, utc("2026-11-14T00:00")
-    given = await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message=" \n ", policy=POSTING, now=now)
+    given = await service.add_occasion(
+        pool, user.id, "REMINDER", rule=rule, message=" \n ", policy=POSTING, now=now, actor="tests"
+    )
     assert given.message == ""
     await pool.execute(
         "INSERT INTO user_occasions (user_id, event_type, message, rule)"

@@ -257,8 +257,7 @@ async def test_lateness_counts_the_whole_outage(pool: Pool) -> None:
     policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"RECURRING": timedelta(hours=12)})
     await service.add_occasion(
         pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=policy,
-        now=utc("2026-11-10T00:00"),
-    )  # fmt: skip
+        now=utc("2026-11-10T00:00"), actor="tests")  # fmt: skip
     assert await scheduler(pool, "2026-11-12T12:00", policy).run_once() == 3
     events = [event for event in (await agenda.list_user_events(pool, user.id))[0] if event.kind == "RECURRING"]
     assert [(event.target_utc.day, event.status, event.failure_reason, event.late_by) for event in events] == [
@@ -285,7 +284,7 @@ async def test_correction_during_an_outage_keeps_lateness(
 ) -> None:
     """A change of an overdue event does not reset its lateness, and the limit still applies."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00")
-    await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"))
+    await service.update_user(pool, user.id, change, policy=POSTING, now=utc("2026-11-15T14:30"), actor="tests")
     policy = SchedulePolicy(webhook_url=HOOK, max_lateness={"BIRTHDAY": timedelta(minutes=30)})
     await scheduler(pool, "2026-11-15T15:00", policy).run_once()
     _, event = (await agenda.list_user_events(pool, user.id))[0]
@@ -315,10 +314,17 @@ async def test_occasions_fire_and_recur(pool: Pool) -> None:
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     now = utc("2026-11-10T10:00")
     await service.add_occasion(
-        pool, user.id, "REMINDER", rule={"at": "2026-11-11T18:00:00"}, message="Tea", policy=POSTING, now=now
+        pool,
+        user.id,
+        "REMINDER",
+        rule={"at": "2026-11-11T18:00:00"},
+        message="Tea",
+        policy=POSTING,
+        now=now,
+        actor="tests",
     )
     await service.add_occasion(
-        pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=POSTING, now=now
+        pool, user.id, "RECURRING", rule={"every": "day", "start": "2026-11-01"}, policy=POSTING, now=now, actor="tests"
     )
     assert await scheduler(pool, "2026-11-13T12:00").run_once() == 4
     keys = {key.partition(":")[0]: n for key, n in (await counted(pool)).items()}

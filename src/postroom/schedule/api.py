@@ -12,10 +12,11 @@ from msgspec.structs import asdict
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
-from postroom.runtime.record import change, given, request, response
+from postroom.runtime.record import answer, change, given, request, response
+from postroom.runtime.service_endpoint import serve
 from postroom.schedule import service
 from postroom.schedule.check import read_date
-from postroom.schedule.model import Person, User, user_fields
+from postroom.schedule.model import Person, SchedulePolicy, User
 
 READ = "users:read"
 WRITE = "users:write"
@@ -40,26 +41,24 @@ UserShape = response(Person, "UserShape", extra=_KNOWN)
 ChangedUser = response(Person, "ChangedUser", extra={**_KNOWN, "events_moved": int, "events_skipped": int})
 
 
+def policy(call: Call) -> SchedulePolicy:
+    return service.policy_of(call.room.settings)
+
+
 async def create_user(call: Call) -> Answer:
     person = Person(**{**asdict(call.body), "date_of_birth": read_date(call.body.date_of_birth)})
-    policy = service.policy_of(call.room.settings)
-    user = await service.create_user(call.room.pool, person, policy=policy)
-    return Answer(UserShape(**user_fields(user)), 201, headers={**_tag(user), "location": f"/v1/users/{user.id}"})
-
-
-async def delete_user(call: Call) -> Answer:
-    await service.delete_user(call.room.pool, call.path["user_id"], actor=call.actor)
-    return Answer(b"", 204)
+    user = await service.create_user(call.room.pool, person, policy=policy(call), actor=call.actor)
+    return Answer(answer(UserShape, user, user.person), 201, headers={**_tag(user), "location": f"/v1/users/{user.id}"})
 
 
 async def get_user(call: Call) -> Answer:
     user = await service.get_user(call.room.pool, call.path["user_id"])
-    return Answer(UserShape(**user_fields(user)), headers=_tag(user))
+    return Answer(answer(UserShape, user, user.person), headers=_tag(user))
 
 
 async def list_users(call: Call) -> Answer:
     users, more = await service.list_users(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(Page([UserShape(**user_fields(user)) for user in users], more))
+    return Answer(Page([answer(UserShape, user, user.person) for user in users], more))
 
 
 async def update_user(call: Call) -> Answer:
@@ -71,9 +70,10 @@ async def update_user(call: Call) -> Answer:
         call.path["user_id"],
         changes,
         version=_version(call),
-        policy=service.policy_of(call.room.settings),
+        policy=policy(call),
+        actor=call.actor,
     )
-    changed = ChangedUser(**user_fields(user), events_moved=moved.moved, events_skipped=moved.skipped)
+    changed = answer(ChangedUser, user, user.person, events_moved=moved.moved, events_skipped=moved.skipped)
     return Answer(changed, headers=_tag(user))
 
 
@@ -95,6 +95,7 @@ def _tag(user: User) -> dict[str, str]:
 
 
 _endpoint = partial(Endpoint, tag="users")
+_serve = partial(serve, tag="users")
 
 ENDPOINTS = [
     _endpoint(
@@ -110,8 +111,8 @@ ENDPOINTS = [
         "PUT", "/v1/users/{user_id:uuid}", update_user, "Change a person and move their planned greetings accordingly.",
         scope=WRITE, body=UserChange, answers={200: ChangedUser}, problems=(409,),
     ),
-    _endpoint(
-        "DELETE", "/v1/users/{user_id:uuid}", delete_user, "Delete a person and everything planned for them.",
+    _serve(
+        "DELETE", "/v1/users/{user_id:uuid}", service.delete_user, "Delete a person and everything planned for them.",
         scope=WRITE, answers={204: None},
     ),
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from uuid import UUID
 import typer
 
 from postroom.db.room import Room
+from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
     AsJson,
     Cursor,
@@ -20,17 +21,18 @@ from postroom.runtime.terminal import (
     actor,
     existing,
     in_room,
-    print_json,
     print_page,
     print_record,
-    print_table,
+    progressing,
     say,
+    say_or_json,
 )
 from postroom.schedule import scheduled_events as agenda
 from postroom.schedule import service
+from postroom.schedule.api import UserShape
 from postroom.schedule.check import read_date, read_person
 from postroom.schedule.event_cli import EVENT
-from postroom.schedule.model import Person, user_fields
+from postroom.schedule.model import Person
 from postroom.schedule.occasion_cli import occasions
 from postroom.schedule.people_csv import PersonLine, read_people
 
@@ -86,10 +88,7 @@ def create(  # noqa: PLR0913 - one parameter per option
     user = in_room(
         lambda room: service.create_user(room.pool, person, policy=service.policy_of(room.settings), actor=actor())
     )
-    if as_json:
-        print_json(user_fields(user))
-    else:
-        say(str(user.id))
+    say_or_json(str(user.id), answer(UserShape, user, user.person), as_json=as_json)
 
 
 @users.command()
@@ -136,25 +135,14 @@ def import_(
 def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List people, newest first."""
     found, more = in_room(lambda room: service.list_users(room.pool, cursor=cursor, limit=limit))
-    rows = [user_fields(user) for user in found]
-    if as_json:
-        print_json({"items": rows, "next_cursor": more})
-        return
-    print_table(_LISTED, ([row[column] for column in _LISTED] for row in rows))
-    if more:
-        say(f"more: --cursor {more}")
+    print_page([answer(UserShape, user, user.person) for user in found], more, columns=_LISTED, as_json=as_json)
 
 
 @users.command()
 def show(user_id: Id, *, as_json: AsJson = False) -> None:
     """Show a person."""
-    from types import SimpleNamespace
-
-    fields = user_fields(in_room(lambda room: service.get_user(room.pool, user_id)))
-    if as_json:
-        print_json(fields)
-    else:
-        print_record(SimpleNamespace(**fields), columns=_USER)
+    user = in_room(lambda room: service.get_user(room.pool, user_id))
+    print_record(answer(UserShape, user, user.person), columns=_USER, as_json=as_json)
 
 
 @users.command()
@@ -206,14 +194,14 @@ async def _import(room: Room, text: Iterable[str], *, size: int) -> tuple[int, l
     """Add people batch by batch, each batch in one transaction."""
     policy, added = service.policy_of(room.settings), 0
     refused: list[tuple[int, str]] = []
-    with _followed(text, size) as followed:
+    with progressing(text, "importing", size=size) as followed:
         lines = read_people(followed)
         while batch := list(islice(lines, BATCH)):
             refused += [(line.number, line.problem) for line in batch if line.problem is not None]
             good: list[PersonLine] = [line for line in batch if line.person is not None]
             try:
                 created, wrong = await service.create_users(
-                    room.pool, [line.person for line in good if line.person is not None], policy=policy
+                    room.pool, [line.person for line in good if line.person is not None], policy=policy, actor=actor()
                 )
             except BaseException:  # previous batches are committed: print the line to continue from
                 sys.stderr.write(f"stopped before line {batch[0].number}: {added} added\n")
@@ -222,22 +210,3 @@ async def _import(room: Room, text: Iterable[str], *, size: int) -> tuple[int, l
             for index, errors in wrong.items():
                 refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
     return added, refused
-
-
-@contextmanager
-def _followed(text: Iterable[str], size: int) -> Iterator[Iterable[str]]:
-    """The same lines, with a progress bar if standard error is a terminal and the size is known."""
-    if not sys.stderr.isatty() or not size:
-        yield text
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as progress:
-        task = progress.add_task("importing", total=size)
-
-        def counted(line: str) -> str:
-            progress.advance(task, len(line.encode(errors="surrogateescape")))
-            return line
-
-        yield map(counted, text)

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from uuid import uuid4
 
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, arrays
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.errors import ClaimLost
@@ -47,11 +47,7 @@ async def hand_over(
         connection,
         claim_id=claimed[0].claim_id,
         now=now,
-        event_id=[result.event.id for result in results],
-        delivery_id=[result.delivery_id for result in results],
-        status=[result.status.value for result in results],
-        failure_reason=[result.failure_reason for result in results],
-        late_by=[result.late_by for result in results],
+        **arrays(results, "delivery_id", "status", "failure_reason", "late_by", event_id="event.id"),
         **planned_columns(_following(event, policy) for event in claimed),
     )
     if len(ours) < len(results):

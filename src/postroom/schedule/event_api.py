@@ -11,9 +11,9 @@ from postroom.delivery.shapes import in_utc
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Moment, Shape, answer, response
+from postroom.runtime.service_endpoint import serve
 from postroom.schedule import scheduled_events as agenda
-from postroom.schedule import service
-from postroom.schedule.api import READ, WRITE
+from postroom.schedule.api import READ, WRITE, policy
 from postroom.schedule.model import EventFilter, ScheduledEvent, ScheduledEventStatus
 
 _PATH = "/v1/scheduled-events"
@@ -66,21 +66,6 @@ ScheduledEventShape = response(
 )
 
 
-async def cancel_scheduled_event(call: Call) -> Answer:
-    event = await agenda.cancel_event(
-        call.room.pool,
-        call.path["event_id"],
-        version=call.body.version,
-        actor=call.actor,
-        policy=service.policy_of(call.room.settings),
-    )
-    return Answer(_shape(event))
-
-
-async def get_scheduled_event(call: Call) -> Answer:
-    return Answer(_shape(await agenda.get_event(call.room.pool, call.path["event_id"])))
-
-
 async def list_scheduled_events(call: Call) -> Answer:
     query: EventQuery = call.query
     chosen = EventFilter(
@@ -97,50 +82,36 @@ async def list_scheduled_events(call: Call) -> Answer:
     return Answer(Page([_shape(event) for event in events], more))
 
 
-async def list_user_events(call: Call) -> Answer:
-    query: PageQuery = call.query
-    events, more = await agenda.list_user_events(
-        call.room.pool, call.path["user_id"], cursor=query.cursor, limit=query.limit
-    )
-    return Answer(Page([_shape(event) for event in events], more))
-
-
-async def move_scheduled_event(call: Call) -> Answer:
-    body: EventMove = call.body
-    event = await agenda.move_event(
-        call.room.pool, call.path["event_id"], at=body.at, version=body.version, actor=call.actor
-    )
-    return Answer(_shape(event))
-
-
 def _shape(event: ScheduledEvent) -> Any:
     return answer(ScheduledEventShape, event, late=event.late_by is not None)
 
 
 _endpoint = partial(Endpoint, tag="users")
+_serve = partial(serve, tag="users")
 
 ENDPOINTS = [
     _endpoint(
         "GET", _PATH, list_scheduled_events, "List past and planned events, by status, kind, person, time or lateness.",
         scope=READ, query=EventQuery, from_replica=True, answers={200: page_of(ScheduledEventShape)},
     ),
-    _endpoint(
-        "GET", _PATH + "/{event_id:uuid}", get_scheduled_event, "Read a scheduled event.", scope=READ,
-        answers={200: ScheduledEventShape},
+    _serve(
+        "GET", _PATH + "/{event_id:uuid}", agenda.get_event, "Read a scheduled event.", scope=READ,
+        answers={200: ScheduledEventShape}, name="get_scheduled_event", shape=_shape,
     ),
-    _endpoint(
-        "POST", _PATH + "/{event_id:uuid}/move", move_scheduled_event,
+    _serve(
+        "POST", _PATH + "/{event_id:uuid}/move", agenda.move_event,
         "Move a planned event to another local time, which later planning keeps.", scope=WRITE, body=EventMove,
-        answers={200: ScheduledEventShape}, problems=(409,),
+        answers={200: ScheduledEventShape}, problems=(409,), name="move_scheduled_event", shape=_shape,
     ),
-    _endpoint(
-        "POST", _PATH + "/{event_id:uuid}/cancel", cancel_scheduled_event,
+    _serve(
+        "POST", _PATH + "/{event_id:uuid}/cancel", agenda.cancel_event,
         "Cancel a planned event and plan the next occurrence.", scope=WRITE, body=EventCancellation,
-        answers={200: ScheduledEventShape}, problems=(409,),
+        answers={200: ScheduledEventShape}, problems=(409,), name="cancel_scheduled_event", shape=_shape,
+        given={"policy": policy},
     ),
-    _endpoint(
-        "GET", "/v1/users/{user_id:uuid}/events", list_user_events,
+    _serve(
+        "GET", "/v1/users/{user_id:uuid}/events", agenda.list_user_events,
         "List the past and planned events of a person, latest first.", scope=READ, query=PageQuery,
-        answers={200: page_of(ScheduledEventShape)},
+        answers={200: page_of(ScheduledEventShape)}, shape=_shape,
     ),
 ]  # fmt: skip

@@ -14,7 +14,6 @@ from postroom.runtime.terminal import (
     actor,
     in_room,
     parse_moment,
-    print_json,
     print_page,
     print_record,
     say,
@@ -76,11 +75,7 @@ def list_(  # noqa: PLR0913 - one parameter per option
 @schedule.command()
 def show(event_id: Id, *, as_json: AsJson = False) -> None:
     """Show a scheduled event."""
-    event = in_room(lambda room: agenda.get_event(room.pool, event_id))
-    if as_json:
-        print_json(event)
-    else:
-        print_record(event, columns=_SHOWN)
+    print_record(in_room(lambda room: agenda.get_event(room.pool, event_id)), columns=_SHOWN, as_json=as_json)
 
 
 @schedule.command()
@@ -112,14 +107,10 @@ def cancel(
 
 
 def _status(given: str | None) -> ScheduledEventStatus | None:
-    try:
+    with BadInput.naming("status", f"must be one of {', '.join(ScheduledEventStatus)}"):
         return ScheduledEventStatus(given.upper()) if given else None
-    except ValueError:
-        raise BadInput.of("status", f"must be one of {', '.join(ScheduledEventStatus)}") from None
 
 
 def _local(given: str) -> datetime:
-    try:
+    with BadInput.naming("at", "must be a local time such as 2027-01-31T09:00"):
         return datetime.fromisoformat(given)
-    except ValueError:
-        raise BadInput.of("at", "must be a local time such as 2027-01-31T09:00") from None

@@ -1,4 +1,4 @@
-"""The kinds of scheduled events. A new kind is one small class and a line in `KINDS`.
+"""The kinds of scheduled events. A new kind is a rule, a function and a line in `KINDS`.
 
 A kind yields the local times of its occurrences from a day on, in order; the engine converts them to UTC and sends each
 once, also after moves and outages. `label` identifies an occurrence: the year of a birthday, the day of a recurring
@@ -6,10 +6,10 @@ message. It is part of the idempotency key.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import MAXYEAR, date, datetime, time, timedelta
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -46,21 +46,6 @@ class OccurrenceInput:
     policy: SchedulePolicy
 
 
-class Kind(Protocol):
-    """One kind of occasion. `rule` is the class of its rule, `template` its default mail template, if any."""
-
-    @property
-    def rule(self) -> Any: ...
-    @property
-    def template(self) -> str | None: ...
-
-    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        """The occurrences on or after a local day, earliest first."""
-
-    def message(self, person: Person) -> str:
-        """The default message of an occasion without one."""
-
-
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of rules; the rule of a birthday has no fields."""
 
@@ -93,73 +78,57 @@ class RecurringRule(Rule, frozen=True, kw_only=True):
     day: Annotated[int, msgspec.Meta(ge=1, le=31)] | None = None  # default: the day of `start`
 
 
-class Birthday:
+Occurrences = Callable[[OccurrenceInput, date], Iterator[Occurrence]]
+"""The occurrences on or after a local day, earliest first."""
+
+
+def _birthdays(terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
     """Once a year on the day of birth."""
-
-    rule = Rule
-    template = "birthday"
-
-    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        policy = terms.policy
-        born = terms.person.date_of_birth
-        return _yearly(born, 0, policy.time_of(BIRTHDAY), policy, max(since, date(born.year + 1, 1, 1)))
-
-    def message(self, person: Person) -> str:
-        return f"Hey, {person.name} it's your birthday"
+    born, policy = terms.person.date_of_birth, terms.policy
+    return _yearly(born, 0, policy.time_of(BIRTHDAY), policy, max(since, date(born.year + 1, 1, 1)))
 
 
-class Anniversary:
+def _anniversaries(terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
     """Once a year on a day, such as the renewal of a contract or the first day at work."""
-
-    rule = AnniversaryRule
-    template = None
-
-    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        rule, policy = terms.rule, terms.policy
-        return _yearly(rule.date, rule.days_before, policy.time_of("ANNIVERSARY"), policy, since)
-
-    def message(self, person: Person) -> str:
-        return f"Hey, {person.name} it's your anniversary"
+    rule, policy = terms.rule, terms.policy
+    return _yearly(rule.date, rule.days_before, policy.time_of("ANNIVERSARY"), policy, since)
 
 
-class Reminder:
+def _reminders(terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
     """Once, at a local time."""
-
-    rule = ReminderRule
-    template = None
-
-    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        at: datetime = terms.rule.at
-        if at.date() >= since:
-            yield Occurrence("once", at)
-
-    def message(self, person: Person) -> str:
-        return f"Hey, {person.name} here is your reminder"
+    at: datetime = terms.rule.at
+    if at.date() >= since:
+        yield Occurrence("once", at)
 
 
-class Recurring:
+def _repetitions(terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
     """Repeated by a rule, without end or until a day."""
+    rule: RecurringRule = terms.rule
+    at = rule.at or terms.policy.time_of("RECURRING")
+    for day in _days(rule, max(rule.start, since)):
+        if rule.until is not None and day > rule.until:
+            return
+        yield Occurrence(day.isoformat(), datetime.combine(day, at))
 
-    rule = RecurringRule
-    template = None
 
-    def occurrences(self, terms: OccurrenceInput, since: date) -> Iterator[Occurrence]:
-        rule: RecurringRule = terms.rule
-        at = rule.at or terms.policy.time_of("RECURRING")
-        for day in _days(rule, max(rule.start, since)):
-            if rule.until is not None and day > rule.until:
-                return
-            yield Occurrence(day.isoformat(), datetime.combine(day, at))
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of occasion: its rule, its occurrences, its default message, and its default mail template, if any."""
+
+    rule: type[Rule]
+    occurrences: Occurrences
+    words: str
+    template: str | None = None
 
     def message(self, person: Person) -> str:
-        return f"Hey, {person.name} here is your reminder"
+        return f"Hey, {person.name} {self.words}"
 
 
-KINDS: dict[str, Kind] = {
-    "ANNIVERSARY": Anniversary(),
-    BIRTHDAY: Birthday(),
-    "RECURRING": Recurring(),
-    "REMINDER": Reminder(),
+KINDS = {
+    "ANNIVERSARY": Kind(AnniversaryRule, _anniversaries, "it's your anniversary"),
+    BIRTHDAY: Kind(Rule, _birthdays, "it's your birthday", template="birthday"),
+    "RECURRING": Kind(RecurringRule, _repetitions, "here is your reminder"),
+    "REMINDER": Kind(ReminderRule, _reminders, "here is your reminder"),
 }
 
 

@@ -1,33 +1,13 @@
-"""Prometheus metrics of the schedule.
+"""Prometheus metrics of the schedule."""
 
-| metric                              | meaning                                                                   |
-|-------------------------------------|---------------------------------------------------------------------------|
-| postroom_schedule_due               | events due and not handed over, counted up to 10,000                      |
-| postroom_schedule_due_seconds       | lateness of the oldest of them                                            |
-| postroom_schedule_unplanned         | people changed by SQL and not yet planned for, counted up to 10,000       |
-| postroom_schedule_unplannable       | people with an event that cannot be planned, counted up to 10,000         |
-"""
-
-from prometheus_client import Gauge
-
-from postroom.runtime.metrics import REGISTRY
+from postroom.runtime.metrics import gauge
 from postroom.schedule.model import Backlog
 
-DUE = Gauge(
-    "postroom_schedule_due",
-    "Scheduled events that are due and not handed over, counted up to 10,000",
-    registry=REGISTRY,
-)
-DUE_SECONDS = Gauge("postroom_schedule_due_seconds", "Lateness of the oldest due scheduled event", registry=REGISTRY)
-UNPLANNED = Gauge(
-    "postroom_schedule_unplanned",
-    "People changed by SQL and not yet planned for, counted up to 10,000",
-    registry=REGISTRY,
-)
-UNPLANNABLE = Gauge(
-    "postroom_schedule_unplannable",
-    "People with an event that cannot be planned, counted up to 10,000",
-    registry=REGISTRY,
+DUE = gauge("postroom_schedule_due", "Scheduled events that are due and not handed over, counted up to 10,000")
+DUE_SECONDS = gauge("postroom_schedule_due_seconds", "Lateness of the oldest due scheduled event")
+UNPLANNED = gauge("postroom_schedule_unplanned", "People changed by SQL and not yet planned for, counted up to 10,000")
+UNPLANNABLE = gauge(
+    "postroom_schedule_unplannable", "People with an event that cannot be planned, counted up to 10,000"
 )
 
 

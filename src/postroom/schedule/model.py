@@ -72,17 +72,6 @@ def person_fields(person: Person) -> dict[str, Any]:
     return {each.name: getattr(person, each.name) for each in fields(person)}
 
 
-def user_fields(user: User) -> dict[str, Any]:
-    """The public fields of a person, in one flat dictionary."""
-    return {
-        "id": user.id,
-        **person_fields(user.person),
-        "version": user.version,
-        "created_at": user.created_at,
-        "updated_at": user.updated_at,
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
     """A message besides the birthday greeting: its kind, rule and text."""

@@ -7,8 +7,9 @@ import msgspec
 
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.record import Shape, answer, many, response
+from postroom.runtime.service_endpoint import serve
 from postroom.schedule import service
-from postroom.schedule.api import READ, WRITE
+from postroom.schedule.api import READ, WRITE, policy
 from postroom.schedule.model import Occasion
 
 _PATH = "/v1/users/{user_id:uuid}/occasions"
@@ -41,43 +42,25 @@ class OccasionPage(msgspec.Struct, frozen=True):
     items: many(OccasionShape)  # type: ignore[valid-type]  # made by `response`
 
 
-async def add_occasion(call: Call) -> Answer:
-    body: NewOccasion = call.body
-    occasion = await service.add_occasion(
-        call.room.pool,
-        call.path["user_id"],
-        body.kind,
-        rule=body.rule,
-        message=body.message,
-        template=body.template,
-        policy=service.policy_of(call.room.settings),
-    )
-    return Answer(answer(OccasionShape, occasion), 201)
-
-
 async def list_occasions(call: Call) -> Answer:
     found = await service.list_occasions(call.room.pool, call.path["user_id"])
     return Answer(OccasionPage([answer(OccasionShape, occasion) for occasion in found]))
 
 
-async def remove_occasion(call: Call) -> Answer:
-    await service.remove_occasion(call.room.pool, call.path["user_id"], call.path["occasion_id"])
-    return Answer(b"", 204)
-
-
 _endpoint = partial(Endpoint, tag="users")
+_serve = partial(serve, tag="users")
 
 ENDPOINTS = [
     _endpoint(
         "GET", _PATH, list_occasions, "List the occasions of a person: messages besides the birthday greeting.",
         scope=READ, answers={200: OccasionPage},
     ),
-    _endpoint(
-        "POST", _PATH, add_occasion, "Add an anniversary, a reminder or a recurring message, and plan it.", scope=WRITE,
-        body=NewOccasion, answers={201: OccasionShape},
+    _serve(
+        "POST", _PATH, service.add_occasion, "Add an anniversary, a reminder or a recurring message, and plan it.",
+        scope=WRITE, body=NewOccasion, answers={201: OccasionShape}, given={"policy": policy},
     ),
-    _endpoint(
-        "DELETE", _PATH + "/{occasion_id:uuid}", remove_occasion, "Delete an occasion and its planned events.",
+    _serve(
+        "DELETE", _PATH + "/{occasion_id:uuid}", service.remove_occasion, "Delete an occasion and its planned events.",
         scope=WRITE, answers={204: None},
     ),
 ]  # fmt: skip

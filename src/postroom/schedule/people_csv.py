@@ -46,11 +46,9 @@ def _read_header(cells: list[str], problem: str) -> list[str]:
     if problem:
         raise BadInput.of("header", problem)
     columns = [name.strip().lower() for name in cells]
-    try:
+    with BadInput.naming("header"):
         for name in columns:
             _check_text(name)
-    except ValueError as error:
-        raise BadInput.of("header", str(error)) from None
     missing = [name for name in REQUIRED if name not in columns]
     unknown = [name for name in columns if name not in (*REQUIRED, *OPTIONAL)]
     twice = sorted(name for name, number in Counter(columns).items() if number > 1)
@@ -65,10 +63,8 @@ def _person(columns: list[str], values: list[str]) -> Person:
         raise ValueError(f"has {len(values)} fields, but the header has {len(columns)}")
     fields = {name: value.strip() for name, value in zip(columns, values, strict=True)}
     for name, value in fields.items():
-        try:
+        with BadInput.naming(name):
             _check_text(value)
-        except ValueError as error:
-            raise BadInput.of(name, str(error)) from None
     return Person(
         first_name=fields["first_name"],
         last_name=fields["last_name"],

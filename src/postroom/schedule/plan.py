@@ -77,18 +77,7 @@ def following(subject: Subject, policy: SchedulePolicy, *, after: datetime, key:
 
 def moved(subject: Subject, pending: KnownEvent) -> PlannedEvent:
     """An event that an operator moved, recomputed for the person as stored now: the same local time in their zone."""
-    kind, zone = subject.kind_name, subject.person.timezone
-    target = instant_of(pending.target_local, zone)
-    return PlannedEvent(
-        user_id=subject.user_id,
-        kind=kind,
-        occasion_id=pending.occasion_id,
-        target_utc=target,
-        target_local=local_at(target, zone),
-        timezone=zone,
-        idempotency_key=pending.idempotency_key,
-        payload=_payload(subject),
-    )
+    return _event(subject, pending.target_local, pending.idempotency_key)
 
 
 def _is_to_come(planned: PlannedEvent, occurrence: Occurrence, pending: KnownEvent | None, now: datetime) -> bool:
@@ -112,16 +101,21 @@ def _occurrences(subject: Subject, policy: SchedulePolicy, since: date) -> Itera
 
 
 def _planned(subject: Subject, occurrence: Occurrence) -> PlannedEvent:
-    kind, occasion, zone = subject.kind_name, subject.occasion, subject.person.timezone
-    target = instant_of(occurrence.local, zone)
+    return _event(subject, occurrence.local, f"{subject.prefix}{occurrence.label}")
+
+
+def _event(subject: Subject, local: datetime, key: str) -> PlannedEvent:
+    zone = subject.person.timezone
+    target = instant_of(local, zone)
+    kind, occasion_id = subject.key
     return PlannedEvent(
         user_id=subject.user_id,
         kind=kind,
-        occasion_id=occasion.id if occasion else None,
+        occasion_id=occasion_id,
         target_utc=target,
         target_local=local_at(target, zone),
         timezone=zone,
-        idempotency_key=f"{subject.prefix}{occurrence.label}",
+        idempotency_key=key,
         payload=_payload(subject),
     )
 

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 import structlog
 
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, arrays
 from postroom.schedule import store
 from postroom.schedule.model import (
     Claimed,
@@ -30,6 +30,7 @@ from postroom.schedule.plan import UNPLANNABLE, Subject, following, moved, upcom
 
 _encode = msgspec.json.Encoder().encode
 _log = structlog.get_logger()
+_TARGET = ("target_utc", "target_local", "timezone", "idempotency_key")
 
 
 class Keep(Enum):
@@ -89,12 +90,7 @@ async def plan_for(
 def planned_columns(planned: Iterable[PlannedEvent | None]) -> dict[str, list[Any]]:
     """Planned events as columns for one statement; None is skipped."""
     given = [each for each in planned if each is not None]
-    return {
-        "user_id": [each.user_id for each in given],
-        "kind": [each.kind for each in given],
-        "occasion_id": [each.occasion_id for each in given],
-        **_target_columns(given),
-    }
+    return arrays(given, "user_id", "kind", "occasion_id") | _target_columns(given)
 
 
 def following_event(subject: Subject, event: Claimed | ScheduledEvent, policy: SchedulePolicy) -> PlannedEvent | None:
@@ -153,13 +149,7 @@ def _decide(
 
 
 def _differs(event: KnownEvent, planned: PlannedEvent) -> bool:
-    return (event.target_utc, event.target_local, event.timezone, event.idempotency_key, event.payload) != (
-        planned.target_utc,
-        planned.target_local,
-        planned.timezone,
-        planned.idempotency_key,
-        planned.payload,
-    )
+    return any(getattr(event, name) != getattr(planned, name) for name in (*_TARGET, "payload"))
 
 
 async def _write(connection: Connection, changes: Changes, *, now: datetime | None) -> tuple[Counter[UUID], set[UUID]]:
@@ -176,22 +166,16 @@ async def _write(connection: Connection, changes: Changes, *, now: datetime | No
     events, targets, moments = zip(*changes.moves, strict=True)
     moved = await store.move_events(
         connection,
-        event_id=[event.id for event in events],
-        version=[event.version for event in events],
         moved_at=moments,
+        **arrays(events, "version", event_id="id"),
         **_target_columns(targets),
     )
-    return added, moved
+    return added, set(moved)
 
 
 def _target_columns(planned: Sequence[PlannedEvent]) -> dict[str, list[Any]]:
-    return {
-        "target_utc": [each.target_utc for each in planned],
-        "target_local": [each.target_local for each in planned],
-        "timezone": [each.timezone for each in planned],
-        "idempotency_key": [each.idempotency_key for each in planned],
-        "payload": [_encode(each.payload).decode() for each in planned],
-    }
+    payloads = [_encode(each.payload).decode() for each in planned]
+    return {**arrays(planned, *_TARGET), "payload": payloads}
 
 
 def _count(known: Sequence[KnownEvent], moved: set[UUID], added: int) -> PlanChange:

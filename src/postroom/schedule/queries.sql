@@ -7,9 +7,9 @@
 UPDATE scheduled_events
 SET status = 'FAILED', failure_reason = :failure_reason, version = version + 1
 WHERE id = :event_id AND version = :version AND status = 'PENDING'
-RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
-    moved_from, created_at, updated_at;
+RETURNING id, user_id, event_type AS kind, status::text, target_timestamp_utc AS target_utc, target_timestamp_local AS target_local,
+    target_timezone AS timezone, executed_at, failure_reason, retry_count, version, idempotency_key,
+    delivery_payload::text AS payload, late_by, delivery_id, occasion_id, moved_from, created_at, updated_at;
 
 -- name: claim_due :many
 -- Claim due events, oldest first, a hundred at a time, with the current data of the person. Status and limit are
@@ -41,9 +41,10 @@ claimed AS (
         due.first_name, due.last_name, due.date_of_birth, due.timezone, due.email, due.webhook_url,
         due.locale, due.template
 )
-SELECT claimed.id, claimed.user_id, claimed.event_type, claimed.occasion_id, target_timestamp_utc,
-    target_timestamp_local, planned_at, idempotency_key, delivery_payload::text, moved_from, first_name, last_name,
-    date_of_birth, timezone, email, webhook_url, locale, claimed.template, o.message, o.rule::text, o.template AS occasion_template,
+SELECT claimed.id, :claim_id::uuid AS claim_id, claimed.user_id, claimed.event_type AS kind, claimed.occasion_id,
+    target_timestamp_utc AS target_utc, target_timestamp_local AS target_local, planned_at, idempotency_key,
+    delivery_payload::text AS payload, moved_from, first_name, last_name, date_of_birth, timezone, email, webhook_url,
+    locale, claimed.template, o.message, o.rule::text, o.template AS occasion_template,
     coalesce(:now::timestamptz, now()) AS claimed_at
 FROM claimed
 LEFT JOIN user_occasions AS o ON o.id = claimed.occasion_id
@@ -106,9 +107,9 @@ FROM schedule_state;
 
 -- name: find_event :maybe
 -- Read an event.
-SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
-    moved_from, created_at, updated_at
+SELECT id, user_id, event_type AS kind, status::text, target_timestamp_utc AS target_utc, target_timestamp_local AS target_local,
+    target_timezone AS timezone, executed_at, failure_reason, retry_count, version, idempotency_key,
+    delivery_payload::text AS payload, late_by, delivery_id, occasion_id, moved_from, created_at, updated_at
 FROM scheduled_events
 WHERE id = :event_id;
 
@@ -191,7 +192,7 @@ RETURNING user_id;
 -- Insert an occasion of a person.
 INSERT INTO user_occasions (user_id, event_type, message, rule, template)
 VALUES (:user_id, :kind, :message, :rule::text::jsonb, :template)
-RETURNING id, user_id, event_type, message, rule::text, template, created_at;
+RETURNING id, user_id, event_type AS kind, message, rule::text, template, created_at;
 
 -- name: insert_users :many
 -- Insert people as planned; the caller plans for them in the same transaction.
@@ -218,101 +219,190 @@ WHERE id = ANY(:user_ids::uuid[]) AND EXISTS (SELECT FROM schedule_state WHERE b
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
-WHERE lower(email) = lower(:email)
-ORDER BY created_at DESC, id DESC
+WHERE lower(email) BETWEEN lower(:email) AND lower(:email) -- and not =, for which all people would be read by their time
+ORDER BY lower(email), created_at DESC, id DESC
 LIMIT :page_limit;
 
 -- name: list_latest_events :many
--- A page of events by any of the filters, latest target first. Each status is read in the order of its index, so that
--- the cost of a page does not depend on the number of events; PENDING events have their own index.
-WITH planned AS (
-    SELECT *
-    FROM scheduled_events
-    WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+-- A page of events, latest target first, after a cursor: found by person, lateness, kind and status or status alone, filtered
+-- by the others; see `runtime.page.search_page`. Each status is read in the order of its index; PENDING events have their
+-- own.
+SELECT id, user_id, event_type AS kind, status::text, target_timestamp_utc AS target_utc, target_timestamp_local AS target_local,
+    target_timezone AS timezone, executed_at, failure_reason, retry_count, version, idempotency_key,
+    delivery_payload::text AS payload, late_by, delivery_id, occasion_id, moved_from, created_at, updated_at, is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place, status::text = ANY(:statuses::text[])
         AND (:kind::text IS NULL OR event_type = :kind)
-        AND (:user_id::uuid IS NULL OR user_id = :user_id)
-        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
-        AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
-        AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
-        AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) < (:last_at::timestamptz, :last_id))
-    ORDER BY target_timestamp_utc DESC, id DESC
-    LIMIT :page_limit
-),
-begun AS (
-    SELECT e.*
-    FROM unnest(:statuses::text[]) AS s(status)
-    CROSS JOIN LATERAL (
-        SELECT *
-        FROM scheduled_events AS e
-        WHERE e.status = s.status::scheduled_event_status AND e.status <> 'PENDING'
-            AND (:kind::text IS NULL OR event_type = :kind)
-            AND (:user_id::uuid IS NULL OR user_id = :user_id)
-            AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
-            AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
-            AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
-            AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) < (:last_at::timestamptz, :last_id))
+        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late) AS is_match
+    FROM (
+        (SELECT *
+        FROM ( -- OFFSET keeps the planner from reading all events of the period
+            SELECT * FROM scheduled_events WHERE user_id = :user_id::uuid OFFSET 0
+        ) AS person
+        WHERE target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+            AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+            AND (target_timestamp_utc, id) < (coalesce(:last_at::timestamptz, 'infinity'),
+                coalesce(:last_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
         ORDER BY target_timestamp_utc DESC, id DESC
-        LIMIT :page_limit
-    ) AS e
-)
-SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
-    moved_from, created_at, updated_at
-FROM (SELECT * FROM planned UNION ALL SELECT * FROM begun) AS e
-ORDER BY target_timestamp_utc DESC, id DESC
+        LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT *
+        FROM scheduled_events
+        WHERE :user_id IS NULL AND :is_late AND late_by IS NOT NULL
+            AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+            AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+            AND (target_timestamp_utc, id) < (coalesce(:last_at::timestamptz, 'infinity'),
+                coalesce(:last_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+        ORDER BY target_timestamp_utc DESC, id DESC
+        LIMIT :bound)
+        UNION ALL
+        (SELECT e.*
+        FROM unnest(:statuses::text[]) AS s(status)
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM scheduled_events
+            WHERE event_type = :kind AND status = s.status::scheduled_event_status
+                AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                AND (target_timestamp_utc, id) < (coalesce(:last_at::timestamptz, 'infinity'),
+                    coalesce(:last_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+            ORDER BY event_type DESC, status DESC, target_timestamp_utc DESC, id DESC
+            LIMIT :bound
+        ) AS e
+        WHERE :user_id IS NULL AND :is_late IS NOT TRUE AND :kind IS NOT NULL
+        ORDER BY e.target_timestamp_utc DESC, e.id DESC
+        LIMIT :bound)
+        UNION ALL
+        (SELECT *
+        FROM (
+            (SELECT *
+            FROM scheduled_events
+            WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+                AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                AND (target_timestamp_utc, id) < (coalesce(:last_at::timestamptz, 'infinity'),
+                    coalesce(:last_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+            ORDER BY target_timestamp_utc DESC, id DESC
+            LIMIT :bound)
+            UNION ALL
+            SELECT e.*
+            FROM unnest(:statuses::text[]) AS s(status)
+            CROSS JOIN LATERAL (
+                SELECT *
+                FROM scheduled_events
+                WHERE status = s.status::scheduled_event_status AND status <> 'PENDING'
+                    AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                    AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                    AND (target_timestamp_utc, id) < (coalesce(:last_at::timestamptz, 'infinity'),
+                        coalesce(:last_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
+                ORDER BY target_timestamp_utc DESC, id DESC
+                LIMIT :bound
+            ) AS e
+        ) AS e
+        WHERE :user_id IS NULL AND :is_late IS NOT TRUE AND :kind IS NULL
+        ORDER BY e.target_timestamp_utc DESC, e.id DESC
+        LIMIT :bound)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_occasions :many
 -- The occasions of some people.
-SELECT id, user_id, event_type, message, rule::text, template, created_at
+SELECT id, user_id, event_type AS kind, message, rule::text, template, created_at
 FROM user_occasions
 WHERE user_id = ANY(:user_ids::uuid[])
 ORDER BY user_id, id;
 
 -- name: list_soonest_events :many
--- A page of events by any of the filters, soonest target first. Each status is read in the order of its index, so that
--- the cost of a page does not depend on the number of events; PENDING events have their own index.
-WITH planned AS (
-    SELECT *
-    FROM scheduled_events
-    WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+-- A page of events, soonest target first, after a cursor: found by person, lateness, kind and status or status alone, filtered
+-- by the others; see `runtime.page.search_page`. Each status is read in the order of its index; PENDING events have their
+-- own.
+SELECT id, user_id, event_type AS kind, status::text, target_timestamp_utc AS target_utc, target_timestamp_local AS target_local,
+    target_timezone AS timezone, executed_at, failure_reason, retry_count, version, idempotency_key,
+    delivery_payload::text AS payload, late_by, delivery_id, occasion_id, moved_from, created_at, updated_at, is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place, status::text = ANY(:statuses::text[])
         AND (:kind::text IS NULL OR event_type = :kind)
-        AND (:user_id::uuid IS NULL OR user_id = :user_id)
-        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
-        AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
-        AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
-        AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) > (:last_at::timestamptz, :last_id))
-    ORDER BY target_timestamp_utc, id
-    LIMIT :page_limit
-),
-begun AS (
-    SELECT e.*
-    FROM unnest(:statuses::text[]) AS s(status)
-    CROSS JOIN LATERAL (
-        SELECT *
-        FROM scheduled_events AS e
-        WHERE e.status = s.status::scheduled_event_status AND e.status <> 'PENDING'
-            AND (:kind::text IS NULL OR event_type = :kind)
-            AND (:user_id::uuid IS NULL OR user_id = :user_id)
-            AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late)
-            AND (:due_from::timestamptz IS NULL OR target_timestamp_utc >= :due_from)
-            AND (:due_before::timestamptz IS NULL OR target_timestamp_utc < :due_before)
-            AND (:last_id::uuid IS NULL OR (target_timestamp_utc, id) > (:last_at::timestamptz, :last_id))
+        AND (:is_late::boolean IS NULL OR (late_by IS NOT NULL) = :is_late) AS is_match
+    FROM (
+        (SELECT *
+        FROM ( -- OFFSET keeps the planner from reading all events of the period
+            SELECT * FROM scheduled_events WHERE user_id = :user_id::uuid OFFSET 0
+        ) AS person
+        WHERE target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+            AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+            AND (target_timestamp_utc, id) > (coalesce(:last_at::timestamptz, '-infinity'),
+                coalesce(:last_id::uuid, '00000000-0000-0000-0000-000000000000'))
         ORDER BY target_timestamp_utc, id
-        LIMIT :page_limit
-    ) AS e
-)
-SELECT id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
-    moved_from, created_at, updated_at
-FROM (SELECT * FROM planned UNION ALL SELECT * FROM begun) AS e
-ORDER BY target_timestamp_utc, id
+        LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT *
+        FROM scheduled_events
+        WHERE :user_id IS NULL AND :is_late AND late_by IS NOT NULL
+            AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+            AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+            AND (target_timestamp_utc, id) > (coalesce(:last_at::timestamptz, '-infinity'),
+                coalesce(:last_id::uuid, '00000000-0000-0000-0000-000000000000'))
+        ORDER BY target_timestamp_utc, id
+        LIMIT :bound)
+        UNION ALL
+        (SELECT e.*
+        FROM unnest(:statuses::text[]) AS s(status)
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM scheduled_events
+            WHERE event_type = :kind AND status = s.status::scheduled_event_status
+                AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                AND (target_timestamp_utc, id) > (coalesce(:last_at::timestamptz, '-infinity'),
+                    coalesce(:last_id::uuid, '00000000-0000-0000-0000-000000000000'))
+            ORDER BY event_type, status, target_timestamp_utc, id
+            LIMIT :bound
+        ) AS e
+        WHERE :user_id IS NULL AND :is_late IS NOT TRUE AND :kind IS NOT NULL
+        ORDER BY e.target_timestamp_utc, e.id
+        LIMIT :bound)
+        UNION ALL
+        (SELECT *
+        FROM (
+            (SELECT *
+            FROM scheduled_events
+            WHERE status = 'PENDING' AND 'PENDING' = ANY(:statuses::text[])
+                AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                AND (target_timestamp_utc, id) > (coalesce(:last_at::timestamptz, '-infinity'),
+                    coalesce(:last_id::uuid, '00000000-0000-0000-0000-000000000000'))
+            ORDER BY target_timestamp_utc, id
+            LIMIT :bound)
+            UNION ALL
+            SELECT e.*
+            FROM unnest(:statuses::text[]) AS s(status)
+            CROSS JOIN LATERAL (
+                SELECT *
+                FROM scheduled_events
+                WHERE status = s.status::scheduled_event_status AND status <> 'PENDING'
+                    AND target_timestamp_utc >= coalesce(:due_from::timestamptz, '-infinity')
+                    AND target_timestamp_utc < coalesce(:due_before::timestamptz, 'infinity')
+                    AND (target_timestamp_utc, id) > (coalesce(:last_at::timestamptz, '-infinity'),
+                        coalesce(:last_id::uuid, '00000000-0000-0000-0000-000000000000'))
+                ORDER BY target_timestamp_utc, id
+                LIMIT :bound
+            ) AS e
+        ) AS e
+        WHERE :user_id IS NULL AND :is_late IS NOT TRUE AND :kind IS NULL
+        ORDER BY e.target_timestamp_utc, e.id
+        LIMIT :bound)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_user_events :many
 -- The events that planning needs: planned ones, and begun ones of the last 800 days, whose keys are used.
-SELECT id, user_id, event_type, occasion_id, status::text, target_timestamp_utc, target_timestamp_local, target_timezone,
-    version, idempotency_key, delivery_payload::text, moved_from,
+SELECT id, user_id, event_type AS kind, occasion_id, status::text, target_timestamp_utc AS target_utc,
+    target_timestamp_local AS target_local, target_timezone AS timezone, version, idempotency_key,
+    delivery_payload::text AS payload, moved_from,
     status = 'PROCESSING' AND delivery_id IS NULL AS is_claimed_only
 FROM scheduled_events
 WHERE user_id = ANY(:user_ids::uuid[])
@@ -323,7 +413,8 @@ WHERE user_id = ANY(:user_ids::uuid[])
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
-WHERE :before_id::uuid IS NULL OR (created_at, id) < (:before_at::timestamptz, :before_id)
+WHERE (created_at, id) < (coalesce(:before_at::timestamptz, 'infinity'),
+    coalesce(:before_id::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff'))
 ORDER BY created_at DESC, id DESC
 LIMIT :page_limit;
 
@@ -377,7 +468,7 @@ held AS (
     locale, template
     FROM users
     WHERE id = ANY(ARRAY(SELECT id FROM lacking)) AND planned_version = version
-    FOR NO KEY UPDATE SKIP LOCKED
+    FOR NO KEY UPDATE SKIP LOCKED -- another transaction is planning for those; the next audit checks them
 )
 SELECT held.*, looked_to.last_id
 FROM (SELECT id AS last_id FROM looked ORDER BY id DESC LIMIT 1) AS looked_to
@@ -392,9 +483,10 @@ WHERE id = :user_id
 FOR UPDATE;
 
 -- name: lock_users :many
--- Lock the next people that are planned for, in order of id. The sweep handles the others: it plans as of the time of
--- the SQL change, while planning as of now would lose events due since. The condition is a CASE, because the planner
--- takes a plain comparison for selective and would read and sort all people in each step.
+-- Lock the next people that are planned for, in order of id: a change committed meanwhile would be marked as planned
+-- without having been read. The sweep handles the others: it plans as of the time of the SQL change, while planning as
+-- of now would lose events due since. The condition is a CASE, because the planner takes a plain comparison for
+-- selective and would read and sort all people in each step.
 SELECT id, version, created_at, updated_at, first_name, last_name, date_of_birth, timezone, email, webhook_url,
     locale, template
 FROM users
@@ -445,9 +537,9 @@ SET moved_from = coalesce(moved_from, target_timestamp_local), target_timestamp_
     target_timestamp_local = :target_local, target_timezone = :timezone,
     planned_at = coalesce(:now::timestamptz, now()), version = version + 1
 WHERE id = :event_id AND version = :version AND status = 'PENDING'
-RETURNING id, user_id, event_type, status::text, target_timestamp_utc, target_timestamp_local, target_timezone, executed_at,
-    failure_reason, retry_count, version, idempotency_key, delivery_payload::text, late_by, delivery_id, occasion_id,
-    moved_from, created_at, updated_at;
+RETURNING id, user_id, event_type AS kind, status::text, target_timestamp_utc AS target_utc, target_timestamp_local AS target_local,
+    target_timezone AS timezone, executed_at, failure_reason, retry_count, version, idempotency_key,
+    delivery_payload::text AS payload, late_by, delivery_id, occasion_id, moved_from, created_at, updated_at;
 
 -- name: move_events :many
 -- Give planned events a new target. An event that has changed since it was read, or has begun, is skipped and not

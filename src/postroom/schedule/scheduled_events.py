@@ -13,7 +13,7 @@ from postroom.db.queries import Connection
 from postroom.delivery.model import DeliveryRequest
 from postroom.errors import BadInput, VersionConflict
 from postroom.events.audit import audited
-from postroom.runtime.page import Found, read_page
+from postroom.runtime.page import Found, search_page
 from postroom.runtime.zones import instant_of, local_at
 from postroom.schedule import store
 from postroom.schedule.errors import ScheduledEventNotFound, UserNotFound
@@ -32,6 +32,9 @@ class NextMessage:
     problem: str | None
 
 
+SEARCHED = 1_000
+"""Most events of each status that a page by person or lateness reads."""
+
 _LAST_YEAR = MAXYEAR - 1  # a local time of the last year may be in the next year in UTC
 
 
@@ -44,16 +47,17 @@ async def list_events(
     status = filters.pop("status")
     filters["statuses"] = [status] if status else list(ScheduledEventStatus)
     order = {"last_at": ("target_utc", datetime), "last_id": ("id", UUID)}
-    return await read_page(statement, pool, cursor, limit, order=order, **filters)
+    # Status, kind and time are in the order of an index: only a person or lateness needs a search.
+    is_search = chosen.user_id is not None or chosen.is_late is not None
+    bound = SEARCHED if is_search else limit + 1
+    return await search_page(statement, pool, cursor, limit, order=order, bound=bound, **filters)
 
 
 async def list_user_events(
     pool: Pool, user_id: UUID, *, cursor: str | None = None, limit: int = 50
 ) -> Found[ScheduledEvent]:
     """A page of a person's events, the latest target first; raises `UserNotFound`."""
-    async with pool.acquire() as connection:
-        if await store.find_user(connection, user_id=user_id) is None:
-            raise UserNotFound
+    UserNotFound.unless(await store.find_user(pool, user_id=user_id))
     return await list_events(pool, EventFilter(user_id=user_id), cursor=cursor, limit=limit)
 
 

@@ -13,7 +13,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.check import is_template_id
 from postroom.errors import BadInput, FieldError, VersionConflict
-from postroom.events.audit import audited, record_audit
+from postroom.events.audit import audited
 from postroom.runtime.page import Found, read_page
 from postroom.schedule import store
 from postroom.schedule.check import BAD_TEMPLATE, check_person, problems
@@ -34,7 +34,7 @@ from postroom.schedule.planner import Keep, plan_for
 from postroom.settings import Settings
 
 _encode = msgspec.json.Encoder().encode
-MOST_COUNTED = 50_000
+MOST_COUNTED = 20_000
 """Planned events that are counted by day: the page stays quick with millions of them."""
 
 LONGEST_MESSAGE = 2000  # characters of a greeting
@@ -52,24 +52,24 @@ def policy_of(settings: Settings) -> SchedulePolicy:
 
 
 async def create_user(
-    pool: Pool, person: Person, *, policy: SchedulePolicy, actor: str | None = None, now: datetime | None = None
+    pool: Pool, person: Person, *, policy: SchedulePolicy, actor: str, now: datetime | None = None
 ) -> User:
-    """Store a person and plan their next birthday, in one transaction.
-
-    With `actor`, an operator acts and the audit log says so; applications write people without it.
-    """
-    async with pool.acquire() as connection, connection.transaction():
+    """Store a person and plan their next birthday, in one transaction."""
+    async with audited(pool, actor, "user.create") as (connection, note):
         check_person(person, today=(await store.read_clock(connection, now=now)).date())
         [user] = await _insert(connection, [person], policy, now=now)
-        await _audit(connection, actor, "user.create", user.id)
+        note.subject = _subject(user.id)
     return user
 
 
 async def create_users(
-    pool: Pool, people: Sequence[Person], *, policy: SchedulePolicy, now: datetime | None = None
+    pool: Pool, people: Sequence[Person], *, policy: SchedulePolicy, actor: str, now: datetime | None = None
 ) -> tuple[list[User], dict[int, tuple[FieldError, ...]]]:
-    """Store many people; returns the errors of invalid ones by their index, and stores the others."""
-    async with pool.acquire() as connection, connection.transaction():
+    """Store many people; returns the errors of invalid ones by their index, and stores the others.
+
+    The audit log gets one entry, with the counts.
+    """
+    async with audited(pool, actor, "user.import", "users") as (connection, note):
         today = (await store.read_clock(connection, now=now)).date()
         wrong = {
             index: errors
@@ -78,14 +78,14 @@ async def create_users(
         }
         good = [person for index, person in enumerate(people) if index not in wrong]
         users = await _insert(connection, good, policy, now=now) if good else []
+        note.after, note.is_dropped = {"added": len(users), "rejected": len(wrong)}, not users
     return users, wrong
 
 
 async def delete_user(pool: Pool, user_id: UUID, *, actor: str) -> None:
     """Delete a person and their events; the trigger `cancel_greetings` cancels queued deliveries."""
-    async with audited(pool, actor, "user.delete", f"user:{user_id}") as (connection, _note):
-        if await store.lock_user(connection, user_id=user_id) is None:
-            raise UserNotFound
+    async with audited(pool, actor, "user.delete", _subject(user_id)) as (connection, _note):
+        UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         await store.delete_user(connection, user_id=user_id)
 
 
@@ -99,9 +99,9 @@ async def list_users(pool: Pool, *, cursor: str | None = None, limit: int = 50) 
     return await read_page(store.list_users, pool, cursor, limit, order=order)
 
 
-async def find_users(pool: Pool, email: str, *, limit: int = 50) -> list[User]:
-    """The people with this address, newest first."""
-    return await store.list_addressed_users(pool, email=email, page_limit=limit)
+async def find_users(pool: Pool, email: str) -> list[User]:
+    """The people with this address, newest first; at most a page."""
+    return await store.list_addressed_users(pool, email=email, page_limit=50)
 
 
 async def count_coming(pool: Pool, *, until: datetime) -> list[ComingDay]:
@@ -121,14 +121,15 @@ async def update_user(  # noqa: PLR0913 - the change, its conditions, and who ma
     *,
     policy: SchedulePolicy,
     version: int | None = None,
-    actor: str | None = None,
+    actor: str,
     now: datetime | None = None,
 ) -> tuple[User, PlanChange]:
     """Change fields of a person and recompute planned events; with `version`, only if it is still current.
 
-    The audit entry of an operator (`actor`) has the names of the fields, not their values, which are personal data.
+    The audit entry has the names of the fields, not their values, which are personal data.
     """
-    async with pool.acquire() as connection, connection.transaction():
+    fields = {"fields": sorted(changes)}
+    async with audited(pool, actor, "user.update", _subject(user_id), after=fields) as (connection, _note):
         user = UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         if version is not None and user.version != version:
             raise VersionConflict
@@ -141,7 +142,6 @@ async def update_user(  # noqa: PLR0913 - the change, its conditions, and who ma
         if changed is None:
             raise VersionConflict
         moved = await _plan(connection, [replace(changed, unplanned_since=user.unplanned_since)], policy, now=now)
-        await _audit(connection, actor, "user.update", user_id, fields=sorted(changes))
     return changed, moved[user_id]
 
 
@@ -154,7 +154,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
     message: str = "",
     template: str | None = None,
     policy: SchedulePolicy,
-    actor: str | None = None,
+    actor: str,
     now: datetime | None = None,
 ) -> Occasion:
     """Add an anniversary, a reminder or a recurring message, and plan its first event."""
@@ -163,7 +163,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
         raise BadInput.of("message", f"must be at most {LONGEST_MESSAGE} characters")
     if template is not None and not is_template_id(template):
         raise BadInput.of("template", BAD_TEMPLATE)
-    async with pool.acquire() as connection, connection.transaction():
+    async with audited(pool, actor, "occasion.add", _subject(user_id)) as (connection, note):
         user = UserNotFound.unless(await store.lock_user(connection, user_id=user_id))
         occasion = await store.insert_occasion(
             connection,
@@ -178,7 +178,7 @@ async def add_occasion(  # noqa: PLR0913 - the person, the kind, its rule and it
         await _plan(connection, [user], policy, now=now, keep=keep)
         if not await store.has_planned(connection, occasion_id=occasion.id):
             raise never_fires(kind, rule)
-        await _audit(connection, actor, "occasion.add", user_id, kind=kind, occasion_id=str(occasion.id))
+        note.after = {"kind": kind, "occasion_id": str(occasion.id)}
     return occasion
 
 
@@ -190,18 +190,18 @@ async def list_occasions(pool: Pool, user_id: UUID) -> list[Occasion]:
         return await store.list_occasions(connection, user_ids=[user_id])
 
 
-async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID, *, actor: str | None = None) -> None:
+async def remove_occasion(pool: Pool, user_id: UUID, occasion_id: UUID, *, actor: str) -> None:
     """Delete an occasion and its planned events."""
-    async with pool.acquire() as connection, connection.transaction():
+    after = {"occasion_id": str(occasion_id)}
+    async with audited(pool, actor, "occasion.remove", _subject(user_id), after=after) as (connection, _note):
         await store.lock_user(connection, user_id=user_id)
         if not await store.delete_occasion(connection, occasion_id=occasion_id, user_id=user_id):
             raise OccasionNotFound
-        await _audit(connection, actor, "occasion.remove", user_id, occasion_id=str(occasion_id))
 
 
-async def _audit(connection: Connection, actor: str | None, action: str, user_id: UUID, **after: Any) -> None:
-    if actor is not None:
-        await record_audit(connection, actor, action, f"user:{user_id}", after=after or None)
+def _subject(user_id: UUID) -> str:
+    """The person in the audit log, without personal data."""
+    return f"user:{user_id}"
 
 
 async def _insert(

@@ -21,35 +21,24 @@ def _time_of_day(value: str) -> time:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleSettings:
-    """The settings of schedule."""
-
     schedule_retention: timedelta = setting(
-        "POSTROOM_SCHEDULE_RETENTION",
         duration_from(timedelta(days=400)),
         timedelta(days=400),
         "retention of scheduled events after their time; at least 400d, less could send a yearly greeting twice",
     )
     schedule_webhook_url: str | None = setting(
-        "POSTROOM_SCHEDULE_WEBHOOK_URL",
-        _webhook_url,
-        None,
-        "webhook URL of greetings for people without their own destination",
+        _webhook_url, None, "webhook URL of greetings for people without their own destination"
     )
     schedule_times: tuple[tuple[str, time], ...] = setting(
-        "POSTROOM_SCHEDULE_TIMES",
         per_kind(_time_of_day, "birthday", "anniversary", "recurring"),
         (),
         "local time of day by kind, such as birthday=08:30; default 09:00",
     )
     schedule_max_lateness: tuple[tuple[str, timedelta], ...] = setting(
-        "POSTROOM_SCHEDULE_MAX_LATENESS",
         per_kind(parse_duration, "birthday", "anniversary", "recurring", "reminder"),
         (),
         "greatest lateness by kind, such as birthday=12h; later greetings are skipped; default: no limit",
     )
     leap_day: str = setting(
-        "POSTROOM_LEAP_DAY",
-        one_of("mar1", "feb28"),
-        "mar1",
-        "day on which a birthday of 29 February is greeted in common years",
+        one_of("mar1", "feb28"), "mar1", "day on which a birthday of 29 February is greeted in common years"
     )

@@ -44,8 +44,8 @@ class SchedulerOptions:
 
     policy: SchedulePolicy = field(default_factory=SchedulePolicy)
     poll_interval: timedelta = timedelta(milliseconds=500)
-    sweep_interval: timedelta = timedelta(seconds=2)
-    audit_interval: timedelta = timedelta(minutes=15)
+    sweep_interval: timedelta = timedelta(seconds=2)  # a person added by SQL is planned within this time
+    audit_interval: timedelta = timedelta(minutes=15)  # reads everyone, and finds something only after a mistake
 
 
 class Scheduler:

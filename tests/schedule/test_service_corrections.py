@@ -24,7 +24,7 @@ async def test_a_corrected_birth_date(pool: Pool, corrected: str, now: str, targ
     """A corrected birthday is greeted only on its day: at once if it is today, otherwise when it comes."""
     user = await born(pool, "1990-11-16", now="2026-11-01T00:00", timezone="UTC")
     day = {"date_of_birth": date.fromisoformat(corrected)}
-    await service.update_user(pool, user.id, day, policy=POSTING, now=utc(now))
+    await service.update_user(pool, user.id, day, policy=POSTING, now=utc(now), actor="tests")
     assert await pool.fetchval("SELECT target_timestamp_utc FROM scheduled_events") == utc(target)
     assert await scheduler(pool, now).run_once() == greeted
 
@@ -33,7 +33,7 @@ async def test_a_birth_date_corrected_with_a_move_is_a_correction(pool: Pool) ->
     """A change of date and zone together is a correction, so a past day is not sent."""
     user = await born(pool, "1990-11-16", now="2026-11-01T00:00", timezone="America/New_York")
     changes = {"date_of_birth": date(1990, 11, 14), "timezone": "Asia/Tokyo"}
-    await service.update_user(pool, user.id, changes, policy=POSTING, now=utc("2026-11-14T15:30"))
+    await service.update_user(pool, user.id, changes, policy=POSTING, now=utc("2026-11-14T15:30"), actor="tests")
     assert await scheduler(pool, "2026-11-14T15:30").run_once() == 0
 
 

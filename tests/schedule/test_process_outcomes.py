@@ -51,7 +51,9 @@ async def test_greeting_outcomes(pool: Pool, status: int, requests: int, event: 
     clock = Moving()
     async with receiving(Receiver(status=status)) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
-        user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        user = await service.create_user(
+            pool, person(), policy=policy, now=clock.now - timedelta(days=9), actor="tests"
+        )
         assert await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once() == 1
         await drain(pool, clock)
     assert len(receiver.requests) == requests
@@ -74,7 +76,7 @@ async def test_retries_wait_one_two_and_four_seconds(pool: Pool, hint: int | Non
     clock = Moving()
     async with receiving(Receiver(status=503, headers={"Retry-After": str(hint)} if hint else {})) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
-        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9), actor="tests")
         await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
         await drain(pool, clock, step=timedelta(seconds=max(waits) * 1.25))
     [delivery], _ = await deliveries.list_deliveries(pool, DeliveryFilter())
@@ -90,7 +92,7 @@ async def test_ledger_keeps_two_kilobytes_of_a_response(pool: Pool) -> None:
     clock, answer = Moving(), b"no such person\n" * 1000
     async with receiving(Receiver(status=404, body=answer)) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
-        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+        await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9), actor="tests")
         await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
         await drain(pool, clock)
     row = await pool.fetchrow("SELECT reply_text, detail FROM attempts JOIN deliveries ON delivery_id = id")
@@ -102,7 +104,7 @@ async def test_ledger_keeps_two_kilobytes_of_a_response(pool: Pool) -> None:
 async def test_without_a_destination_the_inbox_captures_it(pool: Pool) -> None:
     """With the capture transport, a greeting without a destination is captured and counts as sent."""
     clock, policy = Moving(), SchedulePolicy(captures=True)
-    user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9))
+    user = await service.create_user(pool, person(), policy=policy, now=clock.now - timedelta(days=9), actor="tests")
     await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
     await drain(pool, clock, inbox=CaptureTransport(pool))
     assert await statuses(pool, user.id) == [("2026", "COMPLETED"), ("2027", "PENDING")]
@@ -181,14 +183,16 @@ async def test_sent_events_outlive_their_occasion(pool: Pool) -> None:
     async with receiving(Receiver()) as receiver:
         policy = SchedulePolicy(webhook_url=receiver.url)
         born = datetime(1990, 6, 1, tzinfo=UTC).date()
-        user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=clock.now)
+        user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=clock.now, actor="tests")
         rule = {"every": "day", "start": "2026-11-15"}
         early = clock.now - timedelta(hours=1)
-        daily = await service.add_occasion(pool, user.id, "RECURRING", rule=rule, policy=policy, now=early)
+        daily = await service.add_occasion(
+            pool, user.id, "RECURRING", rule=rule, policy=policy, now=early, actor="tests"
+        )
         await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once()
         await drain(pool, clock)
     assert await pool.fetchval("SELECT count(*) FROM scheduled_events WHERE event_type = 'RECURRING'") == 2
-    await service.remove_occasion(pool, user.id, daily.id)
+    await service.remove_occasion(pool, user.id, daily.id, actor="tests")
     events, _ = await agenda.list_user_events(pool, user.id)
     assert [(event.kind, event.status) for event in events] == [("BIRTHDAY", "PENDING"), ("RECURRING", "COMPLETED")]
 
@@ -197,9 +201,11 @@ async def reminded(pool: Pool, receiver: Receiver, clock: Moving) -> User:
     """A person with a reminder that was just handed over."""
     policy, early = SchedulePolicy(webhook_url=receiver.url), clock.now - timedelta(days=1)
     born = datetime(1990, 6, 1, tzinfo=UTC).date()
-    user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=early)
+    user = await service.create_user(pool, person(date_of_birth=born), policy=policy, now=early, actor="tests")
     rule = {"at": "2026-11-15T09:00"}
-    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message="Pay", policy=policy, now=early)
+    await service.add_occasion(
+        pool, user.id, "REMINDER", rule=rule, message="Pay", policy=policy, now=early, actor="tests"
+    )
     assert await Scheduler(pool, SchedulerOptions(policy=policy), clock=clock).run_once() == 1
     return user
 

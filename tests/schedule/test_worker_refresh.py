@@ -1,9 +1,11 @@
 """A refresh while SQL changes wait for the sweep: everyone is planned, as of the right time."""
 
+import asyncio
 from uuid import UUID
 
 import pytest
 from tests.support.schedule import born, scheduler, statuses, utc
+from tests.support.sessions import until_blocked
 
 from postroom.db.pool import Pool
 from postroom.schedule.worker import Scheduler
@@ -91,3 +93,19 @@ async def test_a_refresh_leaves_the_unplanned_to_the_sweep(pool: Pool) -> None:
     worker = await back(pool)
     assert await worker.refresh() == 3
     assert await worker.sweep() == 3
+
+
+async def test_person_changed_during_a_refresh_is_planned_by_the_change(pool: Pool) -> None:
+    """A refresh locks the people it has read: marking a change that it has not seen as planned would hide it."""
+    user = await born(pool, "1990-06-01", now="2026-11-01T00:00", timezone="UTC")
+    worker = await back(pool)
+    async with pool.acquire() as holder, holder.transaction():
+        await holder.execute("LOCK TABLE user_occasions")  # the refresh reads them after the people
+        refresh = asyncio.create_task(worker.refresh())
+        await until_blocked(pool)
+        change = asyncio.create_task(pool.execute("UPDATE users SET timezone = 'Asia/Tokyo'"))
+        await until_blocked(pool, 2, unless=change)
+    await asyncio.gather(refresh, change)
+    assert await worker.sweep() == 1
+    zones = await pool.fetch("SELECT target_timezone FROM scheduled_events WHERE user_id = $1", user.id)
+    assert [row["target_timezone"] for row in zones] == ["Asia/Tokyo"]

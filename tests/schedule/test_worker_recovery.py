@@ -86,7 +86,9 @@ async def test_a_recovered_event_finds_the_delivery_it_had(pool: Pool) -> None:
     await pool.execute("DELETE FROM scheduled_events WHERE status = 'PENDING'")
     await pool.execute("UPDATE scheduled_events SET delivery_id = NULL")
     await scheduler(pool, "2026-11-15T09:05").recover()
-    await service.update_user(pool, user.id, {"first_name": "Augusta"}, policy=POSTING, now=utc("2026-11-15T09:05"))
+    await service.update_user(
+        pool, user.id, {"first_name": "Augusta"}, policy=POSTING, now=utc("2026-11-15T09:05"), actor="tests"
+    )
     assert await scheduler(pool, "2026-11-15T09:05").run_once() == 1
     assert await pool.fetchval("SELECT count(*) FROM deliveries") == 1
     assert await pool.fetchval("SELECT delivery_id IS NOT NULL FROM scheduled_events WHERE status = 'PROCESSING'")

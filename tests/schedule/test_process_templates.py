@@ -32,7 +32,7 @@ async def test_a_french_greeting_reaches_a_french_person(database_url: str) -> N
     """A person with locale fr gets the French text of the template `birthday`."""
     async with open_room(read_settings({"POSTROOM_DATABASE_URL": database_url})) as room:
         who = person(first_name="Sophie", email="sophie@example.org")
-        await service.create_user(room.pool, who, policy=service.policy_of(room.settings))
+        await service.create_user(room.pool, who, policy=service.policy_of(room.settings), actor="tests")
         await room.pool.execute("UPDATE users SET locale = 'fr-CA'")
         assert await Scheduler(room.pool).sweep() == 1
         await room.pool.execute(DUE)
@@ -51,10 +51,17 @@ async def test_occasion_is_rendered_with_its_template(database_url: str, tmp_pat
     async with open_room(settings) as room:
         await published(room.pool, tmp_path, files)
         policy = service.policy_of(settings)
-        user = await service.create_user(room.pool, person(email="ada@example.org"), policy=policy)
+        user = await service.create_user(room.pool, person(email="ada@example.org"), policy=policy, actor="tests")
         rule = {"date": "2020-05-01", "days_before": 7}
         await service.add_occasion(
-            room.pool, user.id, "ANNIVERSARY", rule=rule, message="Renew:", template="renewal", policy=policy
+            room.pool,
+            user.id,
+            "ANNIVERSARY",
+            rule=rule,
+            message="Renew:",
+            template="renewal",
+            policy=policy,
+            actor="tests",
         )
         await room.pool.execute(f"{DUE} WHERE event_type <> 'BIRTHDAY'")
         await works_until(room, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
@@ -68,7 +75,9 @@ async def test_template_set_after_planning_is_used(pool: Pool) -> None:
     """A change of the template moves no event, increments the version and applies to today's greeting."""
     user = await born(pool, "1990-11-15", now="2026-11-01T00:00", email="ada@example.org")
     changes = {"locale": "de", "template": "jubilee"}
-    changed, moved = await service.update_user(pool, user.id, changes, policy=POSTING, now=utc("2026-11-02T00:00"))
+    changed, moved = await service.update_user(
+        pool, user.id, changes, policy=POSTING, now=utc("2026-11-02T00:00"), actor="tests"
+    )
     assert (changed.version, changed.person.locale, changed.person.template) == (2, "de", "jubilee")
     assert moved.moved == 0
     template, locale, variables, subject = await handed(pool)
@@ -99,7 +108,9 @@ async def test_occasion_without_a_template_sends_its_message(pool: Pool) -> None
     )
     rule = {"at": "2026-11-15T09:00"}
     early = utc("2026-11-14T00:00")
-    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, message="Tea", policy=POSTING, now=early)
+    await service.add_occasion(
+        pool, user.id, "REMINDER", rule=rule, message="Tea", policy=POSTING, now=early, actor="tests"
+    )
     assert (await handed(pool))[::3] == (None, "Tea")
 
 
@@ -109,7 +120,7 @@ WRONG = [("locale", "not a locale"), ("template", "../etc"), ("template", "Birth
 @pytest.mark.parametrize("field, value", WRONG)
 async def test_invalid_template_or_locale_is_named(pool: Pool, field: str, value: str) -> None:
     with pytest.raises(BadInput) as refused:
-        await service.create_user(pool, person(**{field: value}), policy=POSTING, now=NINE)
+        await service.create_user(pool, person(**{field: value}), policy=POSTING, now=NINE, actor="tests")
     assert [error.field for error in refused.value.errors] == [field]
 
 
@@ -117,7 +128,9 @@ async def test_an_occasion_s_template_is_checked(pool: Pool) -> None:
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00")
     rule = {"every": "day", "start": "2026-11-15"}
     with pytest.raises(BadInput) as refused:
-        await service.add_occasion(pool, user.id, "RECURRING", rule=rule, template="no name", policy=POSTING, now=NINE)
+        await service.add_occasion(
+            pool, user.id, "RECURRING", rule=rule, template="no name", policy=POSTING, now=NINE, actor="tests"
+        )
     assert [error.field for error in refused.value.errors] == ["template"]
 
 

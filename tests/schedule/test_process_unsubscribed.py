@@ -28,7 +28,7 @@ async def test_a_greeting_can_be_unsubscribed_from(database_url: str) -> None:
     assert signer is not None
     async with open_room(settings) as room:
         who = person(email="ada@example.org")
-        user = await service.create_user(room.pool, who, policy=service.policy_of(settings))
+        user = await service.create_user(room.pool, who, policy=service.policy_of(settings), actor="tests")
         await room.pool.execute(DUE)
         await works_until(room, "EXISTS (SELECT FROM scheduled_events WHERE status = 'COMPLETED')")
         raw = await room.pool.fetchval("SELECT raw FROM inbox_messages")
@@ -74,7 +74,9 @@ async def test_a_person_who_unsubscribes_after_the_handover_is_not_greeted(pool:
     """Suppression is checked again before sending; the event ends with the same reason."""
     user = await born(pool, "1990-06-01", now="2026-11-01T00:00", email="ada@example.org", timezone="UTC")
     daily = {"every": "day", "start": "2026-11-15"}
-    await service.add_occasion(pool, user.id, "RECURRING", rule=daily, policy=POSTING, now=utc("2026-11-14T10:00"))
+    await service.add_occasion(
+        pool, user.id, "RECURRING", rule=daily, policy=POSTING, now=utc("2026-11-14T10:00"), actor="tests"
+    )
     assert await scheduler(pool).run_once() == 1
     await pool.execute(
         "INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', 'bulk', 'unsubscribe')"

@@ -116,4 +116,4 @@ async def test_import_logs_no_personal_data(database_url: str, tmp_path: Path, m
 
 async def _stored(pool: Pool, policy: SchedulePolicy) -> None:
     who = person(first_name="Zerlina", last_name="Quux", date_of_birth=date(1971, 11, 15))
-    await service.create_user(pool, who, policy=policy, now=utc("2026-11-01T00:00"))
+    await service.create_user(pool, who, policy=policy, now=utc("2026-11-01T00:00"), actor="tests")

@@ -131,7 +131,9 @@ async def test_audit_plans_missing_events_of_occasions(pool: Pool) -> None:
         {"every": "day", "start": "2026-11-01"},
         {"every": "day", "start": "2026-11-01", "until": "2026-11-14"},
     ):
-        await service.add_occasion(pool, user.id, "RECURRING", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"))
+        await service.add_occasion(
+            pool, user.id, "RECURRING", rule=rule, policy=POSTING, now=utc("2026-11-01T00:00"), actor="tests"
+        )
     await pool.execute("DELETE FROM scheduled_events WHERE event_type = 'RECURRING'")
     assert await scheduler(pool).audit() == 1
     rows = await pool.fetch("SELECT event_type, target_timestamp_utc AS target FROM scheduled_events ORDER BY 2")
@@ -199,7 +201,13 @@ async def test_occasion_added_before_the_sweep_keeps_events(pool: Pool) -> None:
         if is_swept:
             await scheduler(pool).sweep()
         await service.add_occasion(
-            pool, user_id, "REMINDER", rule={"at": "2026-11-21T16:00"}, policy=POSTING, now=utc("2026-11-15T09:00")
+            pool,
+            user_id,
+            "REMINDER",
+            rule={"at": "2026-11-21T16:00"},
+            policy=POSTING,
+            now=utc("2026-11-15T09:00"),
+            actor="tests",
         )
         events, _ = await agenda.list_user_events(pool, user_id)
         assert [event.kind for event in events] == ["REMINDER", "BIRTHDAY"]
@@ -213,7 +221,9 @@ async def test_adding_an_occasion_plans_pending_sql_changes(pool: Pool) -> None:
     await pool.execute("UPDATE users SET date_of_birth = '1990-11-25'")
     await pool.execute("UPDATE users SET unplanned_since = $1", utc("2026-11-15T08:00"))
     rule = {"at": "2026-11-21T16:00"}
-    await service.add_occasion(pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-15T09:00"))
+    await service.add_occasion(
+        pool, user.id, "REMINDER", rule=rule, policy=POSTING, now=utc("2026-11-15T09:00"), actor="tests"
+    )
     events, _ = await agenda.list_user_events(pool, user.id)
     assert [event.target_utc for event in events] == [utc("2026-11-25T09:00"), utc("2026-11-21T16:00")]
 

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
+from tests.support.plans import nodes, plan_of, planning_session
 
-from postroom.db.pool import Pool, Session, connect
+from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.schedule.store import QUERIES
 
@@ -41,23 +41,8 @@ async def filled(shared_room: Room) -> Room:
 @pytest.fixture
 async def full(filled: Room) -> AsyncIterator[Session]:
     """A session of the filled room."""
-    connection = await connect(filled.url, filled.name)
-    # A prepared statement gets a generic plan after five executions.
-    await connection.execute("SET plan_cache_mode = force_generic_plan")
-    yield connection
-    await connection.close()
-
-
-async def plan_of(connection: Session, name: str) -> list[dict[str, Any]]:
-    statement = QUERIES[name]
-    await connection.execute(f"PREPARE hot_{name} AS {statement.sql}")
-    arguments = ", ".join("NULL" for _ in statement.parameters)
-    row = await connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE hot_{name}({arguments})")
-    return nodes(json.loads(row)[0]["Plan"])
-
-
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(node for child in plan.get("Plans", []) for node in nodes(child))]
+    async with planning_session(filled) as connection:
+        yield connection
 
 
 INDEXES = {
@@ -76,7 +61,7 @@ INDEXES = {
 async def test_hot_statements_use_their_indexes(full: Session) -> None:
     """Each statement uses its index, without a sequential scan."""
     for name, index in INDEXES.items():
-        plan = await plan_of(full, name)
+        plan = await plan_of(full, QUERIES[name])
         assert index in {node.get("Index Name") for node in plan}, name
         scanned = {node["Relation Name"] for node in plan if node["Node Type"] == "Seq Scan"}
         assert not scanned & {"users", "scheduled_events", "user_occasions"}, name
@@ -84,7 +69,7 @@ async def test_hot_statements_use_their_indexes(full: Session) -> None:
 
 async def test_a_claim_sorts_only_what_it_has_claimed(full: Session) -> None:
     """Due events are read in index order; only the claimed hundred are sorted."""
-    [due] = [node for node in await plan_of(full, "claim_due") if node.get("Subplan Name") == "CTE due"]
+    [due] = [node for node in await plan_of(full, QUERIES["claim_due"]) if node.get("Subplan Name") == "CTE due"]
     assert "Limit" in {node["Node Type"] for node in nodes(due)}
     assert not [node for node in nodes(due) if "Sort" in node["Node Type"]]
 

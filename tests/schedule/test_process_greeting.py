@@ -16,7 +16,7 @@ SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 
 async def greeted(room: Room) -> User:
     """Create a person whose greeting is due, and run a process until the greeting has ended."""
-    user = await service.create_user(room.pool, person(), policy=service.policy_of(room.settings))
+    user = await service.create_user(room.pool, person(), policy=service.policy_of(room.settings), actor="tests")
     await room.pool.execute("UPDATE scheduled_events SET target_timestamp_utc = now() - interval '1 second'")
     await works_until(room, "EXISTS (SELECT FROM scheduled_events WHERE status IN ('COMPLETED', 'FAILED'))")
     return user
