@@ -3,6 +3,10 @@
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from hypothesis import example, given
+from hypothesis import strategies as st
 from msgspec.structs import fields, replace
 from tests.support.builders import NOON
 from tests.support.campaigns import HTML, SIGNER, a_letter, letters_of
@@ -24,7 +28,10 @@ from postroom.errors import BadInput
 from postroom.mail.compose import Composer
 from postroom.mail.render import Rendered
 from postroom.post.address import Address
+from postroom.post.dkim import Signer
+from postroom.post.mime import ComposedMessage
 from postroom.tracking.model import LinkSubject
+from postroom.transports.smtp.session import stuffed
 
 HOSTILE = '<script>alert("1")</script>\r\nBcc: all@example.org\r\n\r\n{{ 7 * 7 }}'
 
@@ -218,3 +225,43 @@ def test_part_over_a_million_characters_is_rejected(part: str) -> None:
     with pytest.raises(BadInput, match="longer than 1,000,000 characters") as refused:
         ready(a_letter(**{part: "x" * 1_000_001}))
     assert refused.value.errors[0].field == part
+
+
+@given(first_name=st.text(max_size=20), city=st.text(max_size=20))
+@example(first_name="Zoë", city="New York")
+@example(first_name=".Ann", city="a  b")
+@example(first_name="Ann ", city="\t")
+def test_mail_known_to_be_canonical_needs_no_scan(first_name: str, city: str) -> None:
+    """The same bytes, signature included, with and without the scans of DKIM and of SMTP."""
+    html = f"{HTML}<p>{{{{ city }}}}</p>\n{{{{ first_name }}}}"
+    try:
+        written = letters_with(a_letter(html=html)).write(claimed_mail(first_name=first_name, city=city))
+        message = signing(written)
+    except ValueError:
+        return  # cannot be rendered or written
+    encoded = message.encode(eight_bit=True)
+    assert encoded == replace(message, is_canonical=False).encode(eight_bit=True)
+    assert not message.is_stuffed or stuffed(encoded) == encoded + b".\r\n"
+
+
+def test_usual_mail_is_known_to_be_canonical() -> None:
+    written = letters_with(a_letter()).write(claimed_mail(first_name="Zoë"))
+    assert signing(written).is_stuffed
+
+
+def test_a_header_that_starts_with_a_dot_is_stuffed() -> None:
+    """RFC 5322 allows such a name, and a server would remove its dot."""
+    written = letters_with(a_letter()).write(claimed_mail(first_name="Zoë"))
+    message = signing(replace(written, headers={**written.headers, ".Trace": "1"}))
+    assert not message.is_stuffed
+    assert b"\r\n..Trace: 1\r\n" in stuffed(message.encode(eight_bit=True))
+
+
+def signing(outgoing: Outgoing) -> ComposedMessage:
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    signers = {"example.org": (Signer.from_pem("example.org", "s", pem),)}
+    composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org", signers=signers)
+    message = composer.compose(outgoing, now=NOON)[1]
+    assert isinstance(message, ComposedMessage)
+    return message

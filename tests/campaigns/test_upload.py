@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.support.builders import suppress
 from tests.support.campaigns import a_campaign, a_running_campaign, csv_of, upload
+from tests.support.patience import PATIENCE_S
 
 from postroom.campaigns import service
 from postroom.campaigns.errors import CampaignNotFound, CampaignWrongStatus
 from postroom.campaigns.model import LineFormat, RecipientState, RejectedLine, Uploaded
 from postroom.campaigns.upload import Upload
+from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 
@@ -51,6 +53,38 @@ async def test_concurrent_uploads_store_each_recipient_once(pool: Pool) -> None:
     assert sum(result.added for result in results) == 3000
     assert (await service.get_campaign(pool, campaign.id)).total == 3000
     assert await pool.fetchval("SELECT count(DISTINCT lower(email)) FROM campaign_recipients") == 3000
+
+
+async def test_feeder_does_not_skip_an_upload_that_commits_late(pool: Pool) -> None:
+    """An upload has drawn its ids and waits; a later one must not commit higher ids, or a feeder goes on past both."""
+    campaign = await a_running_campaign(pool, ["ann@example.org"])
+    feeder = Feeder(pool)
+    await feeder.run_once()
+    async with pool.acquire() as blocker:
+        rival = blocker.transaction()
+        await rival.start()
+        await blocker.execute(
+            "INSERT INTO campaign_recipients (campaign_id, time_zone, email, custom_data)"
+            " SELECT campaign_id, time_zone, 'eve@example.org', '{}' FROM campaign_recipients"
+        )
+        late = asyncio.create_task(upload(pool, campaign, csv_of(["bob@example.org", "eve@example.org"])))
+        await _blocked(pool, 1, late)
+        later = asyncio.create_task(upload(pool, campaign, csv_of(["sue@example.org"])))
+        await _blocked(pool, 2, later)
+        await feeder.run_once()
+        await rival.rollback()
+    await asyncio.gather(late, later)
+    await feeder.run_once()
+    fed = await pool.fetch("SELECT email FROM campaign_recipients WHERE state = 'fed' ORDER BY email")
+    assert [row["email"].partition("@")[0] for row in fed] == ["ann", "bob", "eve", "sue"]
+
+
+async def _blocked(pool: Pool, number: int, task: "asyncio.Task[Uploaded]") -> None:
+    """Wait, by asking, until so many sessions wait for a lock or the task has ended."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    async with asyncio.timeout(PATIENCE_S):
+        while not task.done() and await pool.fetchval(waiting) < number:
+            await pool.execute("SELECT pg_sleep(0.01)")
 
 
 async def test_unreadable_line_reports_stored_recipients(pool: Pool) -> None:

@@ -1,10 +1,11 @@
 """HTTP endpoints of campaigns."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.campaigns import preview as rehearsal
 from postroom.campaigns import service
@@ -33,10 +34,10 @@ from postroom.campaigns.shapes import (
 )
 from postroom.campaigns.upload import Upload
 from postroom.errors import BadInput
-from postroom.mail.render import Rendered
 from postroom.runtime.endpoint import LARGE, Answer, Call, Endpoint
 from postroom.runtime.page import Page
 from postroom.runtime.record import answer
+from postroom.runtime.service_endpoint import serve
 
 READ = "campaigns:read"
 WRITE = "campaigns:write"
@@ -51,20 +52,12 @@ async def create_campaign(call: Call) -> Answer:
     return await _answer(call, campaign, 201, headers={"location": f"/v1/campaigns/{campaign.id}"})
 
 
-async def delete_campaign(call: Call) -> Answer:
-    await service.delete_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
-    return Answer(b"", 204)
-
-
 async def get_campaign(call: Call) -> Answer:
     return await _answer(call, await service.get_campaign(call.room.pool, call.path["campaign_id"]))
 
 
 async def list_campaigns(call: Call) -> Answer:
-    query: CampaignQuery = call.query
-    found, more = await service.list_campaigns(
-        call.room.pool, status=query.status, cursor=query.cursor, limit=query.limit
-    )
+    found, more = await service.list_campaigns(call.room.pool, **asdict(call.query))
     figures = await service.measure(call.room.pool, found)
     return Answer(Page([summary_shape(campaign, figures[campaign.id]) for campaign in found], more))
 
@@ -89,73 +82,10 @@ async def upload_recipients(call: Call) -> Answer:
 
 
 async def list_recipients(call: Call) -> Answer:
-    query: RecipientQuery = call.query
-    found, more = await service.list_recipients(
-        call.room.pool,
-        call.path["campaign_id"],
-        state=query.state,
-        custom_data=_containing(query.custom_data),
-        cursor=query.cursor,
-        limit=query.limit,
-    )
+    asked = {**asdict(call.query), "custom_data": _containing(call.query.custom_data)}
+    found, more = await service.list_recipients(call.room.pool, call.path["campaign_id"], **asked)
     items = [answer(CampaignRecipient, each, time_zone=each.time_zone or None) for each in found]
     return Answer(Page(items, more))
-
-
-async def start_campaign(call: Call) -> Answer:
-    started = await service.start_campaign(
-        call.room.pool,
-        call.path["campaign_id"],
-        actor=call.actor,
-        has_secret_key=call.room.settings.secret_key is not None,
-    )
-    return Answer(started_shape(started))
-
-
-async def pause_campaign(call: Call) -> Answer:
-    campaign = await service.pause_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
-    return await _answer(call, campaign)
-
-
-async def resume_campaign(call: Call) -> Answer:
-    campaign = await service.resume_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
-    return await _answer(call, campaign)
-
-
-async def cancel_campaign(call: Call) -> Answer:
-    campaign = await service.cancel_campaign(call.room.pool, call.path["campaign_id"], actor=call.actor)
-    return await _answer(call, campaign)
-
-
-async def preview_campaign(call: Call) -> Answer:
-    query: PreviewQuery = call.query
-    return _preview(await rehearsal.preview(call.room.pool, call.path["campaign_id"], email=query.email))
-
-
-async def preview_with(call: Call) -> Answer:
-    body: CampaignPreviewBody = call.body
-    rendered = await rehearsal.preview(
-        call.room.pool, call.path["campaign_id"], email=body.email, variables=body.variables
-    )
-    return _preview(rendered)
-
-
-async def lint_campaign(call: Call) -> Answer:
-    found = await rehearsal.lint_campaign(call.room.pool, call.path["campaign_id"])
-    return Answer(WarningsShape(list(found)))
-
-
-async def send_test(call: Call) -> Answer:
-    body: TestBody = call.body
-    ids = await rehearsal.send_test(
-        call.room.pool,
-        call.path["campaign_id"],
-        body.to,
-        actor=call.actor,
-        email=body.email,
-        variables=body.variables,
-    )
-    return Answer(SentTest([int(delivery_id) for delivery_id in ids]), 202)
 
 
 async def _answer(
@@ -165,10 +95,6 @@ async def _answer(
     return Answer(campaign_shape(campaign, figures[campaign.id]), status, headers=headers or {})
 
 
-def _preview(rendered: Rendered) -> Answer:
-    return Answer(CampaignPreview(subject=rendered.subject, text=rendered.text, html=rendered.html))
-
-
 def _containing(written: str | None) -> dict[str, Any] | None:
     try:
         return None if written is None else msgspec.json.decode(written, type=dict[str, Any])
@@ -176,20 +102,21 @@ def _containing(written: str | None) -> dict[str, Any] | None:
         raise BadInput.of("custom_data", "must be a JSON object") from None
 
 
-def _step(name: str, handler: Any, summary: str) -> Endpoint:
-    return Endpoint(
-        method="POST",
-        path=f"{_PATH}/{name}",
-        handler=handler,
-        summary=summary,
-        scope=WRITE,
-        tag="campaigns",
-        answers={200: StartedShape if name == "start" else CampaignShape},
-        problems=(404, 409),
+_endpoint = partial(Endpoint, tag="campaigns")
+_serve = partial(serve, tag="campaigns")
+
+
+def _step(name: str, change: Callable[..., Awaitable[Campaign]], summary: str) -> Endpoint:
+    """An endpoint that changes the status of a campaign."""
+
+    async def handler(call: Call) -> Answer:
+        return await _answer(call, await change(call.room.pool, call.path["campaign_id"], actor=call.actor))
+
+    handler.__name__ = f"{name}_campaign"
+    return _endpoint(
+        "POST", f"{_PATH}/{name}", handler, summary, scope=WRITE, answers={200: CampaignShape}, problems=(404, 409)
     )
 
-
-_endpoint = partial(Endpoint, tag="campaigns")
 
 ENDPOINTS = [
     _endpoint(
@@ -207,9 +134,9 @@ ENDPOINTS = [
         "PATCH", _PATH, update_campaign, "Change a draft. A started campaign cannot be changed.", scope=WRITE,
         body=CampaignChange, most_body=LARGE, answers={200: CampaignShape}, problems=(409,),
     ),
-    _endpoint(
-        "DELETE", _PATH, delete_campaign, "Delete a draft and its recipients.", scope=WRITE, answers={204: None},
-        problems=(409,),
+    _serve(
+        "DELETE", _PATH, service.delete_campaign, "Delete a draft and its recipients.", scope=WRITE,
+        answers={204: None}, problems=(409,),
     ),
     _endpoint(
         "GET", f"{_PATH}/recipients", list_recipients, "List recipients, filtered by state or by their merge fields.",
@@ -220,24 +147,31 @@ ENDPOINTS = [
         "Add recipients from CSV with a header line, or from JSON lines. A repeated upload skips known addresses.",
         scope=WRITE, accepts=tuple(LineFormat), stream=True, answers={200: UploadShape}, problems=(409,),
     ),
-    _endpoint(
-        "GET", f"{_PATH}/preview", preview_campaign, "Preview the letter for one recipient.", scope=READ,
-        query=PreviewQuery, answers={200: CampaignPreview},
+    _serve(
+        "GET", f"{_PATH}/preview", rehearsal.preview, "Preview the letter for one recipient.", scope=READ,
+        query=PreviewQuery, answers={200: CampaignPreview}, name="preview_campaign",
+        shape=partial(answer, CampaignPreview),
     ),
-    _endpoint(
-        "POST", f"{_PATH}/preview", preview_with, "Preview the letter with given variables.", scope=READ,
-        body=CampaignPreviewBody, most_body=LARGE, answers={200: CampaignPreview}, problems=(404,),
+    _serve(
+        "POST", f"{_PATH}/preview", rehearsal.preview, "Preview the letter with given variables.", scope=READ,
+        body=CampaignPreviewBody, most_body=LARGE, answers={200: CampaignPreview}, problems=(404,), name="preview_with",
+        shape=partial(answer, CampaignPreview),
     ),
-    _endpoint(
-        "GET", f"{_PATH}/lint", lint_campaign, "Check the letter and list warnings.", scope=READ,
-        answers={200: WarningsShape},
+    _serve(
+        "GET", f"{_PATH}/lint", rehearsal.lint_campaign, "Check the letter and list warnings.", scope=READ,
+        answers={200: WarningsShape}, shape=WarningsShape,
     ),
-    _endpoint(
-        "POST", f"{_PATH}/test", send_test, "Send a test mail of the letter. Tests are marked and not counted.",
-        scope=WRITE, body=TestBody, most_body=LARGE, answers={202: SentTest}, problems=(404,),
+    _serve(
+        "POST", f"{_PATH}/test", rehearsal.send_test,
+        "Send a test mail of the letter. Tests are marked and not counted.", scope=WRITE, body=TestBody,
+        most_body=LARGE, answers={202: SentTest}, problems=(404,), shape=SentTest,
     ),
-    _step("start", start_campaign, "Start a campaign. Its letter can no longer be changed."),
-    _step("pause", pause_campaign, "Pause a campaign and hold its unsent mail."),
-    _step("resume", resume_campaign, "Resume a paused campaign."),
-    _step("cancel", cancel_campaign, "Cancel a campaign and its unsent mail."),
+    _serve(
+        "POST", f"{_PATH}/start", service.start_campaign, "Start a campaign. Its letter can no longer be changed.",
+        scope=WRITE, answers={200: StartedShape}, problems=(404, 409), shape=started_shape,
+        given={"has_secret_key": lambda call: call.room.settings.secret_key is not None},
+    ),
+    _step("pause", service.pause_campaign, "Pause a campaign and hold its unsent mail."),
+    _step("resume", service.resume_campaign, "Resume a paused campaign."),
+    _step("cancel", service.cancel_campaign, "Cancel a campaign and its unsent mail."),
 ]  # fmt: skip

@@ -2,8 +2,9 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,9 +28,12 @@ from postroom.runtime.terminal import (
     parse_variables,
     print_json,
     print_page,
+    print_record,
     print_table,
     printable,
+    progressing,
     say,
+    say_or_json,
 )
 
 CHUNK = 256 * 1024  # bounds memory; smaller reads cost more round trips
@@ -103,9 +107,7 @@ def show(campaign_id: Id, *, as_json: AsJson = False) -> None:
     if as_json:
         print_json(shape)
         return
-    for field in (*_LISTED, "start_at", "local_time", "time_zone", "tracking"):
-        if (value := getattr(shape, field)) is not None:
-            say(f"{field.replace('_', ' '):<14}  {printable(str(value))}")
+    print_record(shape, columns=(*_LISTED, "start_at", "local_time", "time_zone", "tracking"))
     _say_figures(shape)
 
 
@@ -125,13 +127,11 @@ def upload(
     with ExitStack() as stack:
         notes = _Notes(stack.enter_context(report.open("w", encoding="utf-8", newline="")) if report else None)
         done = in_room(lambda room: _upload(room, campaign_id, file, line_format=line_format, notes=notes))
-    if as_json:
-        print_json(done)
-    else:
-        say(
-            f"read {done.total}: {done.added} added, {done.duplicate} duplicate, {done.suppressed} "
-            f"suppressed, {done.invalid} rejected"
-        )
+    text = (
+        f"read {done.total}: {done.added} added, {done.duplicate} duplicate, {done.suppressed} suppressed, "
+        f"{done.invalid} rejected"
+    )
+    say_or_json(text, done, as_json=as_json)
     if done.invalid:
         raise typer.Exit(1)
 
@@ -195,15 +195,13 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
             )
         )
     )
-    if as_json:
-        print_json(started)
-        return
-    say(
+    text = (
         f"{started.id} is {started.status}: {started.queued} of {started.total} queued, "
         f"{started.suppressed} suppressed, {started.duplicate} duplicates, {started.invalid} rejected;"
         f" finishes about {started.estimate.finishes_at:%Y-%m-%d %H:%M} UTC, at "
         f"{started.estimate.per_second:g}/s at most"
     )
+    say_or_json(text, started, as_json=as_json)
 
 
 @campaigns.command()
@@ -295,20 +293,10 @@ async def _upload(room: Room, campaign_id: int, file: Path, *, line_format: Line
         is_stdin = str(file) == "-"
         source = sys.stdin.buffer if is_stdin else stack.enter_context(file.open("rb"))
         size = 0 if is_stdin else os.fstat(source.fileno()).st_size
-        return await upload.run(_chunks(source, size, stack), line_format, actor=actor())
+        chunks = stack.enter_context(progressing(iter(partial(source.read, CHUNK), b""), "uploading", size=size))
+        return await upload.run(_asynchronous(chunks), line_format, actor=actor())
 
 
-async def _chunks(source: Any, size: int, stack: ExitStack) -> AsyncIterator[bytes]:
-    """Read the file in chunks and show a progress bar if standard error is a terminal."""
-    advance: Callable[[int], None] | None = None
-    if sys.stderr.isatty() and size:
-        from rich.console import Console
-        from rich.progress import Progress
-
-        progress = stack.enter_context(Progress(console=Console(stderr=True)))
-        task = progress.add_task("uploading", total=size)
-        advance = lambda length: progress.advance(task, length)  # noqa: E731 - one of two ways to go on
-    while chunk := source.read(CHUNK):
+async def _asynchronous(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for chunk in chunks:
         yield chunk
-        if advance is not None:
-            advance(len(chunk))

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from postroom.post.address import Address
+from postroom.stats.model import Engagement
 
 
 class CampaignStatus(StrEnum):
@@ -92,15 +93,6 @@ class Counts:
     failed: int
     cancelled: int
     suppressed: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Engagement:
-    """Opens or clicks: all, distinct mails, and those by machines."""
-
-    total: int
-    unique: int
-    machine: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

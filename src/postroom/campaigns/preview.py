@@ -25,7 +25,7 @@ EXAMPLE = "https://unsubscribe.invalid/example"
 """Replaces every personal link in previews and tests, so that a click in a test does not unsubscribe anyone."""
 
 TRIED_RECIPIENTS = 5  # finds merge fields that the first rows lack, without delaying the start
-_OWN = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
+EXAMPLE_LINKS = {"unsubscribe_url": EXAMPLE, "preferences_url": EXAMPLE}
 
 
 async def preview(
@@ -41,7 +41,7 @@ async def preview(
     if person is None and email is not None:
         raise CampaignRecipientNotFound
     known = {} if person is None else person_variables(person.email, person.name, person.custom_data)
-    return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **_OWN})
+    return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **EXAMPLE_LINKS})
 
 
 async def preview_draft(
@@ -61,7 +61,7 @@ async def preview_draft(
     if person is None and email is not None:
         raise CampaignRecipientNotFound
     known = None if person is None else person_variables(person.email, person.name, person.custom_data)
-    rendered = await render_letter(content, {**(known or {}), **_OWN}, has_placeholders=known is None)
+    rendered = await render_letter(content, {**(known or {}), **EXAMPLE_LINKS}, has_placeholders=known is None)
     return rendered, await lint_letter(content, fields=fields if people else None, people=people)
 
 
@@ -72,7 +72,7 @@ async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
     """
     async with pool.acquire() as connection:
         campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
-        first = await store.list_recipients(
+        first, _last = await store.list_recipients(
             connection,
             campaign_id=campaign_id,
             state=None,
@@ -80,8 +80,9 @@ async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
             after_zone=None,
             after_id=None,
             page_limit=TRIED_RECIPIENTS,
+            bound=TRIED_RECIPIENTS,
         )
-    people = [{**person_variables(each.email, each.name, each.custom_data), **_OWN} for each in first]
+    people = [{**person_variables(each.email, each.name, each.custom_data), **EXAMPLE_LINKS} for each in first]
     await try_letter(campaign.plan.letter, people)
     return campaign.plan.letter
 
@@ -89,7 +90,7 @@ async def try_out(pool: Pool, campaign_id: int) -> CampaignContent:
 async def send_test(  # noqa: PLR0913 - the recipients, the variables and the actor are separate inputs
     pool: Pool,
     campaign_id: int,
-    addresses: Sequence[str],
+    to: Sequence[str],
     *,
     actor: str,
     email: str | None = None,
@@ -97,11 +98,11 @@ async def send_test(  # noqa: PLR0913 - the recipients, the variables and the ac
     now: datetime | None = None,
 ) -> list[DeliveryId]:
     """Send the letter to these addresses as ordinary mail, marked as a test and not counted."""
-    to = _parse(addresses)
+    addresses = _parse(to)
     rendered = await preview(pool, campaign_id, email=email, variables=variables)
     async with audited(pool, actor, "campaign.test", f"campaign:{campaign_id}") as (connection, note):
         campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
-        requests = [_request(campaign, rendered, address) for address in to]
+        requests = [_request(campaign, rendered, address) for address in addresses]
         accepted = await delivery_service.accept_batch(connection, check_batch(requests), now=now)
         note.after = {"deliveries": [answer.id for answer in accepted]}
     return [answer.id for answer in accepted]

@@ -12,7 +12,8 @@ WHERE id = :campaign_id AND status IN ('active', 'paused')
 RETURNING id;
 
 -- name: cancel_mail :one
--- One bounded step of cancelling a campaign's waiting mail; mail that is being sent is not touched.
+-- One bounded step of cancelling a campaign's waiting mail; mail that is being sent is not touched. SKIP LOCKED: a worker
+-- is claiming the others, and the next step finds those that it released.
 SELECT count(*) AS moved
 FROM cancel_deliveries(
     ARRAY(
@@ -98,7 +99,7 @@ WHERE ctid = ANY (ARRAY(
 ));
 
 -- name: hold_mail :one
--- One bounded step of holding a paused campaign's waiting mail.
+-- One bounded step of holding a paused campaign's waiting mail. SKIP LOCKED: a worker is claiming the others.
 SELECT count(*) AS moved
 FROM shift_deliveries(
     ARRAY(
@@ -172,15 +173,26 @@ SELECT stored, suppressed
 FROM found;
 
 -- name: list_campaigns :many
--- Campaigns newest first, below a cursor; a name is found by any part of it.
+-- Campaigns newest first, below a cursor: found by status or among all, filtered by any part of the name; see
+-- `runtime.page.search_page`.
 SELECT id, status::text, is_tracked, total_count, fed_count, suppressed_count, cancelled_count, duplicate_count,
     invalid_count, created_at, updated_at, start_at, local_time, started_at, paused_at, finished_at, time_zone, name,
-    from_email, from_name, reply_to_email, reply_to_name, subject, NULL AS text_body, NULL AS html_body
-FROM campaigns
-WHERE (:status::text IS NULL OR status = :status::campaign_status)
-    AND (:name::text IS NULL OR strpos(lower(name), lower(:name)) > 0)
-    AND (:before_id::bigint IS NULL OR id < :before_id)
-ORDER BY id DESC
+    from_email, from_name, reply_to_email, reply_to_name, subject, NULL AS text_body, NULL AS html_body,
+    is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place, :name::text IS NULL OR strpos(lower(name), lower(:name)) > 0 AS is_match
+    FROM (
+        (SELECT * FROM campaigns
+        WHERE status BETWEEN :status::text::campaign_status AND :status::campaign_status
+            AND id < coalesce(:before_id::bigint, 9223372036854775807)
+        ORDER BY status DESC, id DESC LIMIT :bound::bigint)
+        UNION ALL
+        (SELECT * FROM campaigns
+        WHERE :status IS NULL AND id < coalesce(:before_id, 9223372036854775807)
+        ORDER BY id DESC LIMIT :bound)
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_domains :many
@@ -232,6 +244,13 @@ SELECT id, is_tracked, from_email, from_name, reply_to_email, reply_to_name, sub
 FROM campaigns
 WHERE id = ANY(:campaign_ids::bigint[]);
 
+-- name: list_mail :many
+-- The recipients and merge fields of deliveries by a campaign, for readers of their content.
+SELECT d.id, d.campaign_id, d.recipient_email AS email, d.recipient_name AS name, p.variables::text
+FROM deliveries AS d
+JOIN delivery_payloads AS p ON p.delivery_id = d.id
+WHERE d.id = ANY(:delivery_ids::bigint[]) AND d.campaign_id IS NOT NULL AND p.subject IS NULL;
+
 -- name: list_people :many
 -- Recipients of a campaign and the result of their mail, by zone and place in the list, after a cursor. Fewer than :bound
 -- recipients are searched; the one after them is a row that is not chosen, so that the next page continues there.
@@ -249,7 +268,7 @@ WITH scanned AS MATERIALIZED (
     LEFT JOIN deliveries AS d ON d.id = r.delivery_id
     LEFT JOIN engagements AS e ON e.delivery_id = r.delivery_id
     WHERE c.id = :campaign_id
-        AND (:after_id::bigint IS NULL OR (r.time_zone, r.id) > (:after_zone::text COLLATE "C", :after_id))
+        AND (r.time_zone, r.id) > (coalesce(:after_zone::text, '') COLLATE "C", coalesce(:after_id::bigint, 0))
     ORDER BY r.time_zone, r.id
     LIMIT :bound
 ), last AS (
@@ -267,20 +286,32 @@ ORDER BY time_zone, id
 LIMIT :page_limit;
 
 -- name: list_recipients :many
--- Recipients of a campaign by zone and place in the list, after a cursor. Waiting recipients come after the zone's
--- feeding position.
-SELECT r.id, CASE WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled' ELSE r.state::text END AS state,
-    r.delivery_id, r.time_zone, r.email, r.name, r.custom_data::text
-FROM campaigns AS c
-JOIN campaign_zones AS z ON z.campaign_id = c.id
-JOIN campaign_recipients AS r ON r.campaign_id = z.campaign_id AND r.time_zone = z.time_zone
-WHERE c.id = :campaign_id
-    AND (:state::text IS NULL OR (r.state::text = replace(:state, 'cancelled', 'waiting')
-        AND (:state NOT IN ('waiting', 'cancelled') OR (r.id > z.fed_through
-            AND (:state = 'cancelled') = (c.status = 'cancelled')))))
-    AND (:custom_data::text IS NULL OR r.custom_data @> :custom_data::jsonb)
-    AND (:after_id::bigint IS NULL OR (r.time_zone, r.id) > (:after_zone::text COLLATE "C", :after_id))
-ORDER BY r.time_zone, r.id
+-- Recipients of a campaign by zone and place in the list, after a cursor; see `runtime.page.search_page`. Waiting
+-- recipients come after the zone's feeding position.
+SELECT id, state, delivery_id, time_zone, email, name, custom_data::text, is_match, place = :bound AS is_last
+FROM (
+    SELECT *, row_number() OVER () AS place, (:state::text IS NULL OR state = :state)
+        AND (:custom_data::text IS NULL OR custom_data @> :custom_data::jsonb) AS is_match
+    FROM (
+        SELECT r.id, CASE WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled' ELSE r.state::text END AS state,
+            r.delivery_id, r.time_zone, r.email, r.name, r.custom_data
+        FROM campaigns AS c
+        JOIN campaign_zones AS z ON z.campaign_id = c.id
+        CROSS JOIN LATERAL (
+            SELECT *
+            FROM campaign_recipients AS r
+            WHERE r.campaign_id = z.campaign_id AND r.time_zone = z.time_zone
+                AND r.id > greatest(CASE WHEN :state IN ('waiting', 'cancelled') THEN z.fed_through ELSE 0 END,
+                    CASE WHEN z.time_zone = :after_zone::text COLLATE "C" THEN :after_id::bigint ELSE 0 END)
+            ORDER BY r.id
+            LIMIT :bound::bigint
+        ) AS r
+        WHERE c.id = :campaign_id AND z.time_zone >= coalesce(:after_zone, '') COLLATE "C"
+        ORDER BY z.time_zone, r.id
+        LIMIT :bound
+    ) AS found
+) AS examined
+WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_unfinished :many

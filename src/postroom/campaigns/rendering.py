@@ -11,7 +11,6 @@ become neither a header nor, in HTML, markup.
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import structlog
@@ -38,7 +37,7 @@ class RenderingOptions:
 
     default_domain: str  # the installation's sender, for letters without a sender
     feedback_sender: str = "postroom"  # the last part of Feedback-ID, by which mailbox providers group our mail
-    cached: int = 256
+    cached: int = 256  # prepared templates; few campaigns are active at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
         raise ValueError(f"{rendered.part}: {rendered.message}")  # noqa: TRY004 - the worker treats ValueError as a permanent failure
     letter, html = known.letter.letter, rendered.html
     if html is not None and letter.is_tracked:
-        html = weave(html, click=partial(signer.click_url, mark), pixel=signer.open_url(mark))
+        html = weave(html, click=signer.click_urls(mark), pixel=signer.open_url(mark))
     return replace(
         outgoing,
         sender=letter.sender,
@@ -127,6 +126,7 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
         subject=rendered.subject,
         text=rendered.text,
         html=html,
+        is_canonical=rendered.is_canonical,  # tracked links change no spaces
         headers={**outgoing.headers, "List-Unsubscribe": f"<{unsubscribe}>", **known.headers},
     )
 

@@ -32,7 +32,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, SecretKeyMissing
 from postroom.events.audit import audited
-from postroom.runtime.page import Found, read_page
+from postroom.runtime.page import EXAMINED, Found, search_page
 from postroom.senders import store as sender_store
 from postroom.senders.forecast import SENDING, AccountPool
 from postroom.senders.model import SenderAccount
@@ -180,7 +180,7 @@ async def list_campaigns(
 
     `name` is any part of the name, compared without case.
     """
-    return await read_page(store.list_campaigns, pool, cursor, limit, status=status, name=name)
+    return await search_page(store.list_campaigns, pool, cursor, limit, status=status, name=name)
 
 
 async def list_hours(pool: Pool, campaign_id: int) -> list[CampaignHour]:
@@ -205,13 +205,13 @@ async def list_recipients(
     filters = {"campaign_id": campaign_id, "state": state, "custom_data": containing}
     async with pool.acquire() as connection:
         CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
-        return await read_page(store.list_recipients, connection, cursor, limit, order=order, **filters)
+        bound = limit + 1 if state is None and custom_data is None else EXAMINED
+        return await search_page(store.list_recipients, connection, cursor, limit, order=order, bound=bound, **filters)
 
 
 async def measure(pool: Pool, campaigns: Sequence[Campaign]) -> dict[int, CampaignFigures]:
     """All counts, by campaign."""
-    async with pool.acquire() as connection:
-        measured = await store.measure_campaigns(connection, campaign_ids=[campaign.id for campaign in campaigns])
+    measured = await store.measure_campaigns(pool, campaign_ids=[campaign.id for campaign in campaigns])
     return {campaign.id: figures_of(campaign, measured[campaign.id]) for campaign in campaigns}
 
 

@@ -8,13 +8,8 @@ from postroom.runtime.setting import kept_for, positive, setting
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignsSettings:
-    """The settings of campaigns."""
-
-    campaign_queue: int = setting(
-        "POSTROOM_CAMPAIGN_QUEUE", positive, 10_000, "maximum number of mails of one campaign in the queue at a time"
-    )
+    campaign_queue: int = setting(positive, 10_000, "maximum number of mails of one campaign in the queue at a time")
     campaign_retention: timedelta = setting(
-        "POSTROOM_CAMPAIGN_RETENTION",
         kept_for,
         timedelta(days=365),
         "retention of a campaign's recipients after its end; the campaign and its counts stay",

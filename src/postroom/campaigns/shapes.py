@@ -13,7 +13,6 @@ from postroom.campaigns.model import (
     CampaignRequest,
     CampaignStatus,
     Counts,
-    Engagement,
     Estimate,
     RecipientState,
     RejectedLine,
@@ -25,7 +24,8 @@ from postroom.errors import BadInput
 from postroom.mail.content_lint import LetterWarning
 from postroom.post.address import Address, parse_address
 from postroom.runtime.page import PageQuery
-from postroom.runtime.record import Moment, Shape, Text, change, given, response
+from postroom.runtime.record import Moment, Shape, Text, answer, change, given, response
+from postroom.stats.model import Engagement
 
 _Name = Annotated[str, msgspec.Meta(max_length=200)]
 _Written = Annotated[str, msgspec.Meta(max_length=1000, description="Such as Ada Lovelace <ada@example.org>.")]
@@ -203,72 +203,43 @@ def changes_of(body: msgspec.Struct) -> dict[str, Any]:
 def read_address(field: str, written: str | None) -> Address | None:
     if written is None:
         return None
-    try:
+    with BadInput.naming(field):
         return parse_address(written)
-    except ValueError as error:
-        raise BadInput.of(field, str(error)) from None
 
 
 def read_time(written: str | None) -> time | None:
-    try:
+    with BadInput.naming("local_time", "must be a time such as 09:00"):
         return None if written is None else time.fromisoformat(written)
-    except ValueError:
-        raise BadInput.of("local_time", "must be a time such as 09:00") from None
 
 
 # ── responses ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def summary_shape(campaign: Campaign, figures: CampaignFigures) -> CampaignSummary:
-    return CampaignSummary(**_summary(campaign, figures))
+    plan, letter = campaign.plan, campaign.plan.letter
+    shape: CampaignSummary = answer(CampaignSummary, campaign, plan, letter, figures, sender=written(letter.sender))
+    return shape
 
 
 def campaign_shape(campaign: Campaign, figures: CampaignFigures) -> CampaignShape:
     plan, letter = campaign.plan, campaign.plan.letter
-    return CampaignShape(
-        **_summary(campaign, figures),
-        html=letter.html,
-        text=letter.text,
+    shape: CampaignShape = answer(
+        CampaignShape,
+        campaign,
+        plan,
+        letter,
+        figures,
+        sender=written(letter.sender),
         reply_to=written(letter.reply_to),
         tracking=letter.is_tracked,
         local_time=None if plan.local_time is None else plan.local_time.isoformat("minutes"),
-        time_zone=plan.time_zone,
-        updated_at=campaign.updated_at,
-        paused_at=campaign.paused_at,
-        opens=figures.opens,
-        clicks=figures.clicks,
-        unsubscribes=figures.unsubscribes,
-        complaints=figures.complaints,
     )
-
-
-def _summary(campaign: Campaign, figures: CampaignFigures) -> dict[str, Any]:
-    return {
-        "id": campaign.id,
-        "status": campaign.status,
-        "name": campaign.plan.name,
-        "subject": campaign.plan.letter.subject,
-        "sender": written(campaign.plan.letter.sender),
-        "start_at": campaign.plan.start_at,
-        "created_at": campaign.created_at,
-        "started_at": campaign.started_at,
-        "finished_at": campaign.finished_at,
-        "counts": figures.counts,
-    }
+    return shape
 
 
 def started_shape(started: Started) -> StartedShape:
-    campaign = started.campaign
-    return StartedShape(
-        id=campaign.id,
-        status=campaign.status,
-        total=campaign.total,
-        suppressed=campaign.suppressed,
-        duplicate=campaign.duplicate,
-        invalid=campaign.invalid,
-        queued=started.queued,
-        estimate=started.estimate,
-    )
+    shape: StartedShape = answer(StartedShape, started, started.campaign)
+    return shape
 
 
 def written(address: Address | None) -> str | None:

@@ -1,7 +1,7 @@
 """One function per statement of `queries.sql`, under the same name. Rows become models here and nowhere else."""
 
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -18,11 +18,9 @@ from postroom.campaigns.model import (
     CampaignStatus,
     FeedResult,
     PersonMail,
-    PersonResult,
-    RecipientState,
     Zone,
 )
-from postroom.db.queries import Connection, load
+from postroom.db.queries import Connection, column, columns, load, model
 from postroom.post.address import Address
 from postroom.runtime.record import read_row
 
@@ -31,217 +29,11 @@ QUERIES = load("postroom.campaigns")
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-async def cancel_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
-    return await QUERIES["cancel_campaign"].maybe(connection, campaign_id=campaign_id, now=now) is not None
-
-
-async def cancel_mail(connection: Connection, *, campaign_id: int, batch_limit: int, now: datetime | None) -> int:
-    row = await QUERIES["cancel_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit, now=now)
-    return int(row["moved"])
-
-
-async def complete_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
-    return await QUERIES["complete_campaign"].maybe(connection, campaign_id=campaign_id, now=now) is not None
-
-
-async def count_refused(connection: Connection, *, campaign_id: int, invalid: int) -> int:
-    return await QUERIES["count_refused"].exec(connection, campaign_id=campaign_id, invalid=invalid)
-
-
-async def delete_campaign(connection: Connection, *, campaign_id: int) -> bool:
-    return await QUERIES["delete_campaign"].maybe(connection, campaign_id=campaign_id) is not None
-
-
-async def delete_recipients(connection: Connection, *, campaign_id: int) -> int:
-    return await QUERIES["delete_recipients"].exec(connection, campaign_id=campaign_id)
-
-
-async def feed_campaign(
-    connection: Connection, *, campaign_id: int, target: int, now: datetime | None
-) -> FeedResult | None:
-    """None: another feeder holds the lock, or the campaign is not active."""
-    row = await QUERIES["feed_campaign"].maybe(connection, campaign_id=campaign_id, target=target, now=now)
-    return FeedResult(row["fed"], row["suppressed"], row["waiting"]) if row else None
-
-
-async def find_campaign(connection: Connection, *, campaign_id: int) -> Campaign | None:
-    row = await QUERIES["find_campaign"].maybe(connection, campaign_id=campaign_id)
-    return _campaign(row) if row else None
-
-
-async def find_recipient(connection: Connection, *, campaign_id: int, email: str | None) -> CampaignPerson | None:
-    row = await QUERIES["find_recipient"].maybe(connection, campaign_id=campaign_id, email=email)
-    return _recipient(row) if row else None
-
-
-async def forget_recipients(
-    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None
-) -> int:
-    return await QUERIES["forget_recipients"].exec(connection, retention=retention, batch_limit=batch_limit, now=now)
-
-
-async def hold_mail(connection: Connection, *, campaign_id: int, batch_limit: int) -> int:
-    row = await QUERIES["hold_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit)
-    return int(row["moved"])
-
-
-async def insert_campaign(connection: Connection, *, now: datetime | None, **columns: Any) -> int:
-    campaign_id: int = (await QUERIES["insert_campaign"].one(connection, now=now, **columns))["id"]
-    return campaign_id
-
-
-async def insert_recipients(
-    connection: Connection, *, campaign_id: int, now: datetime | None, **columns: Sequence[Any]
-) -> tuple[int, int]:
-    """The number of new recipients, and the number of suppressed ones among them."""
-    row = await QUERIES["insert_recipients"].one(connection, campaign_id=campaign_id, now=now, **columns)
-    return row["stored"], row["suppressed"]
-
-
-async def list_campaigns(
-    connection: Connection, *, status: str | None, name: str | None, before_id: int | None, page_limit: int
-) -> list[Campaign]:
-    """Campaigns without their bodies."""
-    rows = await QUERIES["list_campaigns"].many(
-        connection, status=status, name=name, before_id=before_id, page_limit=page_limit
-    )
-    return [_campaign(row) for row in rows]
-
-
-async def list_domains(connection: Connection, *, campaign_id: int, page_limit: int) -> list[CampaignDomain]:
-    rows = await QUERIES["list_domains"].many(connection, campaign_id=campaign_id, page_limit=page_limit)
-    return [read_row(CampaignDomain, row) for row in rows]
-
-
-async def list_fields(connection: Connection, *, campaign_id: int) -> dict[str, int]:
-    rows = await QUERIES["list_fields"].many(connection, campaign_id=campaign_id)
-    return {row["name"]: row["filled"] for row in rows}
-
-
-async def list_hours(connection: Connection, *, campaign_id: int) -> list[CampaignHour]:
-    hours: dict[datetime, dict[str, int]] = {}
-    for row in await QUERIES["list_hours"].many(connection, campaign_id=campaign_id):
-        hours.setdefault(row["hour"], {})[row["metric"]] = row["amount"]
-    return [CampaignHour(hour, amounts) for hour, amounts in hours.items()]
-
-
-async def list_letters(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, CampaignContent]:
-    rows = await QUERIES["list_letters"].many(connection, campaign_ids=campaign_ids)
-    return {row["id"]: _letter(row) for row in rows}
-
-
-async def list_people(  # noqa: PLR0913 - the filter, the cursor and two bounds
-    connection: Connection,
-    *,
-    campaign_id: int,
-    result: str | None,
-    after_zone: str | None,
-    after_id: int | None,
-    bound: int,
-    page_limit: int,
-) -> list[PersonMail]:
-    rows = await QUERIES["list_people"].many(
-        connection,
-        campaign_id=campaign_id,
-        result=result,
-        after_zone=after_zone,
-        after_id=after_id,
-        bound=bound,
-        page_limit=page_limit,
-    )
-    return [PersonMail(**{**row, "result": PersonResult(row["result"])}) for row in rows]
-
-
-async def list_recipients(  # noqa: PLR0913 - one parameter per filter
-    connection: Connection,
-    *,
-    campaign_id: int,
-    state: str | None,
-    custom_data: str | None,
-    after_zone: str | None,
-    after_id: int | None,
-    page_limit: int,
-) -> list[CampaignPerson]:
-    rows = await QUERIES["list_recipients"].many(
-        connection,
-        campaign_id=campaign_id,
-        state=state,
-        custom_data=custom_data,
-        after_zone=after_zone,
-        after_id=after_id,
-        page_limit=page_limit,
-    )
-    return [_recipient(row) for row in rows]
-
-
-async def list_unfinished(connection: Connection, *, now: datetime | None) -> list[CampaignQueue]:
-    rows = await QUERIES["list_unfinished"].many(connection, now=now)
-    return [
-        CampaignQueue(row["id"], CampaignStatus(row["status"]), row["has_due"], row["has_more"], row["has_stray_mail"])
-        for row in rows
-    ]
-
-
-async def list_zones(connection: Connection, *, campaign_id: int) -> list[Zone]:
-    rows = await QUERIES["list_zones"].many(connection, campaign_id=campaign_id)
-    return [Zone(row["time_zone"], row["due_at"]) for row in rows]
-
-
-async def lock_campaign(connection: Connection, *, campaign_id: int) -> Campaign | None:
-    row = await QUERIES["lock_campaign"].maybe(connection, campaign_id=campaign_id)
-    return _campaign(row) if row else None
-
-
-async def measure_campaigns(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """The counts by metric, by campaign."""
-    measured: dict[int, dict[str, int]] = {campaign_id: {} for campaign_id in campaign_ids}
-    for row in await QUERIES["measure_campaigns"].many(connection, campaign_ids=campaign_ids):
-        measured[row["campaign_id"]][row["metric"]] = row["amount"]
-    return measured
-
-
-async def pause_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
-    return await QUERIES["pause_campaign"].maybe(connection, campaign_id=campaign_id, now=now) is not None
-
-
-async def read_clock(connection: Connection, *, now: datetime | None) -> datetime:
-    moment: datetime = (await QUERIES["read_clock"].one(connection, now=now))["moment"]
-    return moment
-
-
-async def release_mail(connection: Connection, *, campaign_id: int, batch_limit: int) -> int:
-    row = await QUERIES["release_mail"].one(connection, campaign_id=campaign_id, batch_limit=batch_limit)
-    return int(row["moved"])
-
-
-async def resume_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
-    return await QUERIES["resume_campaign"].maybe(connection, campaign_id=campaign_id, now=now) is not None
-
-
-async def start_campaign(connection: Connection, *, campaign_id: int, now: datetime | None) -> bool:
-    return await QUERIES["start_campaign"].maybe(connection, campaign_id=campaign_id, now=now) is not None
-
-
-async def start_zones(
-    connection: Connection, *, campaign_id: int, time_zone: Sequence[str], due_at: Sequence[datetime]
-) -> int:
-    return await QUERIES["start_zones"].exec(connection, campaign_id=campaign_id, time_zone=time_zone, due_at=due_at)
-
-
-async def update_campaign(connection: Connection, *, campaign_id: int, now: datetime | None, **columns: Any) -> bool:
-    row = await QUERIES["update_campaign"].maybe(connection, campaign_id=campaign_id, now=now, **columns)
-    return row is not None
-
-
-async def wake_feeders(connection: Connection) -> int:
-    return await QUERIES["wake_feeders"].exec(connection)
-
-
 def _address(email: str | None, name: str | None) -> Address | None:
     return None if email is None else Address(email, name)
 
 
-def _letter(row: asyncpg.Record) -> CampaignContent:
+def _letter(row: Mapping[str, Any]) -> CampaignContent:
     return CampaignContent(
         subject=row["subject"],
         html=row["html_body"],
@@ -252,7 +44,7 @@ def _letter(row: asyncpg.Record) -> CampaignContent:
     )
 
 
-def _campaign(row: asyncpg.Record) -> Campaign:
+def _campaign(row: Mapping[str, Any]) -> Campaign:
     plan = CampaignRequest(
         name=row["name"],
         letter=_letter(row),
@@ -278,13 +70,65 @@ def _campaign(row: asyncpg.Record) -> Campaign:
     )
 
 
-def _recipient(row: asyncpg.Record) -> CampaignPerson:
-    return CampaignPerson(
-        id=row["id"],
-        state=RecipientState(row["state"]),
-        delivery_id=row["delivery_id"],
-        time_zone=row["time_zone"],
-        email=row["email"],
-        name=row["name"],
-        custom_data=_decode(row["custom_data"]),
-    )
+def _recipient(row: Mapping[str, Any]) -> CampaignPerson:
+    return read_row(CampaignPerson, {**row, "custom_data": _decode(row["custom_data"])})
+
+
+def _mail(row: asyncpg.Record) -> tuple[int, str, str | None, dict[str, Any]]:
+    return row["campaign_id"], row["email"], row["name"], _decode(row["variables"] or "{}")
+
+
+cancel_campaign = QUERIES["cancel_campaign"].has
+cancel_mail = QUERIES["cancel_mail"].one_as(column("moved", int))
+complete_campaign = QUERIES["complete_campaign"].has
+count_refused = QUERIES["count_refused"].exec
+delete_campaign = QUERIES["delete_campaign"].has
+delete_recipients = QUERIES["delete_recipients"].exec
+feed_campaign = QUERIES["feed_campaign"].maybe_as(model(FeedResult))
+"""None: another feeder holds the lock, or the campaign is not active."""
+find_campaign = QUERIES["find_campaign"].maybe_as(_campaign)
+find_recipient = QUERIES["find_recipient"].maybe_as(_recipient)
+forget_recipients = QUERIES["forget_recipients"].exec
+hold_mail = QUERIES["hold_mail"].one_as(column("moved", int))
+insert_campaign = QUERIES["insert_campaign"].one_as(column("id", int))
+insert_recipients = QUERIES["insert_recipients"].one_as(columns("stored", "suppressed"))
+"""The number of new recipients, and the number of suppressed ones among them."""
+list_campaigns = QUERIES["list_campaigns"].search_as(_campaign)
+"""Campaigns without their bodies."""
+list_domains = QUERIES["list_domains"].many_as(model(CampaignDomain))
+list_fields = QUERIES["list_fields"].dict_as("name", column("filled", int))
+
+
+async def list_hours(connection: Connection, *, campaign_id: int) -> list[CampaignHour]:
+    hours: dict[datetime, dict[str, int]] = {}
+    for row in await QUERIES["list_hours"].many(connection, campaign_id=campaign_id):
+        hours.setdefault(row["hour"], {})[row["metric"]] = row["amount"]
+    return [CampaignHour(hour, amounts) for hour, amounts in hours.items()]
+
+
+list_letters = QUERIES["list_letters"].dict_as("id", _letter)
+list_mail = QUERIES["list_mail"].dict_as("id", _mail)
+"""By delivery: its campaign, the address and name of its recipient, and its merge fields."""
+list_people = QUERIES["list_people"].many_as(model(PersonMail))
+list_recipients = QUERIES["list_recipients"].search_as(_recipient)
+list_unfinished = QUERIES["list_unfinished"].many_as(model(CampaignQueue))
+list_zones = QUERIES["list_zones"].many_as(model(Zone))
+lock_campaign = QUERIES["lock_campaign"].maybe_as(_campaign)
+
+
+async def measure_campaigns(connection: Connection, *, campaign_ids: Sequence[int]) -> dict[int, dict[str, int]]:
+    """The counts by metric, by campaign."""
+    measured: dict[int, dict[str, int]] = {campaign_id: {} for campaign_id in campaign_ids}
+    for row in await QUERIES["measure_campaigns"].many(connection, campaign_ids=campaign_ids):
+        measured[row["campaign_id"]][row["metric"]] = row["amount"]
+    return measured
+
+
+pause_campaign = QUERIES["pause_campaign"].has
+read_clock = QUERIES["read_clock"].one_as(columns("moment"))
+release_mail = QUERIES["release_mail"].one_as(column("moved", int))
+resume_campaign = QUERIES["resume_campaign"].has
+start_campaign = QUERIES["start_campaign"].has
+start_zones = QUERIES["start_zones"].exec
+update_campaign = QUERIES["update_campaign"].has
+wake_feeders = QUERIES["wake_feeders"].exec

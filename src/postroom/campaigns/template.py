@@ -47,6 +47,8 @@ class PreparedTemplate:
         if isinstance(rendered, RenderError) or rendered.html is None or self.letter.text is not None:
             return rendered
         derived = plain_text(rendered.html.replace(SENTINEL, "")) if self.derives_text else _closed(rendered.text or "")
+        if derived is rendered.text:
+            return rendered
         return Rendered(rendered.subject, derived, rendered.html)
 
 

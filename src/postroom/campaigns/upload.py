@@ -80,7 +80,7 @@ class Upload:
     async def _insert(self, connection: Connection, campaign: Campaign, people: Sequence[Person]) -> tuple[int, int]:
         emails, names, zones, data = zip(*people, strict=True)
         due = await self._due(connection, campaign, set(zones))
-        return await store.insert_recipients(
+        inserted: tuple[int, int] = await store.insert_recipients(
             connection,
             campaign_id=campaign.id,
             now=self._now,
@@ -91,6 +91,7 @@ class Upload:
             zone=list(due),
             due_at=list(due.values()),
         )
+        return inserted
 
     async def _due(self, connection: Connection, campaign: Campaign, zones: set[str]) -> dict[str, datetime]:
         """Set the due time of a zone that is new to a running campaign; a draft's zones are set at its start."""
@@ -113,11 +114,10 @@ class Upload:
 
 def _must_take(campaign: Campaign | None) -> Campaign:
     """The campaign, if it exists and accepts recipients."""
-    if campaign is None:
-        raise CampaignNotFound
-    if campaign.status in ENDED:
-        raise CampaignWrongStatus("given recipients", campaign.status)
-    return campaign
+    found = CampaignNotFound.unless(campaign)
+    if found.status in ENDED:
+        raise CampaignWrongStatus("given recipients", found.status)
+    return found
 
 
 async def _bounded(chunks: AsyncIterable[bytes]) -> AsyncIterator[bytes]:

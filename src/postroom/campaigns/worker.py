@@ -31,11 +31,11 @@ RETENTION = (Retention(store.forget_recipients, "campaign_retention"),)
 class FeederOptions:
     """Options of a feeder; the defaults are those of the settings."""
 
-    busy_interval: timedelta = timedelta(milliseconds=200)
+    busy_interval: timedelta = timedelta(milliseconds=200)  # the queue is refilled before workers have emptied a slice
     idle_interval: timedelta = timedelta(seconds=1)  # while no campaign is active; a start notifies
     first_target: int = 2000
-    least_target: int = 200
-    most_target: int = 10_000
+    least_target: int = 200  # a slow lane keeps little mail waiting, so that a pause takes effect soon
+    most_target: int = 10_000  # more waiting mail would only be more to hold when a campaign is paused
 
 
 class Feeder:

@@ -10,8 +10,8 @@ CREATE OR REPLACE FUNCTION feed_campaign(p_campaign_id bigint, p_target integer,
 RETURNS TABLE (fed integer, suppressed integer, waiting integer) -- waiting: deliveries already in the queue
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
-SET jit = off
-SET enable_seqscan = off
+SET jit = off -- a plan that avoids a disabled node has a huge cost, and would be compiled
+SET enable_seqscan = off -- a plan cached while the table was small must still be right when it is large
 AS $$
 #variable_conflict use_column
 DECLARE
