@@ -200,10 +200,16 @@ async def test_a_batch_arrives_whole_and_in_order(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_twice_has_no_effect(kind: str, store: EventStore, open_case: Open) -> None:
-    """Closing a closed publisher has no effect."""
+async def test_closing_twice_keeps_what_was_published(
+    kind: str, store: EventStore, open_case: Open, make_relay: MakeRelay
+) -> None:
+    """A publisher that has published can be closed twice, and its messages stay."""
     case = await open_case(kind)
+    ids = await opened(store, 1)
+    await publish_all(await make_relay(case.pair, case.publisher))
     await case.publisher.close()
+    await case.publisher.close()
+    assert await case.arrived() == ids
 
 
 @pytest.mark.parametrize(

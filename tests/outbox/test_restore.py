@@ -13,6 +13,7 @@ import pytest
 from tests.outbox.conftest import MakeRelay
 from tests.support.embedded import FAST
 from tests.support.outbox import HURRY, Recorder, append, until
+from tests.support.sessions import burn_transactions
 
 from postroom.backup import programs
 from postroom.backup.service import make_backup, restore_backup
@@ -57,13 +58,6 @@ async def by_plain_dump(room: Room, url: str, file: Path) -> None:
     await session.execute(f"CREATE SCHEMA {room.name}")
     await session.close()
     await programs.restore(url, room.name, file)
-
-
-async def burn_transactions(url: str, *, count: int = 2000) -> None:
-    connection = await asyncpg.connect(url)
-    for _ in range(count):
-        await connection.execute("SELECT pg_current_xact_id()")
-    await connection.close()
 
 
 async def count_transactions(url: str) -> int:

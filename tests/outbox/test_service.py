@@ -1,5 +1,6 @@
 """Operations: pause, resume, reset, skip, and changes of topics."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 from tests.outbox.conftest import MakeRelay, MakeTopic, RunOutbox
 from tests.support.outbox import Recorder, append, settled, until
+from tests.support.sessions import until_blocked
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
@@ -55,6 +57,25 @@ async def test_reset_says_whether_it_rewinds(
     assert not (await service.reset(pool, pair, position=positions[3], actor="tests")).rewinds
     assert await relay.run_once() is PublishStep.IDLE
     assert [entry["after"]["rewinds"] for entry in await audited(pool, "outbox.reset")] == [True, True, False]
+
+
+async def test_reset_sees_the_progress_of_a_batch_that_commits_meanwhile(
+    store: EventStore, pool: Pool, make_topic: MakeTopic, make_relay: MakeRelay
+) -> None:
+    """The answer is about the position that the reset replaced, not an earlier one."""
+    pair = await make_topic()
+    positions = await append(store, 4)
+    await (await make_relay(pair, Recorder())).run_once()
+    await service.reset(pool, pair, position=0, actor="tests")
+    async with pool.acquire() as leader, leader.transaction():
+        await leader.execute(
+            "UPDATE outbox_topic_progress SET (last_transaction_id, last_position) ="
+            " (SELECT transaction_id, position FROM events WHERE position = $1)",
+            positions[3],
+        )
+        moving = asyncio.create_task(service.reset(pool, pair, position=positions[1], actor="tests"))
+        await until_blocked(pool)
+    assert await moving == ProgressReset(positions[3], positions[1], rewinds=True)
 
 
 async def test_reset_since_a_time_repeats_the_events_since(

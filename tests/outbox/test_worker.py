@@ -154,7 +154,8 @@ async def test_lock_holder_without_heartbeat_is_terminated(
     """A lock holder with an open connection and an old heartbeat is terminated by other instances."""
     pair = await make_topic()
     recorder = Recorder()
-    async with Leadership(room.url, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
+    connector = room.listener.connector
+    async with Leadership(connector, room.name, publishers=["recorder"], on_wake=lambda *, by_hand: None) as dead:
         assert (await dead.take(pair))[0]
         positions = await append(store, 1)
         async with run_outbox(recorder, silence=timedelta(seconds=1)) as one:

@@ -1,6 +1,5 @@
 """The outbox at the command line: progress, pause, resume, reset, skip; topics and rules."""
 
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from postroom.outbox import topics as topic_service
 from postroom.outbox.mails import service as rule_service
 from postroom.outbox.mails.model import MailRule
 from postroom.outbox.model import ProgressLine, Subscription, Topic
-from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_json, print_table, say
+from postroom.runtime.terminal import LARGEST_ID, AsJson, actor, in_room, print_json, print_page, print_table, say
 
 outbox = typer.Typer()
 topics = typer.Typer(no_args_is_help=True, help="Topics and their publishers.")
@@ -66,21 +65,22 @@ def list_(*, as_json: AsJson = False) -> None:
 @outbox.command()
 def pause(topic: TopicName, publisher: PublisherName) -> None:
     """Pause a publisher after its current batch."""
-    _operate(topic, publisher, lambda room, pair: service.pause(room.pool, pair, actor=actor()))
+    in_room(lambda room: service.pause(room.pool, Subscription(topic, publisher), actor=actor()))
     say("paused")
 
 
 @outbox.command()
 def resume(topic: TopicName, publisher: PublisherName) -> None:
     """Resume a publisher and clear its errors."""
-    _operate(topic, publisher, lambda room, pair: service.resume(room.pool, pair, actor=actor()))
+    in_room(lambda room: service.resume(room.pool, Subscription(topic, publisher), actor=actor()))
     say("resumed")
 
 
 @outbox.command()
 def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
     """Continue after the event at a position; 0 is the beginning. Reports whether events will be published again."""
-    moved = _operate(topic, publisher, lambda room, pair: service.reset(room.pool, pair, position=to, actor=actor()))
+    pair = Subscription(topic, publisher)
+    moved = in_room(lambda room: service.reset(room.pool, pair, position=to, actor=actor()))
     what = "events will be published again" if moved.rewinds else "nothing will be published twice"
     say(f"from {moved.from_position} to {moved.to_position}: {what}")
 
@@ -88,9 +88,8 @@ def reset(topic: TopicName, publisher: PublisherName, *, to: Position) -> None:
 @outbox.command()
 def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> None:
     """Skip the next event, which must be the one at this position."""
-    skipped = _operate(
-        topic, publisher, lambda room, pair: service.skip(room.pool, pair, position=position, actor=actor())
-    )
+    pair = Subscription(topic, publisher)
+    skipped = in_room(lambda room: service.skip(room.pool, pair, position=position, actor=actor()))
     say(f"skipped {skipped.type} at position {skipped.position}")
 
 
@@ -98,10 +97,7 @@ def skip(topic: TopicName, publisher: PublisherName, *, position: Position) -> N
 def list_topics(*, as_json: AsJson = False) -> None:
     """List topics."""
     found = in_room(lambda room: topic_service.list_topics(room.pool))
-    if as_json:
-        print_json({"items": found, "next_cursor": None})
-    else:
-        print_table(_TOPIC, ([getattr(topic, column) for column in _TOPIC] for topic in found))
+    print_page(found, None, columns=_TOPIC, as_json=as_json)
 
 
 @topics.command("create")
@@ -154,21 +150,16 @@ def delete_topic(name: TopicName, *, force: Force = False) -> None:
 @topics.command("add-publisher")
 def add_publisher(topic: TopicName, publisher: PublisherName, *, start: Began = Start.NOW) -> None:
     """Subscribe a publisher to a topic; the topic's conditions stay the same."""
-    from_now = start is Start.NOW
-    is_new = _operate(
-        topic,
-        publisher,
-        lambda room, pair: topic_service.add_publisher(room.pool, pair, from_now=from_now, actor=actor()),
-    )
+    pair, from_now = Subscription(topic, publisher), start is Start.NOW
+    is_new = in_room(lambda room: topic_service.add_publisher(room.pool, pair, from_now=from_now, actor=actor()))
     say("added" if is_new else "already subscribed; its position is unchanged")
 
 
 @topics.command("remove-publisher")
 def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force = False) -> None:
     """Unsubscribe a publisher from a topic."""
-    _operate(
-        topic, publisher, lambda room, pair: topic_service.remove_publisher(room.pool, pair, force=force, actor=actor())
-    )
+    pair = Subscription(topic, publisher)
+    in_room(lambda room: topic_service.remove_publisher(room.pool, pair, force=force, actor=actor()))
     say("removed")
 
 
@@ -176,10 +167,7 @@ def remove_publisher(topic: TopicName, publisher: PublisherName, *, force: Force
 def list_rules(*, as_json: AsJson = False) -> None:
     """List the rules that turn events into mails."""
     found = in_room(lambda room: rule_service.list_rules(room.pool))
-    if as_json:
-        print_json({"items": found, "next_cursor": None})
-    else:
-        print_table(_RULE, ([getattr(rule, column) for column in _RULE] for rule in found))
+    print_page(found, None, columns=_RULE, as_json=as_json)
 
 
 @rules.command("add")
@@ -209,10 +197,6 @@ def delete_rule(rule_id: Annotated[int, typer.Argument(min=0, max=LARGEST_ID, he
     """Delete a rule."""
     in_room(lambda room: rule_service.delete_rule(room.pool, rule_id, actor=actor()))
     say("deleted")
-
-
-def _operate(topic: str, publisher: str, step: Callable[[Room, Subscription], Awaitable[Any]]) -> Any:
-    return in_room(lambda room: step(room, Subscription(topic, publisher)))
 
 
 def _topic(

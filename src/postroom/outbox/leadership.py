@@ -12,11 +12,10 @@ import secrets
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Protocol, Self
 
-from postroom.db.connection import Url
-from postroom.db.pool import Session, connect
+from postroom.db.connection import Connector
+from postroom.db.pool import Session
 from postroom.outbox import store
 from postroom.outbox.model import Subscription, assign
 
@@ -35,14 +34,14 @@ class Wake(Protocol):
 class Leadership:
     """The dedicated connection of one instance. Not safe for concurrent tasks: only its owner's tick may call it."""
 
-    def __init__(self, url: Url, room: str, *, publishers: Sequence[str], on_wake: Wake) -> None:
-        self._url, self._room, self._publishers, self._on_wake = url, room, list(publishers), on_wake
+    def __init__(self, connector: Connector, room: str, *, publishers: Sequence[str], on_wake: Wake) -> None:
+        self._connector, self._room, self._publishers, self._on_wake = connector, room, list(publishers), on_wake
         self._connection: Session = None
         self.instance = instance_name()
         self.lost = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        self._connection = await connect(self._url, self._room)
+        self._connection = await self._connector()
         self._connection.add_termination_listener(lambda _connection: self.lost.set())
         try:
             await store.prepare_seat(self._connection)
@@ -54,9 +53,7 @@ class Leadership:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         """Close the connection, which frees every lock; terminate it if it does not respond within two seconds."""
         try:
             async with asyncio.timeout(2):

@@ -49,6 +49,10 @@ class Subscription(NamedTuple):
         return f"{self.topic}/{self.publisher}"
 
 
+CONDITIONS = ("types", "required_keys", "any_keys", "exact_tags")
+"""The fields of a topic that select events."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
     """The conditions of the events published under a name. All four must hold; an empty one matches every event."""
@@ -71,17 +75,6 @@ class Topic:
             *(f"with {tag}" for tag in self.exact_tags),
         ]
         return f"events {', '.join(said)}" if said else "every event"
-
-    def matches(self, type_: str, tags: Iterable[str]) -> bool:
-        """The same decision as SQL `outbox_topic_matches`, for tests and tools."""
-        carried = set(tags)
-        keys = {tag.partition("=")[0] for tag in carried}
-        return (
-            (not self.types or type_ in self.types)
-            and carried.issuperset(self.exact_tags)
-            and keys.issuperset(self.required_keys)
-            and (not self.any_keys or not keys.isdisjoint(self.any_keys))
-        )
 
 
 def check_topic(topic: Topic) -> None:

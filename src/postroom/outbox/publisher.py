@@ -110,7 +110,7 @@ class Batch:
 
 
 class Publisher(Protocol):
-    """A destination of messages."""
+    """A destination of messages. A class that inherits from it and holds no connection needs no `close`."""
 
     name: str
     is_local: bool
@@ -120,6 +120,7 @@ class Publisher(Protocol):
 
     async def close(self) -> None:
         """Close connections; the publisher is not used afterwards."""
+        return
 
 
 @dataclass(slots=True)

@@ -191,7 +191,8 @@ SELECT topic, publisher FROM outbox_topic_progress ORDER BY topic, publisher;
 -- occurred_at, because events have no append time.
 SELECT p.topic, p.publisher, p.status, p.last_position, p.last_transaction_id::text::bigint AS last_transaction_id,
     p.last_published_at, p.error_count, p.last_error, p.failed_position,
-    p.leader_instance, p.leader_since, p.leader_heartbeat, p.updated_at, lag.events AS lag_events, lag.scanned AS lag_scanned,
+    p.leader_instance, p.leader_since, p.leader_heartbeat, p.updated_at, lag.events AS lag_events,
+    lag.scanned >= :scan_limit AS lag_is_more,
     coalesce(greatest(extract(epoch FROM now() - lag.oldest_at), 0), 0)::float8 AS lag_seconds
 FROM outbox_topic_progress AS p
 JOIN outbox_topics AS t ON t.name = p.topic

@@ -23,6 +23,7 @@ from postroom.outbox.errors import PublishFailed
 from postroom.outbox.model import BatchSize, NextEvents, PollInterval, PublisherStatus, ScanSize, Subscription
 from postroom.outbox.publisher import Batch, Publisher, make_batch
 from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Loop
 from postroom.runtime.signals import Signal, unheard
 
 LONGEST_ERROR = 500
@@ -48,11 +49,11 @@ class RelayOptions:
     source: str = "postroom"
     batch: int = 100
     max_errors: int = 10
-    first_pause: timedelta = timedelta(seconds=1)
-    longest_pause: timedelta = timedelta(minutes=1)
-    poll: timedelta = timedelta(seconds=1)
-    idle: timedelta = timedelta(minutes=1)
-    publish_timeout: timedelta = timedelta(minutes=1)
+    first_pause: timedelta = timedelta(seconds=1)  # after a failure; doubles, because a broker restarts in seconds
+    longest_pause: timedelta = timedelta(minutes=1)  # events continue at most this long after the repair
+    poll: timedelta = timedelta(seconds=1)  # while an append may have missed that this leader sleeps
+    idle: timedelta = timedelta(minutes=1)  # afterwards; a notification ends it, so only a lost one waits so long
+    publish_timeout: timedelta = timedelta(minutes=1)  # well above the timeout of a publisher's own requests
 
 
 class _ProgressMoved(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
@@ -78,7 +79,8 @@ class Relay:
         self._rest = PollInterval(poll=self._options.poll, longest=self._options.idle)
         self._errors = 0
         self._follower_id: int | None = None
-        self._bell, self._stopping, self._is_deaf, self._is_called = asyncio.Event(), False, False, False
+        self._bell, self._stopping, self._is_deaf, self._is_called = asyncio.Event(), asyncio.Event(), False, False
+        self._pause = timedelta()
 
     def ring(self, *, by_hand: bool = False) -> None:
         """Scan now, because something may have happened. During a back-off only a change by an operator counts."""
@@ -88,24 +90,23 @@ class Relay:
 
     def stop(self) -> None:
         """Stop after the current batch."""
-        self._stopping = True
-        self.ring(by_hand=True)
+        self._stopping.set()
 
     async def run(self, follower_id: int | None = None) -> None:
         """Publish until stopped or replaced."""
         self._follower_id = follower_id
         self._rest.is_asleep = follower_id is not None  # as a process that slept may have left it
         await self._wake_up()
-        step = PublishStep.MOVED
+        loop = Loop(
+            "relay",
+            self._look_and_rest,
+            rest=lambda: self._pause,
+            more=lambda _step: not self._pause,
+            ends=lambda step: step is PublishStep.LOST,
+            wake=self._bell,
+        )
         try:
-            while not self._stopping and step is not PublishStep.LOST:
-                try:
-                    step, pause = await self._look_and_rest()
-                except INTERRUPTIONS as error:
-                    _log.warning("publishing_postponed", pair=str(self.pair), error=type(error).__name__)
-                    pause = self._options.first_pause
-                if pause:
-                    await self._wait(pause)
+            await loop.run(self._stopping, self._record_bug)
         finally:
             await self._wake_up()
 
@@ -114,30 +115,34 @@ class Relay:
         look = await self._look()
         return PublishStep.LOST if look is None else await self._act(look)
 
-    async def _look_and_rest(self) -> tuple[PublishStep, timedelta]:
+    async def _look_and_rest(self) -> PublishStep:
+        """One scan; sets the pause after it, which a notification ends."""
         self._bell.clear()  # this scan may miss anything that rings from here on
         self._is_deaf = self._is_called = False
         look = await self._look()
         step = PublishStep.LOST if look is None else await self._act(look)
         if step is PublishStep.IDLE and look is not None:
-            return step, await self._lie_down(look)
+            self._pause = await self._lie_down(look)
+            return step
         self._is_deaf = step in (PublishStep.FAILED, PublishStep.HELD)
         if self._is_deaf and not self._is_called:
             self._bell.clear()  # during a back-off, ignore notifications that arrived during the scan too
         await self._wake_up()
         self._rest.worked()
         if step is PublishStep.FAILED:
-            return step, self.pause_after_failure()
-        return step, self._options.idle if step is PublishStep.HELD else timedelta()
+            self._pause = self.pause_after_failure()
+        else:
+            self._pause = self._options.idle if step is PublishStep.HELD else timedelta()
+        return step
+
+    async def _record_bug(self, _loop: str, error: Exception) -> None:
+        """Count a bug as a failure of the pair, so that operators see it there too."""
+        await self.fail(f"{type(error).__name__}: {str(error)[:200]}".rstrip(": "))
 
     async def _look(self) -> NextEvents | None:
         batch = self._size.now
         look = await store.follow_topic(
-            self._pool,
-            topic=self.pair.topic,
-            publisher=self.pair.publisher,
-            batch_limit=batch,
-            scan_limit=self._scan.now(batch),
+            self._pool, **self.pair._asdict(), batch_limit=batch, scan_limit=self._scan.now(batch)
         )
         return look if look is not None and look.leader_instance == self._instance else None
 
@@ -229,8 +234,7 @@ class Relay:
     async def _advance(self, connection: Connection, start: Place, end: Place, *, published: bool) -> None:
         is_ours = await store.advance(
             connection,
-            topic=self.pair.topic,
-            publisher=self.pair.publisher,
+            **self.pair._asdict(),
             instance=self._instance,
             from_transaction_id=start.transaction_id,
             from_position=start.position,
@@ -243,17 +247,16 @@ class Relay:
 
     async def fail(self, reason: str, position: int | None = None) -> None:
         """Count a failure; after too many consecutive ones an operator must resume the pair."""
-        told = await store.record_failure(
+        failed = await store.record_failure(
             self._pool,
-            topic=self.pair.topic,
-            publisher=self.pair.publisher,
+            **self.pair._asdict(),
             instance=self._instance,
             error=reason.replace("\0", "").encode(errors="replace").decode()[:LONGEST_ERROR],
             position=position,
             most=self._options.max_errors,
         )
-        if told is not None:
-            status, self._errors = told
+        if failed is not None:
+            status, self._errors = failed
             metrics.ERRORS.labels(*self.pair).inc()
             _log.warning("publishing_failed", pair=str(self.pair), errors=self._errors, status=status.value)
         self._signal("failed")
@@ -298,11 +301,3 @@ class Relay:
             await event_store.set_follower_asleep(self._pool, id=self._follower_id, is_asleep=False)
         except INTERRUPTIONS as error:
             _log.info("follower_wakeup_not_saved", pair=str(self.pair), error=type(error).__name__)
-
-    async def _wait(self, pause: timedelta) -> None:
-        """Wait for a notification, at most for this pause."""
-        try:
-            async with asyncio.timeout(pause.total_seconds()):
-                await self._bell.wait()
-        except TimeoutError:
-            return

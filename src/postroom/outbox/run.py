@@ -14,6 +14,7 @@ from postroom.outbox.publishers.log import LogPublisher
 from postroom.outbox.relay import RelayOptions
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.worker import Outbox, OutboxOptions
+from postroom.runtime.extra import extra_needed
 from postroom.runtime.loop import Loop, run_loops
 from postroom.runtime.signals import Signal, unheard
 from postroom.settings import Settings
@@ -26,11 +27,13 @@ def make_publishers(settings: Settings) -> Publishers:
     encode: Encode = partial(cloud_event, base_url=base_url) if is_cloud else encode_json
     publishers = Publishers.of([LogPublisher(), MailPublisher(), WebhookPublisher(base_url=base_url)])
     if settings.redis_url is not None:
-        from postroom.outbox.publishers.redis import RedisPublisher
+        with extra_needed("POSTROOM_REDIS_URL", "redis"):
+            from postroom.outbox.publishers.redis import RedisPublisher
 
         publishers.register(RedisPublisher(settings.redis_url, length=settings.outbox_stream_length, encode=encode))
     if settings.nats_url is not None:
-        from postroom.outbox.publishers.nats import NatsPublisher
+        with extra_needed("POSTROOM_NATS_URL", "nats"):
+            from postroom.outbox.publishers.nats import NatsPublisher
 
         publishers.register(NatsPublisher(settings.nats_url, replicas=settings.nats_replicas, encode=encode))
     return publishers

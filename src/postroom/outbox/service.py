@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, arrays
 from postroom.errors import BadInput
 from postroom.events.audit import AuditNote, audited
 from postroom.events.model import Place
@@ -14,6 +14,7 @@ from postroom.events.store import find_head, find_place_at
 from postroom.outbox import store
 from postroom.outbox.errors import NotNext, ProgressNotFound
 from postroom.outbox.model import (
+    LAG_BOUND,
     VIEW,
     LagSample,
     Progress,
@@ -32,7 +33,7 @@ START = Place(0, 0)
 async def list_progress(pool: Pool, *, topic: str | None = None) -> list[ProgressLine]:
     """The progress and lag of every publisher, with the transaction that holds back committed events."""
     async with pool.acquire() as connection:
-        lines = await store.list_progress(connection, topic=topic)
+        lines = await store.list_progress(connection, topic=topic, scan_limit=LAG_BOUND)
         stall = await store.find_stall(connection) if any(line.lag_events for line in lines) else None
     return [replace(line, stall=stall if line.lag_events else None) for line in lines]
 
@@ -57,13 +58,8 @@ async def list_lag(
 
 async def record_lag(pool: Pool, lines: Sequence[ProgressLine]) -> None:
     """Record the lag of this minute, unless another process has."""
-    await store.record_lag(
-        pool,
-        topic=[line.topic for line in lines],
-        publisher=[line.publisher for line in lines],
-        events=[line.lag_events for line in lines],
-        seconds=[line.lag_seconds for line in lines],
-    )
+    columns = arrays(lines, "topic", "publisher", events="lag_events", seconds="lag_seconds")
+    await store.record_lag(pool, **columns)
 
 
 async def get_progress(pool: Pool, pair: Subscription) -> ProgressLine:
@@ -89,12 +85,13 @@ async def preview_reset(
         events, is_more = await store.count_between(
             connection,
             topic=pair.topic,
+            scan_limit=LAG_BOUND,
             from_transaction_id=first.transaction_id,
             from_position=first.position,
             to_transaction_id=last.transaction_id,
             to_position=last.position,
         )
-    return ResetPreview(place.position, place < progress.place, events, is_more)
+    return ResetPreview(place.position, place < progress.place, events, bool(is_more))
 
 
 async def reset(

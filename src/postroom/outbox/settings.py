@@ -14,29 +14,14 @@ def _source(value: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class OutboxSettings:
-    """The settings of outbox."""
-
     outbox_source: str | None = setting(
-        "POSTROOM_OUTBOX_SOURCE",
-        _source,
-        None,
-        "name of this installation in message ids of a shared broker; absent: the room's name",
+        _source, None, "name of this installation in message ids of a shared broker; absent: the room's name"
     )
     outbox_format: str = setting(
-        "POSTROOM_OUTBOX_FORMAT",
-        one_of("postroom", "cloudevents"),
-        "postroom",
-        "format of messages to Redis and NATS: postroom or cloudevents",
+        one_of("postroom", "cloudevents"), "postroom", "format of messages to Redis and NATS: postroom or cloudevents"
     )
-    outbox_batch: int = setting(
-        "POSTROOM_OUTBOX_BATCH", up_to(1000), 100, "most events in one published batch, at most 1000"
-    )
+    outbox_batch: int = setting(up_to(1000), 100, "most events in one published batch, at most 1000")
     outbox_max_errors: int = setting(
-        "POSTROOM_OUTBOX_MAX_ERRORS",
-        positive,
-        10,
-        "consecutive errors after which a publisher stops until an operator resumes it",
+        positive, 10, "consecutive errors after which a publisher stops until an operator resumes it"
     )
-    outbox_stream_length: int = setting(
-        "POSTROOM_OUTBOX_STREAM_LENGTH", positive, 100_000, "approximate length of a Redis stream of events"
-    )
+    outbox_stream_length: int = setting(positive, 100_000, "approximate length of a Redis stream of events")

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, replace
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -11,7 +10,7 @@ from postroom.events import store as event_store
 from postroom.events.audit import AuditNote, audited
 from postroom.outbox import store
 from postroom.outbox.errors import ProgressNotFound, TopicExists, TopicNeeded, TopicNotFound
-from postroom.outbox.model import VIEW, Subscription, Topic, check_publisher, check_topic
+from postroom.outbox.model import CONDITIONS, VIEW, Subscription, Topic, check_publisher, check_topic
 
 _NEEDERS = {"webhook": "webhook endpoint", "intake": "mail rule"}
 """The names of the dependants of a publisher, for error messages."""
@@ -22,10 +21,7 @@ async def list_topics(pool: Pool) -> list[Topic]:
 
 
 async def get_topic(pool: Pool, name: str) -> Topic:
-    found = next((topic for topic in await list_topics(pool) if topic.name == name), None)
-    if found is None:
-        raise TopicNotFound
-    return found
+    return TopicNotFound.unless(next((topic for topic in await list_topics(pool) if topic.name == name), None))
 
 
 async def create_topic(
@@ -37,7 +33,7 @@ async def create_topic(
     """
     _check(topic, publishers)
     async with _audited_topic(pool, actor, "outbox.topic.create", topic, publishers) as (connection, _note):
-        if not await store.insert_topic(connection, name=topic.name, **_told(topic)):
+        if not await store.insert_topic(connection, name=topic.name, **_conditions(topic)):
             raise TopicExists(f"A topic named {topic.name!r} already exists; nothing was changed.")
         await _follow(connection, topic.name, publishers, from_now=from_now)
     return await get_topic(pool, topic.name)
@@ -64,11 +60,12 @@ async def save_topic(
         ):
             raise BadInput.of("name", "belongs to a view: its conditions are set in the view's code")
         before = await store.find_topic(connection, name=topic.name)
-        if before is not None and any(_told(before).values()) and not any(_told(topic).values()) and not everything:
+        had_conditions = before is not None and any(_conditions(before).values())
+        if had_conditions and not any(_conditions(topic).values()) and not everything:
             raise BadInput.of("everything", "must be true to remove all conditions: the topic would match every event")
         await _save(connection, topic)
         await _follow(connection, topic.name, publishers, from_now=from_now)
-        note.before = _told(before) if before else None
+        note.before = _conditions(before) if before else None
     return await get_topic(pool, topic.name)
 
 
@@ -125,7 +122,7 @@ async def ensure_pair(connection: Connection, pair: Subscription, *, from_now: b
 async def ensure_topic(connection: Connection, topic: Topic, pair: Subscription, *, from_now: bool) -> bool:
     """Create or change a topic defined in code, such as a view's; False if its publisher is subscribed already."""
     found = await store.find_topic(connection, name=topic.name)
-    if found is None or _told(found) != _told(topic):
+    if found is None or _conditions(found) != _conditions(topic):
         await _save(connection, topic)
     return await ensure_pair(connection, pair, from_now=from_now)
 
@@ -164,17 +161,16 @@ async def _forget(connection: Connection, followers: Iterable[int]) -> None:
 
 
 async def _save(connection: Connection, topic: Topic) -> None:
-    await store.save_topic(connection, name=topic.name, **_told(topic))
+    await store.save_topic(connection, name=topic.name, **_conditions(topic))
 
 
 def _audited_topic(
     pool: Pool, actor: str, action: str, topic: Topic, publishers: Sequence[str]
 ) -> AbstractAsyncContextManager[tuple[Connection, AuditNote]]:
-    after = {**_told(topic), "publishers": list(publishers)}
+    after = {**_conditions(topic), "publishers": list(publishers)}
     return audited(pool, actor, action, f"topic:{topic.name}", after=after)
 
 
-def _told(topic: Topic) -> dict[str, list[str]]:
+def _conditions(topic: Topic) -> dict[str, list[str]]:
     """The conditions of a topic, for statements and the audit log."""
-    plain = asdict(replace(topic, created_at=None))
-    return {name: list(plain[name]) for name in ("types", "required_keys", "any_keys", "exact_tags")}
+    return {name: list(getattr(topic, name)) for name in CONDITIONS}

@@ -19,6 +19,7 @@ skipped. Only a reset is rejected: `await views.rebuild(opened, actor="ops")` em
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import Any
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -28,7 +29,7 @@ from postroom.events.model import NOT_A_LIST, Place, SequencedEvent
 from postroom.outbox import service, store
 from postroom.outbox.errors import ProgressNotFound, ViewFailed
 from postroom.outbox.model import VIEW, PublisherStatus, Subscription, Topic, check_topic
-from postroom.outbox.publisher import Batch
+from postroom.outbox.publisher import Batch, Publisher
 from postroom.outbox.topics import ensure_topic
 
 Apply = Callable[[Connection, Sequence[SequencedEvent]], Awaitable[None]]
@@ -38,7 +39,7 @@ _SHORTEST, _LONGEST = 0.005, 0.1
 """Poll intervals in seconds while waiting for a view; they double."""
 
 
-class View:
+class View(Publisher):
     """One read model: how to apply events and how to empty it. It is also the publisher that feeds it.
 
     Raises `BadInput`: a name has lower-case letters, digits, dots and dashes, and conditions are lists of strings.
@@ -64,20 +65,12 @@ class View:
         self._apply, self.clear = apply, clear
         self.pair = Subscription(f"view.{name}", f"{VIEW}{name}")
         self.name = self.pair.publisher
-        self.topic = Topic(
-            name=self.pair.topic,
-            types=tuple(types),
-            exact_tags=tuple(exact_tags),
-            required_keys=tuple(required_keys),
-            any_keys=tuple(any_keys),
-        )
+        conditions: dict[str, Any] = {field: tuple(texts) for field, texts in given.items()}
+        self.topic = Topic(name=self.pair.topic, **conditions)
         check_topic(self.topic)
 
     async def publish(self, batch: Batch) -> None:
         await self._apply(batch.transaction, [message.event for message in batch.messages])
-
-    async def close(self) -> None:
-        """Do nothing: no connection is held."""
 
 
 class ViewCatalog:

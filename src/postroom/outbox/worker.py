@@ -15,6 +15,7 @@ from time import monotonic
 import structlog
 
 from postroom.db.faults import INTERRUPTIONS
+from postroom.db.pool import session_options
 from postroom.db.retention import Retention
 from postroom.db.room import Room
 from postroom.events.service import adopt_restored_events
@@ -36,7 +37,7 @@ class OutboxOptions:
     """Options of an instance."""
 
     relay: RelayOptions = field(default_factory=RelayOptions)
-    tick: timedelta = timedelta(seconds=1)
+    tick: timedelta = timedelta(seconds=1)  # heartbeat, and the time until a free pair gets a leader
     silence: timedelta = timedelta(seconds=15)  # a leader without a heartbeat for this long is considered dead
     observe: timedelta = timedelta(seconds=15)  # interval of the metrics
     grace: timedelta = timedelta(seconds=10)  # time to finish current batches on shutdown
@@ -79,7 +80,9 @@ class Outbox:
         if not await store.list_pairs(room.pool):
             await wait_for_any(stop, timeout_s=tick_s)
             return
-        async with Leadership(room.direct, room.name, publishers=names, on_wake=self._wake) as seat:
+        # Closed as soon as the server is gone: on a new primary another instance gets the locks at once.
+        connector = room.listener.connector.beside(session_options(room.name))
+        async with Leadership(connector, room.name, publishers=names, on_wake=self._wake) as seat:
             await adopt_restored_events(room.pool)  # after a restore from a dump, events would never settle otherwise
             try:
                 while not stop.is_set() and not seat.lost.is_set():

@@ -8,14 +8,14 @@ from postroom.errors import BadInput
 from postroom.outbox.errors import PublishFailed
 from postroom.outbox.mails import store
 from postroom.outbox.mails.model import mail_for
-from postroom.outbox.publisher import Batch
+from postroom.outbox.publisher import Batch, Publisher
 
 PUBLISHER = "intake"
 REMEMBERED = timedelta(days=365)
 """Lifetime of a mail's idempotency key: rewinding a topic within a year sends no mail again."""
 
 
-class MailPublisher:
+class MailPublisher(Publisher):
     """Ignores events without a rule. An event that matches a rule but cannot become a mail is a failure."""
 
     name = PUBLISHER
@@ -34,6 +34,3 @@ class MailPublisher:
             await accept_batch(connection, check_batch(mails), idempotency_ttl=REMEMBERED)
         except (BadInput, ValueError) as error:
             raise PublishFailed(str(error)) from error
-
-    async def close(self) -> None:
-        """Do nothing: no connection is held."""

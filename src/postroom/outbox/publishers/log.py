@@ -1,24 +1,20 @@
-"""Publish each event as one structured log line, without its data unless asked for."""
+"""Publish each event as one structured log line, without its data."""
 
 import structlog
 
-from postroom.outbox.publisher import Batch
+from postroom.outbox.publisher import Batch, Publisher
 
 _log = structlog.get_logger("postroom.outbox")
 
 
-class LogPublisher:
-    """Never fails. With `with_data` the lines contain the events' data, which may be personal."""
+class LogPublisher(Publisher):
+    """Never fails. The lines do not contain the events' data, which may be personal."""
 
     name = "log"
     is_local = False
 
-    def __init__(self, *, with_data: bool = False) -> None:
-        self._with_data = with_data
-
     async def publish(self, batch: Batch) -> None:
         for message in batch.messages:
-            more = {"data": message.data} if self._with_data else {}
             _log.info(
                 "event_published",
                 topic=batch.topic,
@@ -26,8 +22,4 @@ class LogPublisher:
                 type=message.type,
                 position=message.position,
                 tags=list(message.tags),
-                **more,
             )
-
-    async def close(self) -> None:
-        """Do nothing: no connection is held."""

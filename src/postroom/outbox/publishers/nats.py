@@ -36,24 +36,16 @@ class NatsPublisher:
     is_local = False
 
     def __init__(
-        self,
-        url: str,
-        *,
-        prefix: str = PREFIX,
-        stream: str = STREAM,
-        replicas: int = 1,
-        patience: timedelta = PATIENCE,
-        encode: Encode = encode_json,
+        self, url: str, *, replicas: int = 1, patience: timedelta = PATIENCE, encode: Encode = encode_json
     ) -> None:
         self._servers = [part.strip() for part in url.split(",")]
-        self._prefix, self._stream, self._replicas = prefix, stream, replicas
-        self._patience_s, self._encode = patience.total_seconds(), encode
+        self._patience_s, self._encode, self._replicas = patience.total_seconds(), encode, replicas
         self._connection: Any = None
         self._is_atomic: dict[str, bool] = {}  # by subject: whether its stream allows atomic batches
         self._opening = asyncio.Lock()
 
     async def publish(self, batch: Batch) -> None:
-        subject = f"{self._prefix}.{batch.topic}"
+        subject = f"{PREFIX}.{batch.topic}"
         stored = 0
         try:
             is_atomic = await self._open(subject)
@@ -106,8 +98,8 @@ class NatsPublisher:
             info = await jetstream.stream_info(name)
         except nats.js.errors.NotFoundError:
             config = api.StreamConfig(
-                name=self._stream,
-                subjects=[f"{self._prefix}.>"],
+                name=STREAM,
+                subjects=[f"{PREFIX}.>"],
                 storage=api.StorageType.FILE,
                 num_replicas=self._replicas,
                 allow_atomic=True,

@@ -27,22 +27,16 @@ class RedisPublisher:
     is_local = False
 
     def __init__(
-        self,
-        url: str,
-        *,
-        prefix: str = PREFIX,
-        length: int = LENGTH,
-        patience: timedelta = PATIENCE,
-        encode: Encode = encode_json,
+        self, url: str, *, length: int = LENGTH, patience: timedelta = PATIENCE, encode: Encode = encode_json
     ) -> None:
-        self._prefix, self._length, self._encode = prefix, length, encode
+        self._length, self._encode = length, encode
         patience_s = patience.total_seconds()
         self._client: Any = open_redis(
             url, protocol=2, socket_timeout=patience_s, socket_connect_timeout=patience_s / 2
         )
 
     async def publish(self, batch: Batch) -> None:
-        stream = f"{self._prefix}:{batch.topic}"
+        stream = f"{PREFIX}:{batch.topic}"
         pipeline = self._client.pipeline(transaction=True)
         for message in batch.messages:
             fields = {"id": message.id, "type": message.type, "body": self._encode(message)}

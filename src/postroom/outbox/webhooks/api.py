@@ -1,18 +1,21 @@
 """Webhook endpoints over HTTP. A secret is only in the response that creates it."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import asdict
 
 from postroom.delivery.model import DeliverySummary
 from postroom.outbox.model import NAME
 from postroom.outbox.webhooks import service
 from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.page import PageQuery, page_of
 from postroom.runtime.record import Shape, answer, response
 from postroom.runtime.secrets import SecretBox
+from postroom.runtime.service_endpoint import serve
 
 MANAGE = "webhooks:manage"
 
@@ -77,15 +80,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 async def register_webhook(call: Call) -> Answer:
-    endpoint, secret = await service.register(
-        call.room.pool,
-        _box(call),
-        url=call.body.url,
-        topics=call.body.topics,
-        description=call.body.description,
-        format=call.body.format,
-        actor=call.actor,
-    )
+    endpoint, secret = await service.register(call.room.pool, _box(call), **asdict(call.body), actor=call.actor)
     return _with_secret(endpoint, secret, 201)
 
 
@@ -95,29 +90,13 @@ async def rotate_webhook(call: Call) -> Answer:
     return _with_secret(endpoint, secret, 200)
 
 
-async def list_webhooks(call: Call) -> Answer:
-    found, more = await service.list_endpoints(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(Page([answer(WebhookShape, endpoint) for endpoint in found], more))
-
-
-async def get_webhook(call: Call) -> Answer:
-    return Answer(answer(WebhookShape, await service.get_endpoint(call.room.pool, _id(call))))
-
-
 async def change_webhook(call: Call) -> Answer:
-    body: WebhookChange = call.body
-    endpoint = await service.change(
-        call.room.pool,
-        _id(call),
-        url=body.url,
-        topics=body.topics,
-        description=body.description,
-        format=body.format,
-        actor=call.actor,
-    )
-    if body.enabled is not None:
-        status = EndpointStatus.ENABLED if body.enabled else EndpointStatus.DISABLED
-        reason = None if body.enabled else "operator"
+    changes = asdict(call.body)
+    enabled: bool | None = changes.pop("enabled")
+    endpoint = await service.change(call.room.pool, _id(call), **changes, actor=call.actor)
+    if enabled is not None:
+        status = EndpointStatus.ENABLED if enabled else EndpointStatus.DISABLED
+        reason = None if enabled else "operator"
         endpoint = await service.set_status(call.room.pool, endpoint.id, status, reason=reason, actor=call.actor)
     return Answer(answer(WebhookShape, endpoint))
 
@@ -125,18 +104,6 @@ async def change_webhook(call: Call) -> Answer:
 async def delete_webhook(call: Call) -> Answer:
     await service.delete(call.room.pool, _id(call), actor=call.actor)
     return Answer(Forgotten(_id(call)))
-
-
-async def list_webhook_deliveries(call: Call) -> Answer:
-    found, more = await service.list_deliveries(
-        call.room.pool, _id(call), cursor=call.query.cursor, limit=call.query.limit
-    )
-    return Answer(Page([answer(WebhookDeliveryShape, one) for one in found], more))
-
-
-async def replay_webhook(call: Call) -> Answer:
-    made = await service.replay(call.room.pool, _id(call), call.body.delivery_id, actor=call.actor)
-    return Answer(ReplayedShape(made), 202)
 
 
 def _id(call: Call) -> int:
@@ -151,20 +118,19 @@ def _with_secret(endpoint: WebhookEndpoint, secret: str, status: int) -> Answer:
     return Answer(answer(WebhookWithSecret, endpoint, secret=secret), status, headers={"cache-control": "no-store"})
 
 
-def _endpoint(method: str, path: str, handler: object, summary: str, **more: object) -> Endpoint:
-    return Endpoint(method=method, path=path, handler=handler, summary=summary, scope=MANAGE, tag="webhooks", **more)  # type: ignore[arg-type]
-
-
+_endpoint = partial(Endpoint, scope=MANAGE, tag="webhooks")
+_serve = partial(serve, scope=MANAGE, tag="webhooks")
 _ONE = "/v1/webhooks/{endpoint_id:int}"
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/webhooks", list_webhooks, "List endpoints.", query=PageQuery, answers={200: page_of(WebhookShape)},
+    _serve(
+        "GET", "/v1/webhooks", service.list_endpoints, "List endpoints.", query=PageQuery,
+        answers={200: page_of(WebhookShape)}, name="list_webhooks",
     ),
     _endpoint(
         "POST", "/v1/webhooks", register_webhook, "Register an endpoint and show its secret once.", body=NewWebhook,
         answers={201: WebhookWithSecret}, problems=(404, 409),
     ),
-    _endpoint("GET", _ONE, get_webhook, "Show an endpoint.", answers={200: WebhookShape}),
+    _serve("GET", _ONE, service.get_endpoint, "Show an endpoint.", answers={200: WebhookShape}, name="get_webhook"),
     _endpoint(
         "PATCH", _ONE, change_webhook, "Change an endpoint, enable or disable it.", body=WebhookChange,
         answers={200: WebhookShape},
@@ -174,12 +140,12 @@ ENDPOINTS = [
         "POST", f"{_ONE}/rotate", rotate_webhook, "Create a new secret, shown once; the old one also signs for a time.",
         body=RotateBody, answers={200: WebhookWithSecret}, problems=(409,),
     ),
-    _endpoint(
-        "GET", f"{_ONE}/deliveries", list_webhook_deliveries, "List the deliveries of an endpoint.", query=PageQuery,
-        from_replica=True, answers={200: page_of(WebhookDeliveryShape)},
+    _serve(
+        "GET", f"{_ONE}/deliveries", service.list_deliveries, "List the deliveries of an endpoint.", query=PageQuery,
+        from_replica=True, answers={200: page_of(WebhookDeliveryShape)}, name="list_webhook_deliveries",
     ),
-    _endpoint(
-        "POST", f"{_ONE}/replay", replay_webhook, "Post a delivery again.", body=ReplayBody,
-        answers={202: ReplayedShape}, problems=(409,),
+    _serve(
+        "POST", f"{_ONE}/replay", service.replay, "Post a delivery again.", body=ReplayBody,
+        answers={202: ReplayedShape}, problems=(409,), name="replay_webhook", shape=ReplayedShape,
     ),
 ]  # fmt: skip

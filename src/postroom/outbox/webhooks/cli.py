@@ -14,7 +14,7 @@ from postroom.runtime.record import answer
 from postroom.runtime.secret_key import with_secret_key
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.setting import parse_duration
-from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_json, print_page, say
+from postroom.runtime.terminal import LARGEST_ID, AsJson, Cursor, Limit, actor, in_room, print_page, say, say_or_json
 from postroom.settings import read_settings
 from postroom.transports.webhook.signing import webhook_secrets
 
@@ -151,7 +151,5 @@ def _duration(text: str) -> timedelta:
 
 
 def _print_secret(endpoint: WebhookEndpoint, secret: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json(answer(WebhookWithSecret, endpoint, secret=secret))
-    else:
-        say(f"{endpoint.id}  {secret}")
+    shape = answer(WebhookWithSecret, endpoint, secret=secret)
+    say_or_json(f"{endpoint.id}  {secret}", shape, as_json=as_json)

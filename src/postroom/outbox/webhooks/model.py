@@ -111,6 +111,7 @@ def request_for(endpoint: WebhookEndpoint, topic: str, message: Message, *, base
         headers={"webhook-id": message.id, **typed},
         endpoint_id=endpoint.id,
         channel=Channel.WEBHOOK,
+        subject=message.type,  # listings name the event
         ladder=LADDER,
         source=SOURCE,
         tags={"topic": topic, "event": message.type},

@@ -5,7 +5,7 @@ from postroom.delivery.model import Channel
 from postroom.delivery.service import accept_batch
 from postroom.errors import BadInput
 from postroom.outbox.errors import PublishFailed
-from postroom.outbox.publisher import Batch, Message
+from postroom.outbox.publisher import Batch, Message, Publisher
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import request_for
 
@@ -14,7 +14,7 @@ STEP = 500
 """Most deliveries that one statement accepts; a batch for many endpoints takes several statements."""
 
 
-class WebhookPublisher:
+class WebhookPublisher(Publisher):
     """Turns events into deliveries, in order; the delivery queue retries them and records the results."""
 
     name = PUBLISHER
@@ -37,9 +37,6 @@ class WebhookPublisher:
                 await accept_batch(connection, check_batch(requests[first : first + STEP]))
         except BadInput as error:
             raise PublishFailed(str(error)) from error
-
-    async def close(self) -> None:
-        """Do nothing: no connection is held."""
 
 
 def _is_echo(message: Message) -> bool:

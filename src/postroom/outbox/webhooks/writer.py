@@ -7,9 +7,8 @@ the signature are new for each attempt.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from functools import partial
+from collections.abc import Sequence
+from datetime import datetime
 from urllib.parse import quote
 
 from postroom.db.pool import Pool
@@ -19,6 +18,7 @@ from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint, purpose_of
 from postroom.post.reply import Content, Envelope, Reply, Stage
+from postroom.runtime.clock import utc_now
 from postroom.runtime.secrets import SecretBox
 from postroom.transports.webhook.signing import read_secret, sign
 from postroom.transports.webhook.transport import WebhookContent
@@ -30,21 +30,11 @@ _SET_HERE = frozenset({"accept-encoding", "connection", "content-length", "expec
 """Headers of the connection; a delivery cannot set them."""
 
 
-_now = partial(datetime.now, UTC)
-
-
 class WebhookWriter:
     """Writes the webhooks of one room; `secrets` are the installation's, two while one replaces the other."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        box: SecretBox,
-        secrets: Sequence[str] = (),
-        *,
-        now: Callable[[], datetime] = _now,
-    ) -> None:
-        self._pool, self._box, self._now = pool, box, now
+    def __init__(self, pool: Pool, box: SecretBox, secrets: Sequence[str] = ()) -> None:
+        self._pool, self._box = pool, box
         self._keys = tuple(read_secret(secret) for secret in secrets)
         self._endpoints: dict[int, WebhookEndpoint | None] = {}
 
@@ -59,12 +49,12 @@ class WebhookWriter:
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Sign one webhook. ValueError: it can never be posted; `Undeliverable`: not now, or not to this endpoint."""
         if outgoing.endpoint_id is None:
-            return compose(outgoing, self._keys, now=self._now())
+            return compose(outgoing, self._keys, now=utc_now())
         endpoint = self._endpoints[outgoing.endpoint_id]
         if endpoint is None or endpoint.status is EndpointStatus.DISABLED:
             state = "was deleted" if endpoint is None else f"is disabled ({endpoint.disabled_reason})"
             raise Undeliverable(Reply(Stage.RECIPIENT, REFUSED, text=f"the endpoint {state}"))
-        return compose(outgoing, self._keys_of(endpoint), url=endpoint.url, now=self._now())
+        return compose(outgoing, self._keys_of(endpoint), url=endpoint.url, now=utc_now())
 
     def _keys_of(self, endpoint: WebhookEndpoint) -> list[bytes]:
         sealed = [endpoint.secret, *([endpoint.previous] if endpoint.previous else [])]
