@@ -15,6 +15,7 @@ from tests.support.archive_process import Orders, run_to_its_end
 from tests.support.builders import a_mail, accepted, suppress
 from tests.support.embedded import FAST
 from tests.support.events import seen_up_to
+from tests.support.sessions import burn_transactions
 
 from postroom.archive.model import ArchiveOptions
 from postroom.archive.parquet import file_sha256
@@ -61,13 +62,6 @@ async def collect(room: Room) -> list[int]:
 async def sign_up(room: Room, *names: str) -> None:
     for name in names:
         await room.pool.execute("INSERT INTO accounts (email, login) VALUES ($1, $2)", f"{name}@example.org", name)
-
-
-async def burn_transactions(url: str, count: int) -> None:
-    connection = await asyncpg.connect(url)
-    for _ in range(count):
-        await connection.execute("SELECT pg_current_xact_id()")
-    await connection.close()
 
 
 async def test_backup_is_restored_unchanged_in_another_cluster(room: Room, tmp_path: Path, other_url: str) -> None:

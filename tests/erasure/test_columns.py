@@ -214,7 +214,7 @@ async def test_mail_from_the_person_loses_the_address(room: Room, tmp_path: Path
         a_mail("bob@example.org", sender=Address("Ann@example.org", "Ann")),
     )
     await room.pool.execute(
-        "INSERT INTO delivery_recipients (delivery_id, kind, position, email) VALUES ($1, 'reply_to', 0, $2)",
+        "INSERT INTO other_recipients (delivery_id, kind, position, email) VALUES ($1, 'reply_to', 0, $2)",
         answered,
         ANN,
     )
@@ -228,14 +228,15 @@ async def test_mail_from_the_person_loses_the_address(room: Room, tmp_path: Path
 
 
 async def test_bodies_of_webhooks_lose_the_address(room: Room, tmp_path: Path) -> None:
-    """A webhook has no recipient to find it by; mail to others that mentions the person stays."""
+    """A webhook has no address to find it by; mail to others that mentions the person stays."""
     [hook, mail] = await accepted(
         room.pool,
         a_mail("bob@example.org", text=f'{{"to": "{ANN}"}}'),
         a_mail("bob@example.org", text=f"ask {ANN}"),
     )
-    await room.pool.execute("UPDATE deliveries SET channel = 'webhook' WHERE id = $1", hook)
-    await room.pool.execute("DELETE FROM delivery_recipients WHERE delivery_id = $1", hook)
+    await room.pool.execute(
+        "UPDATE deliveries SET channel = 'webhook', recipient_email = 'https://shop.example.org' WHERE id = $1", hook
+    )
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     bodies = dict(await room.pool.fetch("SELECT delivery_id, text_body FROM delivery_payloads"))
     assert bodies[hook].startswith('{"to": "erased:')
@@ -281,6 +282,16 @@ async def test_suppression_list_keeps_pseudonyms_on_export_and_import(room: Room
     assert reader.result.problems == []
     [mail] = await accepted(room.pool, a_mail(ANN))
     assert await state_of(room.pool, mail) is DeliveryState.SUPPRESSED
+
+
+async def test_sql_send_finds_the_pseudonym_of_an_erased_address(room: Room, tmp_path: Path) -> None:
+    """The suppressed person gets nothing, in any spelling; other people get mail."""
+    await suppress(room.pool, ANN)
+    await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+    send = "SELECT send(ARRAY[$1], p_subject => 'Hello', p_text => 'Hello.')"
+    ids = [await room.pool.fetchval(send, address) for address in (ANN, ANN.title(), "bob@example.org")]
+    suppressed, queued = DeliveryState.SUPPRESSED, DeliveryState.QUEUED
+    assert [await state_of(room.pool, each) for each in ids] == [suppressed, suppressed, queued]
 
 
 @pytest.mark.parametrize("others", [(), ("carol@example.org",)])

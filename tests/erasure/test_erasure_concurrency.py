@@ -8,6 +8,7 @@ import pytest
 from tests.support.accounts import sign_up
 from tests.support.archive import ACTOR, options_for
 from tests.support.builders import a_mail, accepted
+from tests.support.sessions import until_blocked
 
 from postroom.accounts.errors import NotProvisioned
 from postroom.accounts.model import Action
@@ -18,14 +19,6 @@ from postroom.erasure import service
 from postroom.erasure.model import Erasure, ErasureState
 
 ADA = "ada@example.org"
-BLOCKED = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-
-
-async def until_blocked(pool: Pool) -> None:
-    """Wait until another session waits for a lock."""
-    async with asyncio.timeout(60):
-        while not await pool.fetchval(BLOCKED):
-            pass
 
 
 async def erase(room: Room, folder: Path) -> Erasure:

@@ -1,20 +1,21 @@
-"""The archive and erasure over HTTP, under one scope: `archive:operate`."""
+"""The archive and erasures over HTTP. An erasure cannot be undone, so it has a scope of its own."""
 
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
-from msgspec.structs import asdict
 
 from postroom.archive import service
 from postroom.archive.model import ArchiveOptions, Segment
 from postroom.erasure import service as erasing
 from postroom.erasure.model import Erasure
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.page import PageQuery, page_of
 from postroom.runtime.record import Shape, answer, response
+from postroom.runtime.service_endpoint import serve
 
 OPERATE = "archive:operate"
+ERASE = "erasures:manage"
 
 Email = Annotated[str, msgspec.Meta(min_length=3, max_length=254, pattern=r"^[^\x00]*$")]
 TableName = Annotated[str, msgspec.Meta(max_length=63, pattern=r"^[a-z_]+$")]
@@ -46,11 +47,6 @@ SegmentShape = response(
 ErasureShape = response(Erasure, "ErasureShape", hide=("requested_by", "state"), extra={"status": str})
 
 
-async def list_archive(call: Call) -> Answer:
-    found, more = await service.list_page(call.room.pool, **asdict(call.query))
-    return Answer(Page([answer(SegmentShape, segment) for segment in found], more))
-
-
 async def create_erasure(call: Call) -> Answer:
     body: ErasureBody = call.body
     options = ArchiveOptions.of(call.room.settings)
@@ -60,37 +56,29 @@ async def create_erasure(call: Call) -> Answer:
     return Answer(_erasure(done), status=200 if done.is_done else 202)
 
 
-async def list_erasures(call: Call) -> Answer:
-    found, more = await erasing.list_erasures(call.room.pool, **asdict(call.query))
-    return Answer(Page([_erasure(erasure) for erasure in found], more))
-
-
-async def get_erasure(call: Call) -> Answer:
-    return Answer(_erasure(await erasing.get_erasure(call.room.pool, call.path["erasure_id"])))
-
-
 def _erasure(erasure: Erasure) -> Any:
     return answer(ErasureShape, erasure, status="done" if erasure.is_done else "running")
 
 
-_endpoint = partial(Endpoint, scope=OPERATE, tag="archive")
+_endpoint = partial(Endpoint, tag="archive")
+_serve = partial(serve, tag="archive")
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/archive", list_archive, "List the pieces of the archive, finished and in progress.",
-        query=ArchiveQuery, answers={200: page_of(SegmentShape)},
+    _serve(
+        "GET", "/v1/archive", service.list_page, "List the pieces of the archive, finished and in progress.",
+        scope=OPERATE, query=ArchiveQuery, answers={200: page_of(SegmentShape)}, name="list_archive",
     ),
     _endpoint(
         "POST", "/v1/erasures", create_erasure,
-        "Erase a person; 202 while files of the archive are still to be rewritten.", body=ErasureBody,
+        "Erase a person; 202 while files of the archive are still to be rewritten.", scope=ERASE, body=ErasureBody,
         answers={200: ErasureShape, 202: ErasureShape},
     ),
-    _endpoint(
-        "GET", "/v1/erasures", list_erasures, "List erasures, newest first, without their addresses.", query=PageQuery,
-        answers={200: page_of(ErasureShape)},
+    _serve(
+        "GET", "/v1/erasures", erasing.list_erasures, "List erasures, newest first, without their addresses.",
+        scope=ERASE, query=PageQuery, answers={200: page_of(ErasureShape)}, shape=_erasure,
     ),
-    _endpoint(
-        "GET", "/v1/erasures/{erasure_id:int}", get_erasure, "The progress of an erasure.",
-        answers={200: ErasureShape}, problems=(404,),
+    _serve(
+        "GET", "/v1/erasures/{erasure_id:int}", erasing.get_erasure, "The progress of an erasure.",
+        scope=ERASE, answers={200: ErasureShape}, problems=(404,), shape=_erasure,
     ),
 ]  # fmt: skip

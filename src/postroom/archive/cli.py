@@ -8,7 +8,7 @@ import typer
 from postroom.archive.model import ArchiveOptions, Month, Segment
 from postroom.archive.settings import parse_archive_url
 from postroom.errors import SettingInvalid
-from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say
+from postroom.runtime.terminal import AsJson, actor, in_room, print_json, print_table, say, say_or_json
 
 if TYPE_CHECKING:
     from postroom.archive.model import RunReport
@@ -70,7 +70,7 @@ def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = Fal
     """Archive old months and delete expired ones. Exit 1 if a piece failed."""
     from postroom.archive.service import run_archive
 
-    def told(segment: Segment) -> None:
+    def show(segment: Segment) -> None:
         if not as_json:
             say(f"archived {segment.label}: {segment.rows} rows, {segment.bytes} bytes, {segment.path}")
 
@@ -79,7 +79,7 @@ def run(*, store: Store = None, endpoint: Endpoint = None, as_json: AsJson = Fal
             room,
             place_for_new(options_from(room, store=store, endpoint=endpoint)),
             actor=actor(),
-            progress=told,
+            progress=show,
         )
     )
     _tell_run(report, as_json=as_json)
@@ -132,10 +132,8 @@ def restore(
             room, options_from(room, copy=copy, endpoint=endpoint), wanted, attach=attach, actor=actor()
         )
     )
-    if as_json:
-        print_json(back)
-    else:
-        say(f"restored {back.rows} rows into {back.restored_name}{', part of ' + table if attach else ''}")
+    text = f"restored {back.rows} rows into {back.restored_name}{', part of ' + table if attach else ''}"
+    say_or_json(text, back, as_json=as_json)
 
 
 @archive.command()
@@ -180,9 +178,9 @@ def query(
 
 def shown(segment: Segment) -> dict[str, Any]:
     """The JSON form of a piece."""
-    told = asdict(segment)
-    del told["is_attached"], told["source_name"], told["columns"]
-    return {**told, "month": segment.month}
+    shown = asdict(segment)
+    del shown["is_attached"], shown["source_name"], shown["columns"]
+    return {**shown, "month": segment.month}
 
 
 async def _verify(room: "Room", options: ArchiveOptions, table: str | None) -> list[Any]:

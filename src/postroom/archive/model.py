@@ -125,7 +125,7 @@ class ArchiveOptions:
     keep: timedelta = timedelta(days=365)
     hot_by_table: tuple[tuple[str, timedelta], ...] = ()  # exceptions by table
     keep_by_table: tuple[tuple[str, timedelta], ...] = ()
-    months_ahead: int = 2
+    months_ahead: int = 2  # runs may fail for a month before rows go to the default partition
     pages: int = 1024  # pages per step of an export
     batch_limit: int = 5000  # late rows moved per transaction
     share: float = 1.0  # share of the time a run works; it pauses for the rest, to leave the database to the queue

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from postroom.archive.errors import ArchiveDamaged, ArchiveExtraMissing
@@ -37,9 +36,7 @@ class ParquetFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._writer.close()
 
     def write(self, csv: bytes) -> None:

@@ -205,7 +205,7 @@ SET path = spare_path, spare_path = CASE WHEN :is_foreign THEN NULL ELSE path EN
 WHERE id = :id AND state = 'archived' AND spare_path IS NOT NULL;
 
 -- name: try_archive_lock :one
--- Try to take the archive's lock; held until this session ends.
+-- Try to take the archive's lock: two processes would write and drop the same piece. Held until this session ends.
 SELECT pg_try_advisory_lock(hashtextextended('archive of ' || current_schema(), 0)) AS is_locked;
 
 -- name: use_store :exec

@@ -34,7 +34,7 @@ from postroom.archive.model import (
     SegmentState,
 )
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
-from postroom.db.pool import Pool, Session, connect
+from postroom.db.pool import Pool, Session, connected
 from postroom.db.room import Room
 from postroom.errors import BadInput, PostroomError
 from postroom.events.audit import record_audit
@@ -54,14 +54,11 @@ Progress = Callable[[Segment], None]
 @asynccontextmanager
 async def archive_session(room: Room) -> AsyncIterator[Session]:
     """A connection that holds the archive's lock; raises `ArchiveBusy` if another process holds it."""
-    session = await connect(room.direct_url, room.name)
-    try:
+    async with connected(room.direct_url, room.name) as session:
         if not await store.try_archive_lock(session):
             raise ArchiveBusy
         await store.settle(session)
         yield session
-    finally:
-        await session.close()
 
 
 async def run_archive(

@@ -39,37 +39,26 @@ def _per_table(*tables: str) -> Callable[[str], "timedelta | tuple[tuple[str, ti
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings:
-    """The settings of archive."""
-
     archive_url: str | None = setting(
-        "POSTROOM_ARCHIVE_URL",
         parse_archive_url,
         None,
         "a folder that all workers share, or s3://bucket/prefix, for old rows; absent: <data dir>/archive with the "
         "embedded server, and nothing is archived with another database",
     )
     archive_endpoint: str | None = setting(
-        "POSTROOM_ARCHIVE_ENDPOINT",
-        http_url,
-        None,
-        "an S3-compatible server instead of Amazon's, for archive and backups",
+        http_url, None, "an S3-compatible server instead of Amazon's, for archive and backups"
     )
     archive_after: timedelta | tuple[tuple[str, timedelta], ...] = setting(
-        "POSTROOM_ARCHIVE_AFTER",
         _per_table(*ARCHIVED_TABLES),
         timedelta(days=90),
         "age at which a month of attempts, steps, opens and clicks moves into the archive; "
         "or by table, such as attempts=90d,open_events=30d",
     )
     archive_retention: timedelta | tuple[tuple[str, timedelta], ...] = setting(
-        "POSTROOM_ARCHIVE_RETENTION",
         _per_table(*ARCHIVED_TABLES),
         timedelta(days=365),
         "retention of archived months; or by table, such as attempts=365d,click_events=90d",
     )
     archive_interval: timedelta = setting(
-        "POSTROOM_ARCHIVE_INTERVAL",
-        parse_duration,
-        timedelta(hours=1),
-        "interval at which the archive worker looks for old months",
+        parse_duration, timedelta(hours=1), "interval at which the archive worker looks for old months"
     )

@@ -33,13 +33,13 @@ class BackupManifest:
 def differences(expected: tuple[TableCount, ...], found: tuple[TableCount, ...]) -> list[str]:
     """Sentences about the tables that differ."""
     there = {table.name: table for table in found}
-    told = []
+    different = []
     for table in expected:
         other = there.get(table.name)
         if other is None:
-            told.append(f"{table.name} is missing")
+            different.append(f"{table.name} is missing")
         elif other.rows != table.rows:
-            told.append(f"{table.name} has {other.rows} rows instead of {table.rows}")
+            different.append(f"{table.name} has {other.rows} rows instead of {table.rows}")
         elif other.fingerprint != table.fingerprint:
-            told.append(f"{table.name} has different values")
-    return told
+            different.append(f"{table.name} has different values")
+    return different

@@ -26,8 +26,9 @@ async def restore(url: Url, room: str, source: Path) -> None:
 
 
 async def _run(name: str, url: Url, arguments: list[str]) -> None:
-    program = await asyncio.to_thread(find_client, name, current(url))
-    address, password = for_programs(await with_token(current(url)))
+    signed = await with_token(current(url))
+    program = await asyncio.to_thread(find_client, name, signed)
+    address, password = for_programs(signed)
     environment = {variable: os.environ[variable] for variable in PASSED_ON if variable in os.environ}
     environment |= {"LC_ALL": "C", "TZ": "UTC", "PGPASSWORD": password or ""}
     process = await asyncio.create_subprocess_exec(

@@ -56,5 +56,5 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r'
 ORDER BY c.relname;
 
 -- name: try_backup_lock :one
--- Try to take the lock of scheduled backups; held until this session ends.
+-- Try to take the lock of scheduled backups, so that one process makes each; held until this session ends.
 SELECT pg_try_advisory_lock(hashtextextended('backup of ' || current_schema(), 0)) AS is_locked;

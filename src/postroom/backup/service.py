@@ -23,7 +23,7 @@ from postroom.backup.errors import BackupFailed, RoomNotEmpty
 from postroom.backup.model import BackupManifest, TableCount, differences
 from postroom.db.connection import Url
 from postroom.db.migrate import migrate
-from postroom.db.pool import Session, connect, quote_identifier
+from postroom.db.pool import connected, quote_identifier
 from postroom.db.room import Room
 from postroom.db.settings import parse_schema
 from postroom.embedded.server import EmbeddedServer, ServerOptions
@@ -117,15 +117,11 @@ def manifest_path(source: Path) -> Path:
 
 async def _dump(url: Url, name: str, target: Path) -> BackupManifest:
     """The dump and its counts use one snapshot, so concurrent changes do not matter."""
-    session = await connect(url, name)
-    try:
-        async with session.transaction(isolation="repeatable_read", readonly=True):
-            snapshot = await store.export_snapshot(session)
-            await programs.dump(url, name, target, snapshot=snapshot)
-            facts = await store.describe_room(session)
-            tables = await store.list_table_counts(session)
-    finally:
-        await session.close()
+    async with connected(url, name) as session, session.transaction(isolation="repeatable_read", readonly=True):
+        snapshot = await store.export_snapshot(session)
+        await programs.dump(url, name, target, snapshot=snapshot)
+        facts = await store.describe_room(session)
+        tables = await store.list_table_counts(session)
     size, checksum = await asyncio.to_thread(lambda: (target.stat().st_size, file_sha256(target)))
     return BackupManifest(room=name, bytes=size, sha256=checksum, tables=tables, **facts)
 
@@ -144,11 +140,8 @@ async def _restore_renamed(url: Url, name: str, source: Path, manifest: BackupMa
         await _make_room(scratch, manifest.room)
         await programs.restore(scratch, manifest.room, source)
         _compare(manifest, await _counts(scratch, manifest.room))
-        session = await connect(scratch, manifest.room)
-        try:
+        async with connected(scratch, manifest.room) as session:
             await session.execute(f"ALTER SCHEMA {quote_identifier(manifest.room)} RENAME TO {quote_identifier(name)}")
-        finally:
-            await session.close()
         await _renew_functions(scratch, name)
         with TemporaryDirectory(prefix="postroom-restore-") as directory:
             renamed = Path(directory) / "renamed.backup"
@@ -157,35 +150,27 @@ async def _restore_renamed(url: Url, name: str, source: Path, manifest: BackupMa
 
 
 async def _renew_functions(url: Url, name: str) -> None:
-    session = await connect(url, name)
-    try:
+    async with connected(url, name) as session:
         await store.forget_functions(session)
-    finally:
-        await session.close()
     await migrate(url, name)
 
 
 async def _go_on(url: Url, name: str, *, actor: str, source: Path, is_move: bool) -> None:
     """Correct cursors that count transactions of another cluster, or of a later past, before they are used."""
-    session = await connect(url, name)
-    try:
-        async with session.transaction():
-            await store.end_restore(session)
-            if is_move:
-                await keep(session)
-            await settle(session)  # decides whether the archive's files belong to this room
-            await adopt_restored_events(session, force=True)
-            waiting = await store.adopt_restored_tokens(session)
-            after = {"file": source.name, "tokens_waiting": waiting}
-            await record_audit(session, actor, "backup.restore", f"room:{name}", after=after)
-    finally:
-        await session.close()
+    async with connected(url, name) as session, session.transaction():
+        await store.end_restore(session)
+        if is_move:
+            await keep(session)
+        await settle(session)  # decides whether the archive's files belong to this room
+        await adopt_restored_events(session, force=True)
+        waiting = await store.adopt_restored_tokens(session)
+        after = {"file": source.name, "tokens_waiting": waiting}
+        await record_audit(session, actor, "backup.restore", f"room:{name}", after=after)
 
 
 async def _make_room(url: Url, name: str) -> bool:
     """Create an empty schema for the dump, or accept an existing empty one. Returns True if it was created."""
-    session: Session = await connect(url, name)
-    try:
+    async with connected(url, name) as session:
         objects = await store.count_objects(session, name=name)
         if objects:
             raise RoomNotEmpty(
@@ -194,8 +179,6 @@ async def _make_room(url: Url, name: str) -> bool:
         if objects is None:
             await session.execute(f"CREATE SCHEMA {quote_identifier(name)}")
         return objects is None
-    finally:
-        await session.close()
 
 
 async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
@@ -204,8 +187,7 @@ async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
     It is not empty if a killed restore had already restored its rows.
     """
     is_made = False
-    session: Session = await connect(url, name)
-    try:
+    async with connected(url, name) as session:
         marked = await store.find_restore(session, name=name)
         if marked is None:
             is_made = await _make_room(url, name)
@@ -215,37 +197,27 @@ async def _begin_restore(url: Url, name: str, sha256: str) -> tuple[bool, bool]:
                 f"The room {name!r} is being restored from another file; finish that restore, or drop the schema."
             )
         return is_made, await store.count_objects(session, name=name) == 1
-    finally:
-        await session.close()
 
 
 async def _abandon(url: Url, name: str, *, drop: bool) -> None:
     """Remove the mark of a failed restore; pg_restore itself leaves nothing, because it is one transaction."""
-    session = await connect(url, name)
-    try:
+    async with connected(url, name) as session:
         if await store.count_objects(session, name=name) == 1:
             await store.end_restore(session)
             if drop:
                 await session.execute(f"DROP SCHEMA {quote_identifier(name)}")
-    finally:
-        await session.close()
 
 
 def _checked_name(room: str) -> str:
     if room == "public":
         raise BadInput.of("as", "must not be public, which every database has")
-    try:
+    with BadInput.naming("as"):
         return parse_schema(room)
-    except ValueError as error:
-        raise BadInput.of("as", str(error)) from error
 
 
 async def _counts(url: Url, name: str) -> tuple[TableCount, ...]:
-    session = await connect(url, name)
-    try:
+    async with connected(url, name) as session:
         return await store.list_table_counts(session)
-    finally:
-        await session.close()
 
 
 async def check_file(source: Path, manifest: BackupManifest) -> None:
@@ -259,8 +231,8 @@ async def check_file(source: Path, manifest: BackupManifest) -> None:
 
 
 def _compare(manifest: BackupManifest, found: tuple[TableCount, ...]) -> None:
-    if told := differences(manifest.tables, found):
-        raise BackupFailed(f"The restored backup differs from its manifest: {'; '.join(told[:5])}.")
+    if different := differences(manifest.tables, found):
+        raise BackupFailed(f"The restored backup differs from its manifest: {'; '.join(different[:5])}.")
 
 
 def _publish(fresh: Path, target: Path, manifest: BackupManifest) -> None:

@@ -9,17 +9,8 @@ from postroom.runtime.setting import kept_for, positive, setting
 
 @dataclass(frozen=True, kw_only=True)
 class BackupSettings:
-    """The settings of backup."""
-
     backup_url: str | None = setting(
-        "POSTROOM_BACKUP_URL",
-        parse_archive_url,
-        None,
-        "folder or s3://bucket/prefix for scheduled backups; absent: no scheduled backups",
+        parse_archive_url, None, "folder or s3://bucket/prefix for scheduled backups; absent: no scheduled backups"
     )
-    backup_interval: timedelta = setting(
-        "POSTROOM_BACKUP_INTERVAL", kept_for, timedelta(days=7), "interval between scheduled backups"
-    )
-    backup_keep: int = setting(
-        "POSTROOM_BACKUP_KEEP", positive, 4, "number of scheduled backups to keep; older ones are deleted"
-    )
+    backup_interval: timedelta = setting(kept_for, timedelta(days=7), "interval between scheduled backups")
+    backup_keep: int = setting(positive, 4, "number of scheduled backups to keep; older ones are deleted")

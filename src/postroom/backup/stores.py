@@ -21,7 +21,7 @@ from postroom.backup import store
 from postroom.backup.model import BackupManifest
 from postroom.backup.service import check_file, make_backup, manifest_path, write_backup
 from postroom.db.connection import Url
-from postroom.db.pool import connect
+from postroom.db.pool import connected
 from postroom.db.room import Room
 from postroom.runtime.clock import Clock, database_time
 from postroom.settings import Settings
@@ -114,8 +114,7 @@ async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, cloc
     """
     if options.url is None:
         return None
-    session = await connect(room.direct_url, room.name)
-    try:
+    async with connected(room.direct_url, room.name) as session:
         if not await store.try_backup_lock(session):
             return None
         folder = await store.find_folder(session)
@@ -128,14 +127,11 @@ async def back_up_if_due(room: Room, options: BackupOptions, *, actor: str, cloc
         _log.info("backup_made", path=path, rows=made.rows, bytes=made.bytes)
         await _delete_old(objects, folder, keep=options.keep)
         return path
-    finally:
-        await session.close()
 
 
 async def list_backups(room: Room) -> list[StoredBackup]:
     """The finished backups of a room, newest first: the scheduled ones, and those made before migrations."""
-    async with room.pool.acquire() as connection:
-        folder = await store.find_folder(connection)
+    folder = await store.find_folder(room.pool)
     objects = _open_store(room.settings)
     paths = [*await objects.paths_in(folder), *await objects.paths_in(BEFORE_MIGRATE)]
     ours = (path for path in _finished(paths) if path.startswith((f"{folder}/", f"{BEFORE_MIGRATE}/{room.name}-")))
@@ -145,12 +141,9 @@ async def list_backups(room: Room) -> list[StoredBackup]:
 
 async def back_up_before_migrating(url: Url, settings: Settings) -> str | None:
     """Back up a room with data, unverified, before its schema changes; returns the path of the backup."""
-    session = await connect(url, settings.schema)
-    try:
+    async with connected(url, settings.schema) as session:
         if not await store.holds_data(session, name=settings.schema, written_by_migrations=WRITTEN_BY_MIGRATIONS):
             return None
-    finally:
-        await session.close()
     path = f"{BEFORE_MIGRATE}/{_name(settings.schema, datetime.now(UTC))}"
     await _store(_open_store(settings), path, lambda local: write_backup(url, settings.schema, local, verify=False))
     return f"{_place(settings).rstrip('/')}/{path}"

@@ -38,7 +38,7 @@ PLACES = (
     ErasedColumns("soft_bounces", How.DELETE, ("address",)),
     ErasedColumns("bounces", How.REPLACE, ("address",)),
     ErasedColumns("suppression_changes", How.REPLACE, ("address",)),
-    ErasedColumns("delivery_recipients", How.REPLACE, ("email",)),  # of replies; the others were deleted before
+    ErasedColumns("other_recipients", How.REPLACE, ("email",)),  # of replies; the others were deleted before
     ErasedColumns(
         "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
     ),
@@ -60,7 +60,7 @@ BY_FUNCTION = (
     "attempts",
     "audit_log",
     "deliveries",
-    "delivery_recipients",
+    "other_recipients",
     "delivery_payloads",
     "dead_letters",
     "suppressions",

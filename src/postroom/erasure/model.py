@@ -58,8 +58,8 @@ def spellings(address: str) -> tuple[str, ...]:
     local, _, domain = address.rpartition("@")
     written = [address]
     if "xn--" in domain:
-        told = validate_email(f"x@{domain}", check_deliverability=False, test_environment=True).domain
-        written.append(f"{local}@{told.lower()}")
+        ascii_domain = validate_email(f"x@{domain}", check_deliverability=False, test_environment=True).domain
+        written.append(f"{local}@{ascii_domain.lower()}")
     raised = ["".join(letter if letter.isascii() else letter.upper() for letter in each) for each in written]
     escaped = [json.dumps(each)[1:-1] for each in (*written, *raised)]
     return tuple(dict.fromkeys((*written, *raised, *escaped)))

@@ -109,10 +109,8 @@ async def list_erasures(pool: Pool, *, cursor: str | None = None, limit: int = 5
 
 
 def _checked(address: str) -> str:
-    try:
+    with BadInput.naming("email"):
         return parse_address(address.strip()).email.lower()
-    except ValueError as error:
-        raise BadInput.of("email", str(error)) from error
 
 
 async def _begin(pool: Pool, address: str, *, actor: str, keep_accounts: bool) -> ErasureRun:

@@ -3,8 +3,8 @@ CREATE OR REPLACE FUNCTION attach_restored_table(p_table text, p_name text, p_fr
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET TimeZone = 'UTC'
-SET lock_timeout = '5s'
+SET TimeZone = 'UTC' -- months begin in UTC, independent of the session's time zone
+SET lock_timeout = '5s' -- writers of the table queue behind a waiting lock
 AS $$
 BEGIN
     PERFORM check_archive_name(p_table, p_name, 'restored_');

@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION detach_archived_partition(p_id bigint) RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET lock_timeout = '500ms'
+SET lock_timeout = '500ms' -- see above
 AS $$
 DECLARE
     v_piece archived_partitions;

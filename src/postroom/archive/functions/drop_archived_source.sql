@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION drop_archived_source(p_id bigint, p_now timestamptz D
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET lock_timeout = '5s'
+SET lock_timeout = '5s' -- only readers of the detached table can hold its lock; the next run tries again
 AS $$
 DECLARE
     v_piece archived_partitions;

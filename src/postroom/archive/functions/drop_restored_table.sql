@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION drop_restored_table(p_name text) RETURNS integer
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET lock_timeout = '5s'
+SET lock_timeout = '5s' -- writers of the table queue behind a waiting lock
 AS $$
 DECLARE
     v_table  text;

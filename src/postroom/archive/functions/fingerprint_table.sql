@@ -3,11 +3,11 @@
 CREATE OR REPLACE FUNCTION fingerprint_table(p_name text, OUT rows bigint, OUT fingerprint bigint)
 LANGUAGE plpgsql STABLE
 SET search_path FROM CURRENT
-SET TimeZone = 'UTC'
-SET DateStyle = 'ISO, YMD'
-SET IntervalStyle = 'postgres'
-SET bytea_output = 'hex'
-SET extra_float_digits = 1
+SET TimeZone = 'UTC' -- these five decide how values are written as text
+SET DateStyle = 'ISO, YMD' -- the same reason
+SET IntervalStyle = 'postgres' -- the same reason
+SET bytea_output = 'hex' -- the same reason
+SET extra_float_digits = 1 -- the same reason
 AS $$
 BEGIN
     EXECUTE format('SELECT count(*), coalesce(bit_xor(hashtextextended(t::text, 0)), 0) FROM ONLY %I AS t', p_name)

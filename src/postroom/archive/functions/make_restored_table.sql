@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION make_restored_table(p_table text, p_name text) RETURN
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET client_min_messages = warning
+SET client_min_messages = warning -- without a notice about a table that does not exist
 AS $$
 BEGIN
     PERFORM check_archive_name(p_table, p_name, 'restored_');

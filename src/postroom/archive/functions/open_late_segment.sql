@@ -4,8 +4,8 @@ CREATE OR REPLACE FUNCTION open_late_segment(p_table text, p_before timestamptz)
 LANGUAGE plpgsql
 SECURITY DEFINER -- changing tables needs the owner; other workers may archive and nothing more
 SET search_path FROM CURRENT
-SET TimeZone = 'UTC'
-SET lock_timeout = '1s'
+SET TimeZone = 'UTC' -- months begin in UTC, independent of the session's time zone
+SET lock_timeout = '1s' -- writers of the table queue behind a waiting lock; the next run tries again
 AS $$
 DECLARE
     v_column text := partition_column(p_table);
