@@ -339,8 +339,8 @@ async def test_a_line_of_the_listing_says_what_a_mail_is(shop: Shop) -> None:
     sent = await shop.send(cc=["bob@example.org"], reply_to="help@example.org", scheduled_at=later.isoformat())
     async with shop.room.pool.acquire() as connection:
         await connection.execute(
-            "INSERT INTO deliveries (lane, channel, next_attempt_at, ladder, source)"
-            " VALUES ('transactional', 'webhook', now(), 'webhook', 'test')"
+            "INSERT INTO deliveries (lane, channel, next_attempt_at, ladder, source, recipient_email)"
+            " VALUES ('transactional', 'webhook', now(), 'webhook', 'test', 'https://shop.example.org/hook')"
         )
     (line,) = (await shop.call(resend.Emails.list))["data"]
     assert (line["id"], line["subject"], line["last_event"]) == (sent["id"], "Hello", "scheduled")

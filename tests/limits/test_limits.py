@@ -6,9 +6,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.intake.conftest import Serve, serve  # noqa: F401 - the fixture
 from tests.support.http import Browser, Response, served
+from tests.support.sessions import until_blocked
 from tests.support.submission import MAIL, submit, with_client
 
 import postroom
@@ -16,7 +18,7 @@ from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.ses.answers import refusal
 from postroom.errors import BadInput, KeyExpired, PostroomError
-from postroom.events.store import list_audit
+from postroom.events.audit import list_audit
 from postroom.http import service as keys
 from postroom.http.asgi import build_app, make_combiner
 from postroom.http.auth import Authenticator
@@ -154,8 +156,7 @@ async def test_limits_of_a_key_are_set_and_changed_over_http(room: Room, browser
     assert (await browser_with_all.ask("PATCH", path, json={"from_domains": ["no domain"]})).fields == [
         "from_domains[0]"
     ]
-    async with room.pool.acquire() as connection:
-        [entry, _made] = await list_audit(connection, subject=f"key:{made.json['id']}", page_limit=10)
+    [entry, _made], _more = await list_audit(room.pool, subject=f"key:{made.json['id']}", limit=10)
     assert entry.action == "key.change"
     assert (entry.before["daily_quota"], entry.after["rate_per_minute"]) == (5, 60)
 
@@ -186,6 +187,20 @@ async def test_submission_applies_the_limits(serve: Serve, room: Room) -> None: 
         assert refused[0] == 535
         assert b"expired at 2026-01-01" in refused[1]
     assert await stored(room) == 1
+
+
+async def test_submission_larger_than_a_limit_is_refused_for_good(serve: Serve, room: Room) -> None:  # noqa: F811 - the fixture
+    """554 5.6.0: a retry could never succeed. Nothing is counted, and a smaller message is accepted."""
+    recipients = ("ada@example.org", "bob@example.org", "cyd@example.org")
+    for limits in ({"daily_quota": 2}, {"rate_per_minute": 2}):
+        async with serve() as served:
+            await keys.change_key(room.pool, served.key_id, limits, actor="tests")
+            large, small = await with_client(
+                served, lambda smtp: (submit(smtp, MAIL % b"", *recipients), submit(smtp, MAIL % b"", *recipients[:2]))
+            )
+        assert (large[0], large[1][:5], small[0]) == (554, b"5.6.0", 250)
+        assert b"has 3 mails; the API key shop" in large[1]
+        assert await used(room, f"key:{served.key_id}") == 2
 
 
 def _plain(key: str) -> str:
@@ -246,6 +261,41 @@ async def test_sql_send_checks_the_domains_of_the_room(room: Room) -> None:
         await postroom.send(
             connection, to="a@example.org", sender="A@Shop.example", subject="x", text="x", room=room.name
         )
+
+
+@pytest.mark.parametrize("year", [1, 1969, 9999])
+async def test_expiry_that_cannot_be_read_back_is_rejected(room: Room, year: int) -> None:
+    """The driver stores the last moment of 9999 as infinity, and every later request with the key failed."""
+    limits = {"expires_at": datetime.max.replace(year=year, tzinfo=UTC)}
+    _key, row = await keys.create_key(room.pool, "shop", scopes=["deliveries:write"], actor="tests")
+    with pytest.raises(BadInput, match="expires_at: must be between the years 1970 and 9998"):
+        await keys.change_key(room.pool, row.id, limits, actor="tests")
+    with pytest.raises(BadInput, match="expires_at"):
+        await service.set_room_limits(room.pool, limits, actor="tests")
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE api_keys SET expires_at = $1", "INSERT INTO room_limits (expires_at) VALUES ($1)"]
+)
+async def test_the_tables_reject_an_expiry_that_cannot_be_read_back(room: Room, statement: str) -> None:
+    """SQL is checked as well."""
+    await keys.create_key(room.pool, "shop", scopes=["deliveries:write"], actor="tests")
+    with pytest.raises(asyncpg.CheckViolationError):
+        await room.pool.execute(statement, datetime.max.replace(tzinfo=UTC))
+
+
+async def test_concurrent_transactions_share_one_allowance(room: Room) -> None:
+    """The second waits for the first to commit, and is granted no more than that has left."""
+    take = "SELECT granted FROM take_allowance('key:1', NULL, 10, 1, $1)"
+    assert await room.pool.fetchval(take, 1) == 1
+    async with room.pool.acquire() as first, room.pool.acquire() as second:
+        holding = first.transaction()
+        await holding.start()
+        assert await first.fetchval(take, 6) == 6
+        later = asyncio.create_task(second.fetchval(take, 6))
+        await until_blocked(room.pool)
+        await holding.commit()
+        assert await later == 3
 
 
 async def test_concurrent_requests_take_slices(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

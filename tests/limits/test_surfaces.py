@@ -7,7 +7,7 @@ from tests.support.dashboard import open_guest, text_of
 
 from postroom.cli import limit_checks
 from postroom.db.room import Room
-from postroom.events.store import list_audit
+from postroom.events.audit import list_audit
 from postroom.http import service as keys
 from postroom.limits import service
 from postroom.runtime.finding import Severity
@@ -65,9 +65,8 @@ async def test_key_page_shows_use_and_changes_limits(room: Room) -> None:
     changed = await keys.get_key(room.pool, row.id)
     assert (changed.daily_quota, changed.rate_per_minute) == (20, None)
     assert changed.from_domains == ("a.example", "b.example")
-    assert "expires soon shop" in text_of(await guest.get("/keys"))
-    async with room.pool.acquire() as connection:
-        [entry, _made] = await list_audit(connection, subject=f"key:{row.id}", page_limit=10)
+    assert "shop expires soon" in text_of(await guest.get("/keys"))
+    [entry, _made], _more = await list_audit(room.pool, subject=f"key:{row.id}", limit=10)
     assert (entry.action, entry.actor) == ("key.change", "key:1:operator")
 
 

@@ -9,14 +9,13 @@ from typing import TypeVar
 import msgspec
 
 from postroom.errors import BadInput
-from postroom.runtime.endpoint import Call
+from postroom.runtime.endpoint import MEGABYTE, Call
 from postroom.runtime.wrong_field import find_wrong_field
 
 WRITE = "deliveries:write"
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
 
-_MEGABYTE = 1024 * 1024
 Kind = TypeVar("Kind")
 
 
@@ -28,7 +27,7 @@ async def read_body(call: Call) -> bytes:
     assert call.chunks is not None, "the endpoint streams"
     async for part in call.chunks:
         size += len(part)
-        if size > limit * _MEGABYTE:
+        if size > limit * MEGABYTE:
             raise BadInput.of("body", f"is larger than {limit} MB")
         parts.append(part)
     return b"".join(parts)

@@ -29,6 +29,7 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.embedded.errors import EmbeddedServerError
+from postroom.runtime.secret_key import write_private
 
 POLL_S = 0.01  # a start takes about 0.3 s; polling costs nothing noticeable
 LOCK_TIMEOUT_S = 90.0  # longer than a start and a stop together
@@ -161,12 +162,7 @@ class DataDirectory:
 
     def write_state(self, state: ServerState) -> None:
         """Replace the state file atomically."""
-        fresh = self.state.with_suffix(".fresh")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(msgspec.json.encode(state))
-        fresh.replace(self.state)
+        write_private(self.state, msgspec.json.encode(state).decode())
 
     def _postmaster_lines(self) -> list[str]:
         """The lines of PostgreSQL's pid file: id, directory, start, port, socket directory, address, memory, status."""

@@ -28,7 +28,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from types import TracebackType
 from typing import Self
 
 import asyncpg
@@ -102,9 +101,7 @@ class EmbeddedServer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.stop()
 
     @property
@@ -303,8 +300,8 @@ def _settings(options: ServerOptions, state: ServerState) -> dict[str, str]:
     return {
         **SETTINGS,
         **({} if options.fsync else VOLATILE_SETTINGS),
-        **dict(options.extra),
         "listen_addresses": "127.0.0.1",
+        **dict(options.extra),
         "port": str(state.port),
         "unix_socket_directories": state.socket_dir,
         "unix_socket_permissions": "0700",

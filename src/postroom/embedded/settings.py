@@ -8,6 +8,4 @@ from postroom.runtime.setting import setting
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedSettings:
-    """The settings of embedded."""
-
-    data_dir: Path = setting("POSTROOM_DATA_DIR", Path, Path(".postroom"), "data directory of the embedded server")
+    data_dir: Path = setting(Path, Path(".postroom"), "data directory of the embedded server")

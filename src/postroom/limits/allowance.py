@@ -24,7 +24,7 @@ from postroom.limits import store
 from postroom.limits.errors import QuotaExceeded, RateExceeded
 from postroom.limits.model import AllowanceAnswer, HeldLimits
 
-SLICE_S = 1.0
+SLICE_S = 1.0  # a killed process loses at most this much; a shorter slice costs more statements
 
 _log = structlog.get_logger()
 
@@ -188,6 +188,7 @@ class Allowances:
                         quota=None,
                         least=0,
                         wanted=0,
+                        ahead=0,
                         returned=count,
                         returned_minute=minute,
                     )

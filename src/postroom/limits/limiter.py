@@ -21,7 +21,7 @@ from postroom.limits.errors import FromNotAllowed, RoomClosed
 from postroom.limits.model import ROOM, CountedMail, HeldLimits, count_mails
 from postroom.post.address import domain_of
 
-CACHE_S = 5.0
+CACHE_S = 5.0  # a change of limits is in force after at most this long
 CACHE_SIZE = 1000  # keys; bounds memory
 
 

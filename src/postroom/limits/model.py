@@ -8,8 +8,9 @@ from typing import Any, Protocol
 from postroom.errors import FieldError
 from postroom.post.address import Address, parse_address
 
-MOST_DOMAINS = 100
+MOST_DOMAINS = 100  # compared for every mail
 LARGEST = 2**31 - 1  # integer
+YEARS = range(1970, 9999)  # of an expiry, as of the times of a delivery
 ROOM = "room"
 SENT = "sent"
 """The holder of mails that workers sent; `room` holds those that the room accepted from clients."""
@@ -110,6 +111,8 @@ def clean_limits(values: dict[str, Any]) -> tuple[dict[str, Any], list[FieldErro
     expires_at = values.get("expires_at")
     if expires_at is not None and expires_at.tzinfo is None:
         errors.append(FieldError("expires_at", "needs a time zone, such as Z"))
+    elif expires_at is not None and expires_at.year not in YEARS:
+        errors.append(FieldError("expires_at", f"must be between the years {YEARS[0]} and {YEARS[-1]}"))
     if "from_domains" not in values:
         return values, errors
     domains = values["from_domains"] or ()

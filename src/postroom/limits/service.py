@@ -12,8 +12,7 @@ from postroom.limits.model import SENT, MailLimits, Use, clean_limits, facts_of
 
 async def get_room_limits(pool: Pool) -> MailLimits:
     """The limits of the room. A limit that is not set has no value."""
-    async with pool.acquire() as connection:
-        return await store.find_room_limits(connection) or MailLimits()
+    return await store.find_room_limits(pool) or MailLimits()
 
 
 async def set_room_limits(pool: Pool, changes: Mapping[str, Any], *, actor: str) -> MailLimits:
@@ -50,6 +49,5 @@ async def find_hold(pool: Pool) -> str | None:
 
 async def read_use(pool: Pool, holders: Sequence[str]) -> dict[str, Use]:
     """The mails that each of these holders has used; zero for one that has used none."""
-    async with pool.acquire() as connection:
-        found = await store.list_use(connection, holders=holders)
+    found = await store.list_use(pool, holders=holders)
     return {holder: found.get(holder, Use(holder)) for holder in holders}

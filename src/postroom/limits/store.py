@@ -1,18 +1,12 @@
 """One function per statement of `queries.sql`."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
-
-from postroom.db.queries import Connection, load
+from postroom.db.queries import Connection, load, model
 from postroom.limits.model import AllowanceAnswer, HeldLimits, MailLimits, Use
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.limits")
 
-
-async def delete_room_limits(connection: Connection) -> None:
-    await QUERIES["delete_room_limits"].exec(connection)
+delete_room_limits = QUERIES["delete_room_limits"].exec
 
 
 async def find_key_limits(connection: Connection, *, key_id: int) -> HeldLimits | None:
@@ -22,41 +16,7 @@ async def find_key_limits(connection: Connection, *, key_id: int) -> HeldLimits 
     )
 
 
-async def find_room_limits(connection: Connection) -> MailLimits | None:
-    row = await QUERIES["find_room_limits"].maybe(connection)
-    return read_row(MailLimits, row) if row else None
-
-
-async def list_use(connection: Connection, *, holders: Sequence[str]) -> dict[str, Use]:
-    rows = await QUERIES["list_use"].many(connection, holders=list(holders))
-    return {row["holder"]: read_row(Use, row) for row in rows}
-
-
-async def put_room_limits(connection: Connection, **limits: Any) -> None:
-    await QUERIES["put_room_limits"].exec(connection, **limits)
-
-
-async def take_allowance(  # noqa: PLR0913 - one parameter per value of the statement
-    connection: Connection,
-    *,
-    holder: str,
-    rate: int | None,
-    quota: int | None,
-    least: int,
-    wanted: int,
-    ahead: int = 0,
-    returned: int = 0,
-    returned_minute: datetime | None = None,
-) -> AllowanceAnswer:
-    row = await QUERIES["take_allowance"].one(
-        connection,
-        holder=holder,
-        rate=rate,
-        quota=quota,
-        least=least,
-        wanted=wanted,
-        ahead=ahead,
-        returned=returned,
-        returned_minute=returned_minute,
-    )
-    return read_row(AllowanceAnswer, row)
+find_room_limits = QUERIES["find_room_limits"].maybe_as(model(MailLimits))
+list_use = QUERIES["list_use"].dict_as("holder", model(Use))
+put_room_limits = QUERIES["put_room_limits"].exec
+take_allowance = QUERIES["take_allowance"].one_as(model(AllowanceAnswer))

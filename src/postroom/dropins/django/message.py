@@ -54,10 +54,8 @@ def _recipients(message: Any) -> tuple[list[Any], list[Any], list[Any]]:
         (name, ", ".join(map(str, listed)) if written is None else written)
         for (name, written), listed in zip(shown.items(), (to, cc), strict=True)
     )
-    try:
+    with BadInput.naming("to"):
         found = recipients_of(headers, [_email(written) for written in (*to, *cc, *bcc)])
-    except ValueError as error:
-        raise BadInput.of("to", str(error)) from None
     return _written(found["to"]), _written(found.get("cc", ())), _written(found["bcc"])
 
 

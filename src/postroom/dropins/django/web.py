@@ -9,16 +9,13 @@ import hashlib
 import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.error import HTTPError
 
 import msgspec
 from django.core.exceptions import ImproperlyConfigured
 
+from postroom.client.session import read_problem
 from postroom.dropins.django.message import Keyed
-from postroom.errors import BadInput, FieldError, IdempotencyConflict, PostroomError, Unauthenticated
-
-_UNAUTHORIZED, _CONFLICT = 401, 409
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +47,4 @@ class HttpIntake:
                 return
         except HTTPError as answer:
             with answer:
-                raise _refusal(answer.code, answer.read()) from None
-
-
-def _refusal(status: int, content: bytes) -> PostroomError:
-    """The error described by a problem document."""
-    try:
-        problem = msgspec.json.decode(content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        problem = {}
-    fields = [FieldError(error["field"], error["message"]) for error in problem.get("errors") or ()]
-    if fields:
-        return BadInput(fields)
-    if status == _UNAUTHORIZED:
-        return Unauthenticated()
-    detail = problem.get("detail") or f"Postroom answered {status}."
-    return IdempotencyConflict(detail) if status == _CONFLICT else PostroomError(detail)
+                raise read_problem(answer.code, answer.read()) from None

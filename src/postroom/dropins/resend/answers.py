@@ -136,7 +136,7 @@ class Emails(msgspec.Struct, frozen=True, kw_only=True):
     data: list[EmailLine]
 
 
-def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
+def line_of(email: Delivery | ListedEmail, *, now: datetime) -> EmailLine:
     """A line of the listing in Resend's words; the subject of a one-time code stays hidden."""
     event = last_event(email, now=now)
     return EmailLine(
@@ -156,21 +156,11 @@ def line_of(email: ListedEmail, *, now: datetime) -> EmailLine:
 def email_of(delivery: Delivery, settings: Settings, *, now: datetime) -> Email:
     """A delivery in Resend's words. Content with a one-time code stays hidden."""
     is_hidden = delivery.lane is Lane.AUTH
-    event = last_event(delivery, now=now)
     return Email(
-        id=str(delivery.id),
+        **msgspec.structs.asdict(line_of(delivery, now=now)),
         message_id=_message_id(delivery, settings),
-        sender=_written(delivery.sender),
-        to=_addresses(delivery, RecipientKind.TO),
-        cc=_addresses(delivery, RecipientKind.CC),
-        bcc=_addresses(delivery, RecipientKind.BCC),
-        reply_to=_addresses(delivery, RecipientKind.REPLY_TO),
-        subject=None if is_hidden else delivery.subject,
         html=None if is_hidden else delivery.html,
         text=None if is_hidden else delivery.text,
-        created_at=delivery.created_at,
-        scheduled_at=delivery.next_attempt_at if event == "scheduled" else None,
-        last_event=event,
         tags=[EmailTag(name, value) for name, value in delivery.tags.items()],
     )
 

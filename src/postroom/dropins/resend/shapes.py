@@ -15,7 +15,7 @@ from postroom.intake.media_type import plain_media_type
 from postroom.runtime.record import Shape
 
 MOST_EMAILS = 100  # as in Resend's API
-EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 _IN = re.compile(
     r"in (?P<count>\d{1,5}|an?) "
@@ -129,13 +129,11 @@ def parse_schedule(written: str, *, now: datetime | None = None) -> datetime:
     if (later := _IN.fullmatch(written.strip())) is not None:
         count = int(later["count"]) if later["count"].isdigit() else 1
         return (now or datetime.now(UTC)) + count * _UNITS[later["unit"][0].lower()]
-    try:
+    with BadInput.naming("scheduled_at", "must be a time such as 2030-01-31T09:00:00Z or `in 5 minutes`"):
         moment = datetime.fromisoformat(written.strip())
-    except ValueError:
-        raise BadInput.of("scheduled_at", "must be a time such as 2030-01-31T09:00:00Z or `in 5 minutes`") from None
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     if not EARLIEST <= aware < LATEST:
-        raise BadInput.of("scheduled_at", "must be between the years 1970 and 9000")
+        raise BadInput.of("scheduled_at", "must be between the years 1970 and 9998")
     return aware
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import asyncpg
 
-from postroom.db.queries import Connection, load
+from postroom.db.queries import load
 from postroom.delivery.model import DeliveryState, Lane, Recipient, RecipientKind, RecipientOutcome
 from postroom.dropins.resend.model import ListedEmail
 from postroom.post.address import Address
@@ -30,15 +30,10 @@ def _email(row: asyncpg.Record) -> ListedEmail:
     )
 
 
-async def find_send_time(connection: Connection, *, source: str, idempotency_key: str | None) -> datetime | None:
-    row = await QUERIES["find_send_time"].maybe(connection, source=source, idempotency_key=idempotency_key)
-    return row["dated_at"] if row else None
+def _send_time(row: asyncpg.Record) -> datetime:
+    moment: datetime = row["dated_at"]
+    return moment
 
 
-async def list_emails(
-    connection: Connection, *, older_than: int | None, newer_than: int | None, page_limit: int
-) -> list[ListedEmail]:
-    rows = await QUERIES["list_emails"].many(
-        connection, older_than=older_than, newer_than=newer_than, page_limit=page_limit
-    )
-    return [_email(row) for row in rows]
+find_send_time = QUERIES["find_send_time"].maybe_as(_send_time)
+list_emails = QUERIES["list_emails"].many_as(_email)

@@ -207,10 +207,8 @@ def _tags(email: SendEmail) -> dict[str, str]:
 
 def _raw(email: SendEmail, raw: Raw, *, source: str, key: str | None, traceparent: str | None) -> list[CheckedRequest]:
     """A whole message: its headers complete the destination, and its From is the author."""
-    try:
+    with BadInput.naming("Content.Raw.Data", "is not base64"):
         message = binascii.a2b_base64(raw.data)
-    except ValueError:
-        raise BadInput.of("Content.Raw.Data", "is not base64") from None
     found = read_submission(message, _envelope(email, message), source=source)
     many = len(found) > 1
     answered = tuple(_address("ReplyToAddresses", each) for each in email.reply_to_addresses)

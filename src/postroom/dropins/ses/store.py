@@ -2,7 +2,7 @@
 
 import asyncpg
 
-from postroom.db.queries import Connection, load
+from postroom.db.queries import load
 from postroom.dropins.ses.credentials import SesKey
 
 QUERIES = load("postroom.dropins.ses")
@@ -12,11 +12,5 @@ def _key(row: asyncpg.Record) -> SesKey:
     return SesKey(row["id"], row["created_at"], row["name"], tuple(row["scopes"]), row["expires_at"])
 
 
-async def find_key(connection: Connection, *, key_id: int | None, name: str) -> SesKey | None:
-    row = await QUERIES["find_key"].maybe(connection, key_id=key_id, name=name)
-    return _key(row) if row else None
-
-
-async def use_key(connection: Connection, *, key_id: int) -> SesKey | None:
-    row = await QUERIES["use_key"].maybe(connection, key_id=key_id)
-    return _key(row) if row else None
+find_key = QUERIES["find_key"].maybe_as(_key)
+use_key = QUERIES["use_key"].maybe_as(_key)

@@ -17,12 +17,13 @@ DECLARE
     v_rate   integer;
     v_quota  integer;
 BEGIN
+    -- The lock serialises processes: each must see what the others have taken.
     SELECT * INTO v_used FROM allowances WHERE holder = p_holder FOR UPDATE;
     IF NOT FOUND THEN
         INSERT INTO allowances (holder, minute, day)
         VALUES (p_holder, date_trunc('minute', p_now), (p_now AT TIME ZONE 'UTC')::date)
         ON CONFLICT DO NOTHING;
-        SELECT * INTO v_used FROM allowances WHERE holder = p_holder FOR UPDATE;
+        SELECT * INTO v_used FROM allowances WHERE holder = p_holder FOR UPDATE; -- another process may have inserted it
     END IF;
     -- A time before the lock was waited for, or a clock that was set back, does not return to an earlier period.
     v_minute := greatest(date_trunc('minute', p_now), v_used.minute);
