@@ -16,7 +16,7 @@ from postroom.inbox.authentication import Alignment, check_authentication
 from postroom.inbox.html_check import CLIENTS, FEATURES, Support, check_html
 from postroom.inbox.links import is_local, list_links, problems_of
 from postroom.inbox.message_lint import lint_message
-from postroom.inbox.reader import read_message
+from postroom.inbox.reader import outline_of, read_message
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.dkim import Signer
 from postroom.post.dkim_check import SignatureResult, check_signatures
@@ -216,3 +216,12 @@ async def test_report_is_one_request(room: Room, tmp_path: Path) -> None:
     assert (report["authentication"]["dmarc"], report["authentication"]["dkim"][0]["result"]) == ("pass", "pass")
     assert (report["warnings"], report["links"], report["html"]) == ([], [], [])
     assert (await browser.get("/v1/inbox/99/checks")).status == 404
+
+
+def test_html_too_complex_to_parse_is_a_warning() -> None:
+    """A captured message of 130 kB must not occupy a worker or the dashboard for minutes."""
+    html = "".join(f"<b a={n}><p>word " for n in range(10_000))
+    raw = f"From: a@example.org\r\nContent-Type: text/html\r\n\r\n{html}".encode()
+    assert outline_of(raw).content.startswith("word word")
+    assert (check_html(html), list_links(html, None)) == ([], [])
+    assert "too_complex" in [warning.code for warning in lint_message(raw, read_message(raw))]

@@ -185,12 +185,12 @@ async def test_clearing_the_inbox_is_audited(browser: Browser, room: Room, trans
 
 
 async def test_the_inbox_keeps_the_newest_messages(room: Room) -> None:
-    """The table is bounded: capture is the default transport, and an unattended instance must not fill the disk."""
-    transport = CaptureTransport(room.pool, keep=10)
-    for number in range(1, 31):
+    """Exactly the limit, after every message: an unattended instance must not fill the disk."""
+    transport = CaptureTransport(room.pool, keep=20)
+    for number in range(1, 32):
         await transport.send(_envelope("ann@example.org", delivery_id=number), Letter(RAW))
     kept = [row[0] for row in await room.pool.fetch("SELECT delivery_id FROM inbox_messages ORDER BY id")]
-    assert kept == list(range(21, 31))
+    assert kept == list(range(12, 32))
 
 
 async def test_messages_of_an_earlier_process_are_trimmed_too(room: Room) -> None:

@@ -2,14 +2,13 @@
 
 from datetime import timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from postroom.inbox import service
 from postroom.inbox.checks import InboxReport, check_message
-from postroom.inbox.link_requests import LinkAnswer, request_links
-from postroom.inbox.links import list_links
+from postroom.inbox.link_requests import LinkAnswer
 from postroom.inbox.model import InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, first_values, read_message
 from postroom.inbox.release import release_message
@@ -17,6 +16,7 @@ from postroom.inbox.search import parse_search
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Shape, Text, answer, response
+from postroom.runtime.service_endpoint import serve
 
 READ = "inbox:read"
 WRITE = "inbox:write"
@@ -104,10 +104,6 @@ async def list_inbox(call: Call) -> Answer:
     return Answer(Page([answer(InboxItem, entry) for entry in found], more))
 
 
-async def get_inbox_message(call: Call) -> Answer:
-    return _shown(await service.get_inbox_message(call.room.pool, call.path["message_id"]))
-
-
 async def get_latest(call: Call) -> Answer:
     query: LatestQuery = call.query
     chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
@@ -122,8 +118,12 @@ async def wait_for_message(call: Call) -> Answer:
 
 
 def _shown(message: InboxMessage) -> Answer:
+    return Answer(message_shape(message))
+
+
+def message_shape(message: InboxMessage) -> Any:
     read = read_message(message.raw)
-    shape = answer(
+    return answer(
         InboxMessageShape,
         message.entry,
         headers=first_values(read.headers),
@@ -131,7 +131,6 @@ def _shown(message: InboxMessage) -> Answer:
         html=read.html,
         attachments=list(read.attachments),
     )
-    return Answer(shape)
 
 
 async def get_inbox_raw(call: Call) -> Answer:
@@ -148,24 +147,9 @@ async def change_inbox_message(call: Call) -> Answer:
     return _shown(await service.get_inbox_message(call.room.pool, message_id))
 
 
-async def delete_inbox_message(call: Call) -> Answer:
-    await service.delete_inbox_message(call.room.pool, call.path["message_id"], actor=call.actor)
-    return Answer(status=204)
-
-
-async def clear_inbox(call: Call) -> Answer:
-    return Answer(Cleared(await service.clear_inbox(call.room.pool, actor=call.actor)))
-
-
 async def check_inbox_message(call: Call) -> Answer:
     message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
     return Answer(await check_message(call.room.settings, message))
-
-
-async def request_message_links(call: Call) -> Answer:
-    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
-    read = read_message(message.raw)
-    return Answer(LinkAnswers(await request_links(list_links(read.html, read.text))))
 
 
 async def release_inbox_message(call: Call) -> Answer:
@@ -176,14 +160,16 @@ async def release_inbox_message(call: Call) -> Answer:
 
 
 _endpoint = partial(Endpoint, tag="inbox")
+_serve = partial(serve, tag="inbox")
 
 ENDPOINTS = [
     _endpoint(
         "GET", "/v1/inbox", list_inbox, "List captured messages, newest first.", scope=READ, query=InboxQuery,
         answers={200: page_of(InboxItem)},
     ),
-    _endpoint(
-        "DELETE", "/v1/inbox", clear_inbox, "Delete every captured message.", scope=WRITE, answers={200: Cleared},
+    _serve(
+        "DELETE", "/v1/inbox", service.clear_inbox, "Delete every captured message.", scope=WRITE,
+        answers={200: Cleared}, shape=Cleared,
     ),
     _endpoint(
         "GET", "/v1/inbox/latest", get_latest, "Read the newest captured message of a search.", scope=READ,
@@ -193,25 +179,26 @@ ENDPOINTS = [
         "GET", "/v1/inbox/wait", wait_for_message, "Wait for a captured message of a search, and read the newest.",
         scope=READ, query=WaitQuery, answers={200: InboxMessageShape}, problems=(404,),
     ),
-    _endpoint(
-        "GET", "/v1/inbox/{message_id:int}", get_inbox_message, "Read a captured message.", scope=READ,
-        answers={200: InboxMessageShape},
+    _serve(
+        "GET", "/v1/inbox/{message_id:int}", service.get_inbox_message, "Read a captured message.", scope=READ,
+        answers={200: InboxMessageShape}, shape=message_shape,
     ),
     _endpoint(
         "PATCH", "/v1/inbox/{message_id:int}", change_inbox_message, "Mark a captured message as read or unread.",
         scope=WRITE, body=InboxChange, answers={200: InboxMessageShape},
     ),
-    _endpoint(
-        "DELETE", "/v1/inbox/{message_id:int}", delete_inbox_message, "Delete a captured message.", scope=WRITE,
+    _serve(
+        "DELETE", "/v1/inbox/{message_id:int}", service.delete_inbox_message, "Delete a captured message.", scope=WRITE,
         answers={204: None},
     ),
     _endpoint(
         "GET", "/v1/inbox/{message_id:int}/checks", check_inbox_message,
         "Check HTML, links, authentication and headers of a captured message.", scope=READ, answers={200: InboxReport},
     ),
-    _endpoint(
-        "POST", "/v1/inbox/{message_id:int}/links", request_message_links,
+    _serve(
+        "POST", "/v1/inbox/{message_id:int}/links", service.request_message_links,
         "Send a HEAD request to each link of a captured message.", scope=WRITE, answers={200: LinkAnswers},
+        shape=LinkAnswers,
     ),
     _endpoint(
         "POST", "/v1/inbox/{message_id:int}/release", release_inbox_message,

@@ -2,17 +2,19 @@
 
 import sys
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from postroom.db.room import Room
 from postroom.inbox import service
+from postroom.inbox.api import InboxItem, message_shape
 from postroom.inbox.checks import InboxReport, check_message
-from postroom.inbox.model import InboxEntry, InboxMessage
-from postroom.inbox.reader import first_values, read_message
+from postroom.inbox.model import InboxMessage
+from postroom.inbox.reader import read_message
 from postroom.inbox.release import release_message
 from postroom.inbox.search import parse_search
+from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -54,10 +56,9 @@ def list_(
     """List captured messages, newest first."""
     chosen = parse_search(query, recipient=to)
     found, more = in_room(lambda room: service.list_inbox(room.pool, chosen, cursor=cursor, limit=limit))
-    if as_json:
-        print_json({"items": [_as_json(entry) for entry in found], "next_cursor": more})
-    else:
-        print_page(found, more, columns=_LISTED, as_json=False)
+    print_page(
+        [answer(InboxItem, entry) for entry in found] if as_json else found, more, columns=_LISTED, as_json=as_json
+    )
 
 
 @inbox.command()
@@ -128,11 +129,10 @@ def release(message_id: Id, *, to: Annotated[str, typer.Option(help="Address tha
 
 
 def _show(message: InboxMessage, *, as_json: bool) -> None:
-    content = read_message(message.raw)
     if as_json:
-        parts = {"text": content.text, "html": content.html, "attachments": content.attachments}
-        print_json({**_as_json(message.entry), "headers": first_values(content.headers), **parts})
+        print_json(message_shape(message))
         return
+    content = read_message(message.raw)
     for name, value in content.headers:
         say(printable(f"{name}: {value}"))
     say("\n" + printable(content.text or content.html or ""))
@@ -151,23 +151,6 @@ def clear() -> None:
     """Delete every captured message."""
     cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
     say(f"{cleared} cleared")
-
-
-def _as_json(entry: InboxEntry) -> dict[str, Any]:
-    """The JSON form, with the names of the API."""
-    return {
-        "id": entry.id,
-        "delivery_id": entry.delivery_id,
-        "from": entry.mail_from,
-        "to": entry.recipients,
-        "subject": entry.subject,
-        "received_at": entry.received_at,
-        "author": entry.author,
-        "size": entry.size,
-        "attachment_count": entry.attachment_count,
-        "read": entry.is_read,
-        "tags": entry.tags,
-    }
 
 
 def _find(message_id: int) -> InboxMessage:

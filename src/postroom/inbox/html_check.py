@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from selectolax.lexbor import LexborHTMLParser
 
+from postroom.post.html_guard import find_html_excess
+
 CLIENTS = ("Gmail", "Outlook for Windows", "Outlook.com", "Apple Mail", "Yahoo Mail")
 SOURCE = "https://www.caniemail.com/features/"
 
@@ -86,6 +88,8 @@ class HtmlFinding:
 
 def check_html(html: str) -> list[HtmlFinding]:
     """The features of a message that some client lacks, those of most clients first."""
+    if find_html_excess(html) is not None:
+        return []
     page = LexborHTMLParser(html)
     css = _COMMENT.sub("", "\n".join(_styles(page)))
     counted = ((feature, _count(feature, page, css)) for feature in FEATURES)

@@ -16,9 +16,9 @@ from yarl import URL
 from postroom.inbox.links import MessageLink
 from postroom.transports.guard import AddressForbidden, GuardedResolver
 
-MOST_REQUESTS = 50
-TIMEOUT_S = 5.0
-_AT_ONCE = 5
+MOST_REQUESTS = 50  # a person waits for the answers
+TIMEOUT_S = 5.0  # a link that takes longer is one that readers leave
+_AT_ONCE = 5  # links of a mail mostly lead to one server
 
 
 @dataclass(frozen=True, slots=True)

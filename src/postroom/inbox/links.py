@@ -9,8 +9,9 @@ from urllib.parse import SplitResult, urlsplit
 from selectolax.lexbor import LexborHTMLParser
 
 from postroom.mail.content_lint import host_of
+from postroom.post.html_guard import find_html_excess
 
-MOST_LINKS = 200
+MOST_LINKS = 200  # bounds the report of hostile HTML
 
 _IN_TEXT = re.compile(r"""https?://[^\s<>"']+""", re.IGNORECASE)
 _TRAILING = ".,;:!?)]}"
@@ -100,6 +101,8 @@ def _is_address(host: str) -> bool:
 
 
 def _in_html(html: str) -> Iterator[tuple[str, str]]:
+    if find_html_excess(html) is not None:
+        return
     page = LexborHTMLParser(html)
     for selector, attribute, kind in _SOURCES:
         for node in page.css(selector):

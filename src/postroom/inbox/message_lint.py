@@ -10,6 +10,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from postroom.inbox.reader import ReadMessage
 from postroom.mail.content_lint import LetterWarning, lint_html, lint_size, lint_subject
+from postroom.post.html_guard import find_html_excess
 
 LONGEST_LINE = 998  # RFC 5322, section 2.1.1
 FEW_LETTERS = 50
@@ -78,6 +79,9 @@ def _parts(read: ReadMessage) -> Iterator[LetterWarning]:
 
 def _html(html: str) -> Iterator[LetterWarning]:
     yield from lint_size(html)
+    if (excess := find_html_excess(html)) is not None:
+        yield LetterWarning("too_complex", "html", f"{excess}; it was not checked, and clients may not show it")
+        return
     yield from lint_html(html)
     page = LexborHTMLParser(html)
     words = page.body.text(deep=True, strip=True) if page.body is not None else ""

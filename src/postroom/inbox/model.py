@@ -45,6 +45,14 @@ class InboxMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxPlace:
+    """The ids of the messages that arrived after and before one."""
+
+    newer: int | None
+    older: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class InboxCounts:
     """The number of messages in the inbox, and of those that no person opened."""
 

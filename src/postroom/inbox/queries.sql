@@ -14,6 +14,13 @@ FROM inbox_messages;
 DELETE FROM inbox_messages
 WHERE id = :message_id;
 
+-- name: find_captured :maybe
+-- The newest captured message of a delivery; the index finds those to one of its recipients.
+SELECT id FROM inbox_messages
+WHERE recipients @> ARRAY[lower(:recipient::text)] AND delivery_id = :delivery_id
+ORDER BY id DESC
+LIMIT 1;
+
 -- name: find_inbox_message :maybe
 -- One captured message with its bytes.
 SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
@@ -21,6 +28,11 @@ SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject,
 FROM inbox_messages AS m
 LEFT JOIN deliveries AS d ON d.id = m.delivery_id
 WHERE m.id = :message_id;
+
+-- name: find_place :one
+-- The messages before and after one, in the order of their arrival.
+SELECT (SELECT min(id) FROM inbox_messages WHERE id > :message_id) AS newer,
+    (SELECT max(id) FROM inbox_messages WHERE id < :message_id) AS older;
 
 -- name: insert_inbox_messages :many
 -- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one.
@@ -94,9 +106,9 @@ WHERE (:message_id::bigint IS NULL OR id = :message_id) AND (read_at IS NOT NULL
 -- name: trim_inbox :exec
 -- Delete all but the newest messages; rows locked by a concurrent trim are skipped.
 DELETE FROM inbox_messages
-WHERE id IN (
+WHERE id = ANY (ARRAY(
     SELECT id
     FROM inbox_messages
     WHERE id <= (SELECT id FROM inbox_messages ORDER BY id DESC OFFSET :keep LIMIT 1)
     FOR UPDATE SKIP LOCKED
-);
+));

@@ -55,10 +55,8 @@ def _request(read: ReadMessage, to: Address, message_id: int) -> DeliveryRequest
 
 
 def _address(text: str) -> Address:
-    try:
+    with BadInput.naming("to"):
         return parse_address(text.strip())
-    except ValueError as error:
-        raise BadInput.of("to", str(error)) from error
 
 
 def _author(text: str) -> Address | None:

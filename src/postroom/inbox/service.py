@@ -1,21 +1,24 @@
-"""Use cases of the inbox: search, read, wait, mark, delete."""
+"""Use cases of the inbox: search, read, wait, mark, request links, delete."""
 
 import asyncio
 from dataclasses import asdict
 from datetime import timedelta
 
 from postroom.db.pool import Pool
-from postroom.events.audit import audited
+from postroom.events.audit import audited, record_audit
 from postroom.inbox import store
 from postroom.inbox.errors import InboxMessageNotFound, InboxWaitTimeout
-from postroom.inbox.model import InboxCounts, InboxEntry, InboxMessage
+from postroom.inbox.link_requests import LinkAnswer, request_links
+from postroom.inbox.links import list_links
+from postroom.inbox.model import InboxCounts, InboxEntry, InboxMessage, InboxPlace
+from postroom.inbox.reader import read_message
 from postroom.inbox.search import InboxFilter
 from postroom.runtime.page import Found, read_page
 
 POLL_S = 0.1
 """Interval at which a waiting caller looks for its message."""
 
-LONGEST_WAIT = timedelta(minutes=1)
+LONGEST_WAIT = timedelta(minutes=1)  # proxies often end a request that takes longer
 
 
 async def clear_inbox(pool: Pool, *, actor: str) -> int:
@@ -24,6 +27,15 @@ async def clear_inbox(pool: Pool, *, actor: str) -> int:
         cleared = await store.clear_inbox(connection)
         note.after = {"cleared": cleared}
     return cleared
+
+
+async def request_message_links(pool: Pool, message_id: int, *, actor: str) -> list[LinkAnswer]:
+    """Request the links of a message. It is audited before: a request may count as a click at another server."""
+    message = await get_inbox_message(pool, message_id)
+    read = await asyncio.to_thread(read_message, message.raw)  # a large message must not delay other requests
+    links = list_links(read.html, read.text)
+    await record_audit(pool, actor, "inbox.request_links", f"inbox:{message_id}", after={"links": len(links)})
+    return await request_links(links)
 
 
 async def count_inbox(pool: Pool) -> InboxCounts:
@@ -36,19 +48,22 @@ async def delete_inbox_message(pool: Pool, message_id: int, *, actor: str) -> No
             raise InboxMessageNotFound
 
 
+async def find_captured(pool: Pool, delivery_id: int, recipient: str) -> int | None:
+    """The id of the newest captured message of a delivery to this recipient."""
+    return await store.find_captured(pool, recipient=recipient, delivery_id=delivery_id)
+
+
 async def get_inbox_message(pool: Pool, message_id: int) -> InboxMessage:
-    message = await store.find_inbox_message(pool, message_id=message_id)
-    if message is None:
-        raise InboxMessageNotFound
-    return message
+    return InboxMessageNotFound.unless(await store.find_inbox_message(pool, message_id=message_id))
+
+
+async def find_place(pool: Pool, message_id: int) -> InboxPlace:
+    return await store.find_place(pool, message_id=message_id)
 
 
 async def get_latest(pool: Pool, chosen: InboxFilter) -> InboxMessage:
     """The newest message of a filter."""
-    message = await _find_latest(pool, chosen)
-    if message is None:
-        raise InboxMessageNotFound
-    return message
+    return InboxMessageNotFound.unless(await _find_latest(pool, chosen))
 
 
 async def list_inbox(

@@ -6,8 +6,8 @@ from typing import Any
 import asyncpg
 import msgspec
 
-from postroom.db.queries import Connection, load
-from postroom.inbox.model import Captured, InboxCounts, InboxEntry, InboxMessage
+from postroom.db.queries import column, load, model
+from postroom.inbox.model import Captured, InboxCounts, InboxEntry, InboxMessage, InboxPlace
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.inbox")
@@ -16,28 +16,6 @@ QUERIES = load("postroom.inbox")
 def _entry(row: asyncpg.Record) -> InboxEntry:
     tags = msgspec.json.decode(row["tags"]) if row["tags"] else {}
     return read_row(InboxEntry, {**row, "tags": tags})
-
-
-async def clear_inbox(connection: Connection) -> int:
-    return await QUERIES["clear_inbox"].exec(connection)
-
-
-async def count_inbox(connection: Connection) -> InboxCounts:
-    return read_row(InboxCounts, await QUERIES["count_inbox"].one(connection))
-
-
-async def delete_inbox_message(connection: Connection, *, message_id: int) -> int:
-    return await QUERIES["delete_inbox_message"].exec(connection, message_id=message_id)
-
-
-async def find_inbox_message(connection: Connection, *, message_id: int) -> InboxMessage | None:
-    row = await QUERIES["find_inbox_message"].maybe(connection, message_id=message_id)
-    return InboxMessage(_entry(row), row["raw"]) if row else None
-
-
-async def insert_inbox_messages(connection: Connection, **columns: Sequence[Any]) -> list[int]:
-    """Store messages given as columns; see `columns_of`."""
-    return [row["id"] for row in await QUERIES["insert_inbox_messages"].many(connection, **columns)]
 
 
 def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
@@ -51,26 +29,17 @@ def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
     }
 
 
-async def insert_inbox_release(connection: Connection, *, delivery_id: int, message_id: int) -> None:
-    await QUERIES["insert_inbox_release"].exec(connection, delivery_id=delivery_id, message_id=message_id)
-
-
-async def is_released(connection: Connection, *, delivery_id: int) -> bool:
-    found: bool = (await QUERIES["is_released"].one(connection, delivery_id=delivery_id))["is_released"]
-    return found
-
-
-async def list_inbox(
-    connection: Connection, *, before_id: int | None, page_limit: int, **chosen: Any
-) -> list[InboxEntry]:
-    """The entries of a filter; `chosen` are the fields of `InboxFilter`."""
-    rows = await QUERIES["list_inbox"].many(connection, before_id=before_id, page_limit=page_limit, **chosen)
-    return [_entry(row) for row in rows]
-
-
-async def mark_inbox(connection: Connection, *, message_id: int | None, is_read: bool) -> int:
-    return await QUERIES["mark_inbox"].exec(connection, message_id=message_id, is_read=is_read)
-
-
-async def trim_inbox(connection: Connection, *, keep: int) -> int:
-    return await QUERIES["trim_inbox"].exec(connection, keep=keep)
+clear_inbox = QUERIES["clear_inbox"].exec
+count_inbox = QUERIES["count_inbox"].one_as(model(InboxCounts))
+delete_inbox_message = QUERIES["delete_inbox_message"].exec
+find_captured = QUERIES["find_captured"].maybe_as(column("id", int))
+find_inbox_message = QUERIES["find_inbox_message"].maybe_as(lambda row: InboxMessage(_entry(row), row["raw"]))
+find_place = QUERIES["find_place"].one_as(model(InboxPlace))
+insert_inbox_messages = QUERIES["insert_inbox_messages"].many_as(column("id", int))
+"""Store messages given as columns; see `columns_of`."""
+insert_inbox_release = QUERIES["insert_inbox_release"].exec
+is_released = QUERIES["is_released"].one_as(column("is_released", bool))
+list_inbox = QUERIES["list_inbox"].many_as(_entry)
+"""The entries of a filter; `chosen` are the fields of `InboxFilter`."""
+mark_inbox = QUERIES["mark_inbox"].exec
+trim_inbox = QUERIES["trim_inbox"].exec

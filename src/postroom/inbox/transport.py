@@ -1,7 +1,7 @@
 """The capture transport: replies like a mail server and stores the mail. The package lists the magic recipients.
 
-Concurrent messages are stored by one statement; each gets its 250 after that commit. Older messages beyond the limit
-are deleted whenever a tenth of the limit has been added.
+Concurrent messages are stored by one statement; each gets its 250 after that commit. Then messages beyond the limit
+are deleted, the oldest first.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.combiner import Combiner
 from postroom.transports.base import Transport
 
-SLOW = timedelta(seconds=2)
-KEPT = 500
+SLOW = timedelta(seconds=2)  # long enough to be seen, short enough for a test
+KEPT = 500  # messages; the default of POSTROOM_INBOX_LIMIT
 
 _HOST = "capture"
 _LARGE = 65_536  # larger messages are parsed in a thread: parsing one of 25 MB takes a quarter of a second
@@ -56,7 +56,6 @@ class CaptureTransport:
     ) -> None:
         self._pool, self._slow_s, self._keep = pool, slow.total_seconds(), keep
         self._release = release
-        self._untrimmed = keep  # the first message trims: an earlier process may have left more
         self._inbox: Combiner[Captured, int] = Combiner(self._store, largest=500, weigh=_weigh)
 
     async def send(self, envelope: Envelope, content: Content) -> Reply:
@@ -110,10 +109,7 @@ class CaptureTransport:
     async def _store(self, messages: Sequence[Captured]) -> list[int]:
         async with self._pool.acquire() as connection:
             stored = await store.insert_inbox_messages(connection, **store.columns_of(messages))
-            self._untrimmed += len(messages)
-            if self._untrimmed * 10 >= self._keep:
-                await store.trim_inbox(connection, keep=self._keep)
-                self._untrimmed = 0
+            await store.trim_inbox(connection, keep=self._keep)
             return stored
 
 
