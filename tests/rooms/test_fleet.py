@@ -1,13 +1,16 @@
 """A worker of many rooms: they sleep without work, wake for any, take turns, and come and go while it runs."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import asyncpg
+import pytest
 from tests.conftest import TestServer, postgres_major
 from tests.support.builders import Steps
 from tests.support.command_line import outcome
@@ -19,9 +22,10 @@ from postroom.db.migrate import migrate
 from postroom.db.room import Room
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.rooms.fleet import Fleet
-from postroom.rooms.model import Watcher
-from postroom.rooms.server_rooms import FleetOptions
+from postroom.rooms.model import FleetOptions, Watcher
+from postroom.rooms.server_rooms import Member, ServerRooms
 from postroom.rooms.service import find_rooms, open_servers
+from postroom.rooms.wake import RoomWake
 from postroom.settings import Settings
 
 NEVER = timedelta(hours=1)
@@ -32,6 +36,7 @@ DELTA = (
     "INSERT INTO {}.stat_deltas (hour, campaign_id, sender_account_id, amount, domain, metric)"
     " VALUES (now(), 0, 0, 1, 'example.org', 'opened')"
 )
+NOTIFY_LANE = "NOTIFY tenant_a_deliveries, 'transactional'"
 DELIVERED = "DELETE FROM {0}.due_deliveries; DELETE FROM {0}.delivery_steps"
 
 
@@ -41,8 +46,10 @@ class Worked:
     def __init__(self) -> None:
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.ended: asyncio.Queue[str] = asyncio.Queue()
+        self.wakes: list[RoomWake] = []
 
-    async def __call__(self, room: Room, *, stop: asyncio.Event, upkeep_in: timedelta) -> None:
+    async def __call__(self, room: Room, *, stop: asyncio.Event, wake: RoomWake) -> None:
+        self.wakes.append(wake)
         self.began.put_nowait(room.name)
         await stop.wait()
         self.ended.put_nowait(room.name)
@@ -96,6 +103,74 @@ async def test_a_room_without_a_notification_is_found_by_a_check(server: TestSer
             await steps.reached("asleep tenant_a")
             await execute(url, DELTA.format("tenant_a"))
             assert await worked.began.get() == "tenant_a"
+
+
+async def test_work_that_appears_during_a_check_is_found(server: TestServer) -> None:
+    """The check does not see it, and its result does not hide the notification that came meanwhile."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        worked, steps, [(_, url)] = Worked(), Steps(), settings.servers
+        async with running(settings, worked, steps=steps) as fleet:
+            await steps.reached("asleep tenant_a", times=2)
+            [member] = fleet._members[0]._members.values()
+            blocker = await asyncpg.connect(url)
+            async with blocker.transaction():  # the check reads this table last, after its snapshot
+                await blocker.execute("LOCK TABLE tenant_a.outbox_topic_progress IN ACCESS EXCLUSIVE MODE")
+                await until(lambda: _waits_after_notification(url))
+                await execute(url, DELTA.format("tenant_a"))
+                await until(lambda: _has_notified(url, "NOTIFY tenant_a_tokens", lambda: member.check_at == 0))
+            await blocker.close()
+            assert await worked.began.get() == "tenant_a"
+
+
+async def _waits_after_notification(url: str) -> bool:
+    await execute(url, "NOTIFY tenant_a_tokens")
+    return bool(await fetch_value(url, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"))
+
+
+async def test_a_mail_starts_its_lane_and_other_loops_begin_with_work(
+    server: TestServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A room that wakes for a mail runs no loop without work; a look finds the loops that have some."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        worked, steps, [(_, url)] = Worked(), Steps(), settings.servers
+        async with running(settings, worked, steps=steps):
+            await steps.reached("asleep tenant_a")
+            checked = asyncio.Event()
+
+            async def let_sleep(_rooms: ServerRooms, members: list[Member]) -> None:
+                """In place of checks, one of which could find the mail before its notification."""
+                for member in members:
+                    member.check_at = member.renew_at = monotonic() + NEVER.total_seconds()
+                checked.set()
+
+            monkeypatch.setattr(ServerRooms, "_check", let_sleep)
+            await until(lambda: _has_notified(url, "NOTIFY tenant_a_tokens", checked.is_set))
+            await execute(url, SEND.format("tenant_a"))
+            await until(lambda: _has_notified(url, NOTIFY_LANE, lambda: bool(worked.wakes)))
+            [wake] = worked.wakes
+            assert wake.lanes == {"transactional"}
+            await execute(url, DELIVERED.format("tenant_a") + "; " + DELTA.format("tenant_a"))
+            await wake.gates.of("next_rollup_at").wait()
+            assert not wake.gates.of("next_token_at").is_set()
+            await execute(url, "NOTIFY tenant_a_tokens")
+            await wake.gates.of("next_token_at").wait()
+
+
+async def _has_notified(url: str, statement: str, is_done: Callable[[], bool]) -> bool:
+    """Notify the process, which may not listen yet."""
+    await execute(url, statement)
+    return is_done()
+
+
+async def test_a_worker_takes_over_the_registration_of_its_sleeping_room(server: TestServer) -> None:
+    """Accepting goes on notifying one worker; a second registration would cost each acceptance a notification."""
+    async with servers_with(server, "tenant_a", working=True) as settings:
+        worked, steps, [(_, url)] = Worked(), Steps(), settings.servers
+        async with running(settings, worked, steps=steps):
+            await steps.reached("asleep tenant_a")
+            await execute(url, SEND.format("tenant_a"))
+            await worked.began.get()
+            assert await fetch_value(url, "SELECT array_agg(id) FROM tenant_a.workers") == [worked.wakes[0].worker_id]
 
 
 async def test_rooms_come_and_go(server: TestServer) -> None:

@@ -1,8 +1,12 @@
 """Rooms are created, migrated and dropped by command."""
 
+import asyncio
+
+import asyncpg
 import pytest
 from tests.conftest import TestServer
 from tests.support.command_line import outcome
+from tests.support.outbox import until
 from tests.support.ports import free_port
 from tests.support.rooms import execute, fetch_value, servers_with, table_of
 
@@ -75,6 +79,27 @@ async def test_a_room_with_waiting_deliveries_is_dropped_only_by_force(server: T
         assert await fetch_value(urls["b"], audited) == "room:tenant_a"
         with pytest.raises(RoomNotFound):
             await drop_room(servers, "tenant_a", actor=ACTOR)
+
+
+async def test_a_room_is_dropped_while_it_is_used(server: TestServer) -> None:
+    """A transaction that uses tables in another order than the drop ends first; the drop then succeeds."""
+    async with servers_with(server, "tenant_a", working=True) as settings, open_servers(settings) as servers:
+        [(_, url)] = settings.servers
+        connection = await asyncpg.connect(url)
+        tables = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'tenant_a'")
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE tenant_a.tokens IN ROW EXCLUSIVE MODE")
+            dropping = asyncio.create_task(drop_room(servers, "tenant_a", actor=ACTOR))
+            await until(lambda: _waits(url))
+            for row in tables:
+                await connection.execute(f"LOCK TABLE tenant_a.{row['tablename']} IN ROW EXCLUSIVE MODE")
+        await dropping
+        await connection.close()
+        assert not (await find_rooms(servers)).rooms
+
+
+async def _waits(url: str) -> bool:
+    return bool(await fetch_value(url, "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"))
 
 
 async def test_a_duplicate_is_dropped_by_its_server(server: TestServer) -> None:

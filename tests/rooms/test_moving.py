@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 
@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 from tests.conftest import TestServer
 from tests.support.forked import run_module
+from tests.support.http import Browser, a_key
 from tests.support.rooms import execute, fetch_value, servers_with
 from tests.support.rooms_process import Orders
 from tests.support.smtp_server import Hold, Script, smtp_server
@@ -20,8 +21,14 @@ from tests.support.smtp_server import Server as SmtpServer
 from postroom.app import run_worker
 from postroom.db.room import open_room
 from postroom.delivery.model import Lane
+from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.store import claim_due
 from postroom.errors import BadInput
+from postroom.http.asgi import build_app
+from postroom.http.auth import Authenticator
+from postroom.http.open_rooms import OpenRooms, ServedRoom
+from postroom.http.rooms_app import RoomsApplication
+from postroom.rooms.address import RoomAddress
 from postroom.rooms.errors import MoveUnfinished, RoomExists, RoomNotFound, ServerUnknown
 from postroom.rooms.model import RoomState
 from postroom.rooms.moving import move_room, undo_move
@@ -33,6 +40,11 @@ ROOM = "tenant_a"
 BEFORE_COMMIT = ("fenced", "drained", "closed", "dumped", "begun", "restored", "migrated", "copied")
 AFTER_COMMIT = ("moved", "opened")
 SEND = f"SELECT {ROOM}.send('{{ada@example.org}}', p_subject => $1::text, p_text => 'Hi')"
+CLOSED = f"""The room {ROOM} is moving from a to b. It refuses writes: nothing was stored, retry later.
+HINT:  If no command is moving the room now, run "postroom rooms move {ROOM} --to b" to continue, or "postroom rooms \
+move {ROOM} --undo"."""
+MOVED = f"""The room {ROOM} is moved from a to b. It refuses writes: nothing was stored, retry later.
+HINT:  Use the room on server b."""
 UNLOCKED = f"SELECT pg_try_advisory_lock(hashtextextended('postroom:move:{ROOM}', 0))"
 
 
@@ -124,9 +136,7 @@ async def test_a_move_killed_at_each_step_loses_and_repeats_nothing(server: Test
             await _sent(settings, len(caller.accepted))
         assert await fetch_value(settings.servers[1][1], f"SELECT id FROM {ROOM}.archive_room") == archive_id
     assert {place for _, place in caller.accepted} == {"a", "b"}
-    assert caller.refusals == {
-        "The room tenant_a is moving to another server. This is temporary: nothing was stored, retry later."
-    }
+    assert caller.refusals == {CLOSED, MOVED}
     assert subjects(smtp) == Counter(subject for subject, _ in caller.accepted)
 
 
@@ -230,6 +240,40 @@ async def test_a_move_is_undone_before_its_commit(server: TestServer) -> None:
         assert await fetch_value(settings.servers[0][1], fences) == 0
         with pytest.raises(RoomNotFound, match="no unfinished move"):
             await undo_move(servers, ROOM, actor=ACTOR)
+
+
+async def test_a_move_killed_at_each_step_can_be_undone(server: TestServer) -> None:
+    """Before the commit the origin accepts mail and claims again, and no copy is left; after it, the error says so."""
+    async with servers_with(server, ROOM, "other", working=True) as settings, open_servers(settings) as servers:
+        caller = Caller(settings)
+        for step in BEFORE_COMMIT:
+            await killed_at(settings, step)
+            assert await undo_move(servers, ROOM, actor=ACTOR) == "a"
+            assert await states(servers) == {"a": RoomState.READY}, step
+            assert await caller.send("a"), step
+            await claim_and_die(settings)
+        for step in AFTER_COMMIT:
+            await killed_at(settings, step)
+            with pytest.raises(MoveUnfinished, match="on 'b' already; run the same move again"):
+                await undo_move(servers, ROOM, actor=ACTOR)
+
+
+async def test_the_api_names_the_commands_that_end_a_killed_move(server: TestServer) -> None:
+    """A process that serves the closed room answers 503 with the hint, and so does one that finds it later."""
+    async with servers_with(server, ROOM, "other", working=True) as settings, open_servers(settings) as servers:
+        async with open_room(servers[0].settings_of(ROOM)) as room:
+            browser = Browser(build_app(room), (await a_key(room, "tests", "*"))[0])
+            await killed_at(settings, "closed")
+            mail = {"to": "ada@example.org", "subject": "Hello", "text": "Hi"}
+            answers = [await browser.post("/v1/deliveries", json=mail)]
+        served = ServedRoom(build_app(room), Authenticator(room.pool), AcceptCombiner(room.pool))
+        rooms = OpenRooms(servers, ROOM, lambda _server, _name: nullcontext(served))
+        app = RoomsApplication(rooms, RoomAddress("https://mail.example.org"), home=ROOM)
+        answers.append(await Browser(app).get(f"/rooms/{ROOM}/v1/deliveries"))
+    for answer in answers:
+        assert (answer.status, answer.json["code"]) == (503, "room_not_ready")
+        assert '"postroom rooms move tenant_a --to b" to continue' in answer.json["detail"]
+        assert '"postroom rooms move tenant_a --undo"' in answer.json["detail"]
 
 
 async def test_what_cannot_move_is_refused(server: TestServer) -> None:

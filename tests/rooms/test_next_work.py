@@ -1,6 +1,7 @@
 """The work for which a sleeping room wakes: every loop has a condition, and each is true exactly while work waits."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -16,11 +17,14 @@ from tests.support.schedule import born
 
 from postroom.app import run_worker
 from postroom.background import UPKEEP, WAKES, open_loops
+from postroom.db.migrate import RELEASE
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.events.service import EventStore
 from postroom.outbox import topics
 from postroom.outbox.model import Topic
+from postroom.rooms import store
+from postroom.rooms.wake import RoomWake
 from postroom.runtime.loop import Loop
 
 NEXT = "SELECT next_work_at(true, '{log}')"
@@ -28,16 +32,35 @@ NEXT = "SELECT next_work_at(true, '{log}')"
 
 async def loops_of(room: Room) -> list[Loop]:
     async with AsyncExitStack() as stack:
-        return await open_loops(room, stack, asyncio.Event(), upkeep_in=timedelta(hours=1))
+        return await open_loops(room, stack, asyncio.Event(), wake=await a_wake(room))
+
+
+async def a_wake(room: Room) -> RoomWake:
+    worker_id, process = await store.wake_room(room.pool, pid=1, host="tests", release=RELEASE)
+    wake = RoomWake(worker_id=worker_id, process=process, lanes=frozenset(), upkeep_in=timedelta())
+    wake.gates.open_all()
+    return wake
 
 
 async def test_every_loop_of_a_sleeping_room_has_a_condition(room: Room, tmp_path: Path) -> None:
-    """Each loop is upkeep or has a function, and next_work_at calls all of them; the fleet follows the files."""
+    """Each loop is upkeep or has a function, and the room asks all of them; the fleet follows the files."""
     settings = replace(room.settings, admin_email="admin@example.org", template_dir=tmp_path, secret_key=bytes(32))
     names = {loop.name for loop in await loops_of(replace(room, settings=settings))}
     assert names | {"renderer"} == WAKES.keys() | UPKEEP | {"templates"}
-    source = await room.pool.fetchval("SELECT prosrc FROM pg_proc WHERE oid = 'next_work_at'::regproc")
-    assert {function for function in WAKES.values() if f"{function}(" not in source} == set()
+    for asking in ("next_work_at", "due_work"):
+        source = await room.pool.fetchval("SELECT prosrc FROM pg_proc WHERE oid = $1::regproc", asking)
+        assert {function for function in WAKES.values() if f"{function}(" not in source} == set()
+
+
+async def test_every_table_with_work_is_counted(pool: Pool) -> None:
+    """A write to any table that these functions read changes the number by which a sleeping room is noticed."""
+    sources = await pool.fetch("SELECT prosrc FROM pg_proc WHERE proname ~ '^next_[a-z]+_at$'")
+    read = {name for row in sources for name in re.findall(r"(?:FROM|JOIN)\s+([a-z_]+)", row["prosrc"])}
+    tables = {row["relname"] for row in await pool.fetch("SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')")}
+    counted = store.QUERIES["count_writes"].sql
+    assert {name for name in read & tables if f"'{name}'" not in counted} == {"delivery_steps"}
+    assert r"LIKE 'delivery\_steps\_%'" in counted  # its partitions: the server counts no writes of a parent
+    assert "due_deliveries" in read & tables
 
 
 async def test_an_idle_room_has_no_work(pool: Pool) -> None:
@@ -124,7 +147,8 @@ async def test_a_worker_leaves_no_work_behind(room: Room) -> None:
     for write in (_mail, _token, _campaign, _delta, _event):
         await write(room.pool)
     stop = asyncio.Event()
-    running = asyncio.create_task(run_worker(replace(room, settings=settings), stop=stop, upkeep_in=timedelta()))
+    wake = await a_wake(room)
+    running = asyncio.create_task(run_worker(replace(room, settings=settings), stop=stop, wake=wake))
     try:
         await until(lambda: _is_idle(room.pool))
     finally:

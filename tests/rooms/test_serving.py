@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import smtplib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,14 +19,20 @@ from tests.support.http import Browser, a_key
 from tests.support.rooms import execute, fetch_value, servers_with, table_of
 
 from postroom.app import link_signer
-from postroom.cli.serve_rooms import open_one
+from postroom.cli.serve_rooms import open_one, reported_rooms, submission_room
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.db.room import open_room
+from postroom.feedback.listener import ListenerOptions, bounce_server
+from postroom.feedback.report_rooms import ReportRooms
 from postroom.http.open_rooms import OpenRooms
 from postroom.http.rooms_app import RoomsApplication
+from postroom.intake.smtp.server import submission_server
+from postroom.post.message_id import room_keys
+from postroom.post.return_path import make_return_path
 from postroom.rooms.address import RoomAddress
 from postroom.rooms.service import Server, find_rooms, open_servers
 from postroom.rooms.sharing import connections_shared
+from postroom.runtime.smtp_server import SmtpOptions, SmtpServer
 from postroom.settings import Settings
 from postroom.tracking.model import LinkSubject
 
@@ -46,6 +53,7 @@ class Process:
     def __init__(self, rooms: OpenRooms, app: RoomsApplication, servers: tuple[Server, ...]) -> None:
         self.rooms, self.app, self.servers = rooms, app, servers
         self.keys: dict[str, str] = {}
+        self.reported: ReportRooms = list
 
     def settings_of(self, name: str) -> Settings:
         return next(server for server in self.servers if server.name == name[-1]).settings_of(name)
@@ -57,11 +65,12 @@ class Process:
 @asynccontextmanager
 async def serving(given: Settings, *, idle: timedelta = timedelta(hours=1)) -> AsyncIterator[Process]:
     settings = replace(given, secret_key=SECRET, schema="tenant_a", public_url=given.public_url or f"https://{HOST}")
-    async with open_servers(settings) as servers, connections_shared(servers) as room_on:
+    async with open_servers(settings) as servers, connections_shared(servers) as shared:
         discover = partial(find_rooms, servers, inspecting=True)
-        open_app = partial(open_one, room_on=room_on, stop=asyncio.Event(), home=settings.schema, discover=discover)
+        open_app = partial(open_one, shared=shared, stop=asyncio.Event(), home=settings.schema, discover=discover)
         rooms = OpenRooms(servers, "tenant_*", open_app, idle=idle)
         process = Process(rooms, RoomsApplication(rooms, RoomAddress(settings.base_url), home="tenant_a"), servers)
+        process.reported = reported_rooms(settings, rooms, shared)
         for name in ROOMS:
             async with open_room(process.settings_of(name)) as room:
                 process.keys[name] = (await a_key(room, "tests", "*"))[0]
@@ -150,6 +159,94 @@ async def test_links_in_mail_lead_to_their_room(two_rooms: Settings) -> None:
         assert (await browser.get(path.replace("tenant_a", "tenant_b"))).status == 404
 
 
+async def submitted(server: SmtpServer, user: str, key: str) -> int:
+    """Submit a mail; the code of the server's reply to the login or to the mail."""
+
+    def conversation() -> int:
+        with smtplib.SMTP("127.0.0.1", server.port, timeout=60) as client:
+            try:
+                client.login(user, key)
+            except smtplib.SMTPAuthenticationError as error:
+                return error.smtp_code
+            mail = "From: shop@example.org\r\nTo: ada@example.org\r\nSubject: Hello\r\n\r\nHi\r\n"
+            assert client.sendmail("shop@example.org", ["ada@example.org"], mail) == {}
+            return 250
+
+    return await asyncio.to_thread(conversation)
+
+
+async def test_the_user_name_of_an_smtp_client_is_its_room(server: TestServer) -> None:
+    """The key must be one of that room; an unknown room is refused as a wrong key is, with the same reply."""
+    async with servers_with(server, *ROOMS, working=True) as settings:
+        async with serving(settings) as process:
+            room_of, keys = submission_room(process.rooms, any_login=False), process.keys
+            async with submission_server(room_of, SmtpOptions(port=0)) as submission:
+                assert await submitted(submission, "tenant_b", keys["tenant_b"]) == 250
+                assert await submitted(submission, "tenant_b", keys["tenant_a"]) == 535
+                assert await submitted(submission, "tenant_x", keys["tenant_a"]) == 535
+        counted = [
+            await fetch_value(dict(settings.servers)[place], f"SELECT count(*) FROM {name}.deliveries")
+            for place, name in zip("ab", ROOMS, strict=True)
+        ]
+    assert counted == [0, 1]
+
+
+def bounced(server: SmtpServer, address: str, quoted: str = "") -> int:
+    """Send a report to an address of the bounce domain; the code of the reply to the recipient."""
+    report = f"From: mailer@mx.example\r\nTo: {address}\r\nSubject: Undelivered\r\n\r\nReturn-Path: <{quoted}>\r\n"
+    with smtplib.SMTP("127.0.0.1", server.port, timeout=60) as client:
+        client.helo()
+        client.mail("")
+        code, _ = client.rcpt(address)
+        if code == 250:
+            assert client.data(report)[0] == 250
+        return code
+
+
+async def unread(settings: Settings) -> list[int]:
+    """The number of unread reports of each room; other tests of the module leave some, too."""
+    return [
+        await fetch_value(dict(settings.servers)[place], f"SELECT count(*) FROM {name}.unread_feedback")
+        for place, name in zip("ab", ROOMS, strict=True)
+    ]
+
+
+async def test_a_bounce_finds_the_room_of_its_mail(two_rooms: Settings) -> None:
+    """By the key of the return path, or by one that a report to a mailbox quotes; else it is for POSTROOM_SCHEMA."""
+    domain, foreign = "bounces.example.org", make_return_path(7, domain="bounces.example.org", key=b"another" * 5)
+    paths = {
+        name: make_return_path(7, domain=domain, key=room_keys([SECRET], name)[0]) for name in (*ROOMS, "tenant_x")
+    }
+    before = await unread(two_rooms)
+    async with serving(two_rooms) as process:
+        await process.rooms.refresh()
+        options = ListenerOptions(domain=domain, port=0)
+        async with bounce_server(process.reported, options) as server:
+            for address, quoted, code in (
+                (paths["tenant_b"], "", 250),
+                (f"fbl@{domain}", paths["tenant_b"], 250),
+                (f"postmaster@{domain}", "", 250),
+                (paths["tenant_x"], "", 550),
+                (foreign, "", 550),
+            ):
+                assert await asyncio.to_thread(bounced, server, address, quoted) == code, address
+    assert [new - old for new, old in zip(await unread(two_rooms), before, strict=True)] == [1, 2]
+
+
+async def test_a_bounce_waits_for_a_server_that_does_not_respond(two_rooms: Settings) -> None:
+    """Its room may be there; the bounces of the other rooms are taken."""
+    domain = "bounces.example.org"
+    known, unknown = (
+        make_return_path(8, domain=domain, key=room_keys([SECRET], name)[0]) for name in ("tenant_a", "x")
+    )
+    down = Settings(servers=(*two_rooms.servers, ("c", "postgresql://x@127.0.0.1:1/none")))
+    async with serving(down) as process:
+        await process.rooms.refresh()
+        async with bounce_server(process.reported, ListenerOptions(domain=domain, port=0)) as server:
+            assert await asyncio.to_thread(bounced, server, known) == 250
+            assert await asyncio.to_thread(bounced, server, unknown) == 451
+
+
 async def test_idle_and_moving_rooms_are_closed(two_rooms: Settings) -> None:
     """A room without requests is closed and opened again; a moving one is a temporary failure."""
     async with serving(two_rooms, idle=timedelta(0)) as process:
@@ -209,6 +306,9 @@ async def test_the_command_serves_until_it_is_stopped(two_rooms: Settings) -> No
         "POSTROOM_SERVERS": table_of(two_rooms),
         "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
         "POSTROOM_SECRET_KEY": SECRET.hex(),
+        "POSTROOM_SMTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_BOUNCE_ADDR": "127.0.0.1:0",
+        "POSTROOM_BOUNCE_DOMAIN": "bounces.example.org",
     }
     with running("serve", "--rooms", "tenant_*", settings=given) as process:
         said = await asyncio.to_thread(process.line, lambda line: "Postroom answers at" in line)

@@ -14,11 +14,15 @@ MOVES    fence, drain, close, copy, commit, open, drop; see `rooms/moving.py`. T
          as a read-only server does. The copy has the same rows, compared table by table, and keeps its archive.
          Grants of other roles are not copied
 SERVES   `postroom serve --rooms`: each room at `/rooms/<name>/`, or at a host of its own, see `rooms/address.py`. A
-         room is opened by its first request and closed when it is idle or moves. Keys and sessions, forms and links
+         room is opened by its first request and closed when it is idle or moves. SMTP clients log in with the name
+         of their room; bounces find theirs by the key that signed the return path. Keys and sessions, forms and links
          are stored or signed per room, so another room refuses them; only the dashboard of POSTROOM_SCHEMA lists all
-         rooms
+         rooms. Listings are read from the replica of each server (POSTROOM_SERVER_REPLICAS)
 WORKERS  a worker of many rooms (`Fleet`) shares a pool and a listening connection per server. A room without work
-         sleeps; it wakes by a notification, by a check of `next_work_at` every 10 s, or for its hourly upkeep
+         sleeps; it wakes by a notification, at the time of its next work, after a write that the server has counted,
+         or for its hourly upkeep, or by commands in the stream with its name. The mail that wakes it goes first, and
+         loops begin when they have work (`rooms/wake.py`). One mailbox of bounces serves all rooms
+DOCTOR   `cli/fleet_checks.py`: servers, migrations, moves, limits and processes of all rooms
 LIMITS   a table of servers has direct URLs: behind a transaction pooler a role has one search path, so one room
 FAILURES `ServerUnknown`, `ServerUnreachable`, `RoomNotFound`, `RoomExists`, `DeliveriesWaiting`, `MoveUnfinished`,
          `RoomNotReady`

@@ -15,13 +15,14 @@ from postroom.accounts.service import renumber_restored_tokens
 from postroom.backup.stores import back_up_before_migrating
 from postroom.db.connection import Url
 from postroom.db.migrate import MigrationPlan, migrate
-from postroom.db.pool import connect, open_pool, quote_identifier
+from postroom.db.pool import connect, open_pool
 from postroom.delivery.service import choose_facts
 from postroom.errors import PostroomError
 from postroom.events.audit import record_audit
 from postroom.events.service import adopt_restored_events
 from postroom.mail.publishing import load_catalog, publish
 from postroom.rooms import store
+from postroom.rooms.dropping import drop_schema
 from postroom.rooms.errors import DeliveriesWaiting, RoomExists, RoomNotFound, ServerUnreachable
 from postroom.rooms.model import Discovery, FoundRoom, RoomState
 from postroom.rooms.service import Server, check_name, find_rooms, server_named
@@ -88,9 +89,9 @@ async def drop_room(
         waiting = 0 if found.state in (RoomState.RESTORING, RoomState.MOVED) else await store.count_waiting(session)
         if waiting and not force:
             raise DeliveriesWaiting(f"The room {name!r} has {waiting} waiting deliveries; drop it with --force.")
-        await session.execute(f"DROP SCHEMA {quote_identifier(name)} CASCADE")
     finally:
         await session.close()
+    await drop_schema(place, name)
     _log.warning("room_dropped", room=name, server=place.name, actor=actor, waiting=waiting)
     await _audit_at_home(servers, actor, found, waiting=waiting)
     return found

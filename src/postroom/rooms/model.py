@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Self
@@ -35,6 +36,15 @@ class Move:
 
     def __str__(self) -> str:
         return f"{'moved' if self.is_done else 'moving'} from {self.origin} to {self.target}"
+
+    def remedy(self, name: str) -> str:
+        """The commands that end a move which was killed; `refuse_while_moving` names them too."""
+        if self.is_done:
+            return f"Use the room on server {self.target}."
+        return (
+            f'If no command is moving the room now, run "postroom rooms move {name} --to {self.target}" to continue, '
+            f'or "postroom rooms move {name} --undo".'
+        )
 
     @classmethod
     def parse(cls, mark: str) -> Self:
@@ -108,3 +118,16 @@ class Watched:
     room: str
     is_new: bool
     wait_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOptions:
+    """Options of a worker of many rooms; `awake` is a setting."""
+
+    awake: int = 50
+    check: timedelta = timedelta(seconds=10)
+    renewal: timedelta = timedelta(seconds=90)  # of the registration; after two minutes the doctor misses the worker
+    look: timedelta = timedelta(seconds=2)  # twice without work, and an awake room sleeps
+    turn: timedelta = timedelta(seconds=30)  # a busy room cannot keep the others asleep for longer
+    upkeep: timedelta = timedelta(hours=1)
+    discovery: timedelta = timedelta(seconds=10)

@@ -14,7 +14,7 @@ finishes what comes after the commit.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,21 +26,20 @@ import structlog
 from postroom.backup.model import BackupManifest
 from postroom.backup.service import restore_backup, write_backup
 from postroom.db.connection import Url, current
-from postroom.db.pool import Session, connect, open_pool, quote_identifier
+from postroom.db.pool import Session, connect, open_pool
 from postroom.db.url import parameters_of, with_parameter
 from postroom.delivery.maintenance import Maintenance
 from postroom.errors import PostroomError
 from postroom.events.audit import record_audit
 from postroom.mail.compose import maintenance_options
 from postroom.rooms import store
+from postroom.rooms.dropping import drop_schema, insist
 from postroom.rooms.errors import MoveUnfinished, RoomExists, RoomNotFound, ServerUnreachable
 from postroom.rooms.model import Discovery, FoundRoom, Move, RoomState
 from postroom.rooms.service import Server, check_name, find_rooms, server_named
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.signals import Signal, unheard
 
-DRAIN_POLL_S = 0.5
-LOCK_WAIT = Backoff(first_s=0.5, longest_s=4.0)  # below deadlock_timeout at first: then no writer is its victim
+DRAIN_POLL_S = 0.5  # mail in flight needs about this long; a poll is one small query
 _log = structlog.get_logger()
 
 
@@ -93,7 +92,7 @@ async def move_room(
         await _open_copy(moving)
         signal("opened")
         if not keep:
-            await _drop(moving.origin, name)
+            await drop_schema(moving.origin, name)
     return MoveResult(moving.origin.name, to, tuple(roles))
 
 
@@ -161,11 +160,11 @@ async def _alone(server: Server, name: str) -> AsyncIterator[Session]:
 async def _move_rows(moving: Moving, session: Session) -> None:
     """Everything before the commit; a failure undoes it, so that the origin works again."""
     try:
-        await _insist(session, lambda: store.begin_move(session, mark=str(moving.mark)))
+        await insist(session, lambda: store.begin_move(session, mark=str(moving.mark)))
         moving.signal("fenced")
         await _drain(moving, session)
         moving.signal("drained")
-        await _insist(session, lambda: store.close_room(session))
+        await insist(session, lambda: store.close_room(session))
         moving.signal("closed")
         await _copy(moving)
         moving.signal("copied")
@@ -217,7 +216,7 @@ async def _undo(moving: Moving, session: Session) -> None:
     """Drop the copy, then let the origin accept writes."""
     with suppress(RoomExists):  # not a copy, so it is not ours to drop
         await _drop_copy(moving)
-    await _insist(session, lambda: store.reopen_room(session))
+    await insist(session, lambda: store.reopen_room(session))
 
 
 async def _drop_copy(moving: Moving) -> None:
@@ -225,29 +224,7 @@ async def _drop_copy(moving: Moving) -> None:
     for room in (await find_rooms([moving.target], moving.name)).rooms:
         if room.move != moving.mark and room.state is not RoomState.RESTORING:
             raise RoomExists(f"The room {moving.name!r} exists on server {moving.target.name!r}.")
-        await _drop(moving.target, moving.name)
-
-
-async def _drop(server: Server, name: str) -> None:
-    session = await connect(server.url, name)
-    try:
-        await session.execute(f"DROP SCHEMA {quote_identifier(name)} CASCADE")
-    finally:
-        await session.close()
-
-
-async def _insist(session: Session, change: Callable[[], Awaitable[int]]) -> None:
-    """Run a change that locks tables. Writers queue behind it, so it waits briefly, and again after a pause."""
-    waits = replace(LOCK_WAIT)
-    while True:
-        pause_s = waits.fail()
-        try:
-            async with session.transaction():
-                await store.limit_lock_wait(session, milliseconds=int(pause_s * 1000))
-                await change()
-                return
-        except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
-            await asyncio.sleep(pause_s)
+        await drop_schema(moving.target, moving.name)
 
 
 def as_mover(url: Url) -> Url:

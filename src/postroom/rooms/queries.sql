@@ -19,9 +19,27 @@ SELECT (SELECT count(*) FROM due_deliveries)
     + (SELECT count(*) FROM claims AS c JOIN deliveries AS d ON d.id = ANY(c.delivery_ids) AND d.claim_id = c.id)
     AS waiting;
 
+-- name: count_writes :many
+-- The rows that were ever written to the tables in which work is found, by room: those that the functions of
+-- next_work_at read. Reads the server's counters, and no table of a room. Empty if the server does not count.
+SELECT n.nspname::text AS room,
+    sum(pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid) + pg_stat_get_tuples_deleted(c.oid))::bigint
+        AS writes
+FROM pg_class AS c
+JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE current_setting('track_counts')::boolean AND c.relkind = 'r'
+    AND (
+        c.relname LIKE 'delivery\_steps\_%'
+        OR c.relname IN (
+            'campaign_zones', 'campaigns', 'claims', 'due_deliveries', 'events', 'jobs', 'mass_actions',
+            'outbox_topic_progress', 'outbox_topics', 'scheduled_events', 'stat_deltas', 'stats_cursor', 'tokens', 'users'
+        )
+    )
+GROUP BY n.nspname;
+
 -- name: find_work :one
--- When the loops of an awake room have work next, in seconds, and whether a mail is on its way.
-SELECT extract(epoch FROM next_work_at(:collects_tokens::boolean, :publishers::text[]) - now())::float8 AS wait_s,
+-- Which loops of an awake room have work soon, see functions/due_work.sql, and whether a mail is on its way.
+SELECT due_work(:collects_tokens::boolean, :publishers::text[], :within::interval) AS due,
     EXISTS (SELECT FROM claims) AS has_claims;
 
 -- name: forget_sleeper :maybe
@@ -68,6 +86,14 @@ ORDER BY n.nspname;
 -- Record how far the move is; see functions/mark_move.sql.
 SELECT mark_move(:mark);
 
+-- name: release_move_lock :exec
+-- Release the lock of moves of this room before the session ends.
+SELECT pg_advisory_unlock(hashtextextended('postroom:move:' || current_schema(), 0));
+
+-- name: renew_sleeper :maybe
+-- Keep this process registered in a sleeping room; see functions/register_sleeper.sql.
+SELECT @room.register_sleeper(:pid::integer, :host::text) AS is_new;
+
 -- name: reopen_room :exec
 -- Permit writes and claims again, and remove the mark; see functions/reopen_room.sql.
 SELECT reopen_room();
@@ -75,6 +101,11 @@ SELECT reopen_room();
 -- name: try_move_lock :one
 -- Try to take the lock of moves of this room; held until the session ends.
 SELECT pg_try_advisory_lock(hashtextextended('postroom:move:' || current_schema(), 0)) AS is_locked;
+
+-- name: wake_room :one
+-- Register the process and its worker in a room that wakes; see functions/wake_room.sql.
+SELECT worker_id, process_id, applied
+FROM wake_room(:pid::integer, :host::text, :release::integer);
 
 -- name: watch_room :many
 -- Keep this process registered in a sleeping room, and find when it has work; see functions/watch_room.sql.

@@ -14,7 +14,7 @@ from postroom.db.pool import Session, connect
 from postroom.db.room import Room, open_database
 from postroom.db.settings import parse_schema
 from postroom.db.shared_pool import enter_room
-from postroom.errors import BadInput
+from postroom.errors import BadInput, SettingInvalid
 from postroom.rooms import store
 from postroom.rooms.address import RoomAddress
 from postroom.rooms.errors import ServerUnknown
@@ -22,6 +22,7 @@ from postroom.rooms.model import Discovery, FoundRoom, RoomState, ServerFailure,
 from postroom.settings import Settings
 
 DEFAULT_SERVER = "default"
+ROOMS_UNKNOWN = "A server does not respond, so its rooms are not known."
 RESPONSE_S = 20.0  # to connect and to list the rooms; a server that takes longer is reported as down
 
 
@@ -34,8 +35,9 @@ class Server:
     settings: Settings = field(repr=False)  # the process's own, with the database's URL
 
     def settings_of(self, room: str) -> Settings:
-        """The settings to open one room of this server, with its public URL among many rooms."""
-        return replace(self.settings, schema=room, public_url=RoomAddress(self.settings.base_url).url_of(room))
+        """The settings to open one room of this server, with its public URL and stream of commands among many rooms."""
+        address = RoomAddress(self.settings.base_url)
+        return replace(self.settings, schema=room, public_url=address.url_of(room), room_commands=True)
 
 
 Discover = Callable[[], Awaitable[Discovery]]
@@ -50,7 +52,7 @@ def servers_of(room: Room) -> tuple[Server, ...]:
 @asynccontextmanager
 async def open_servers(settings: Settings, *, creating: bool = False) -> AsyncIterator[tuple[Server, ...]]:
     """The servers of POSTROOM_SERVERS; without it one, named `default`, whose embedded server is started if needed."""
-    if settings.servers:
+    if settings.servers or settings.server_replicas:
         yield _table(settings)
         return
     async with open_database(settings, creating=creating) as (_, direct):
@@ -86,8 +88,11 @@ async def find_rooms(servers: Sequence[Server], pattern: str = "*", *, inspectin
 
 
 def _table(settings: Settings) -> tuple[Server, ...]:
+    replicas = dict(settings.server_replicas)
+    if unknown := sorted(replicas.keys() - dict(settings.servers).keys()):
+        raise SettingInvalid("POSTROOM_SERVER_REPLICAS", f"names {unknown[0]}, which POSTROOM_SERVERS does not have")
     return tuple(
-        Server(name, url, replace(settings, database_url=url, database_direct_url=None, replica_url=None))
+        Server(name, url, replace(settings, database_url=url, database_direct_url=None, replica_url=replicas.get(name)))
         for name, url in settings.servers
     )
 

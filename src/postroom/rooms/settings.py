@@ -19,18 +19,20 @@ def _servers(value: str) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class RoomsSettings:
-    """The settings of rooms."""
-
     servers: tuple[tuple[str, str], ...] = setting(
-        "POSTROOM_SERVERS",
         _servers,
         (),
         "PostgreSQL servers of many rooms: name=URL pairs, separated by spaces or newlines; "
         "absent: the one of POSTROOM_DATABASE_URL",
         secret=True,
     )
+    server_replicas: tuple[tuple[str, str], ...] = setting(
+        _servers,
+        (),
+        "streaming replicas of POSTROOM_SERVERS, which the API reads as POSTROOM_DATABASE_REPLICA_URL: name=URL pairs",
+        secret=True,
+    )
     rooms_awake: int = setting(
-        "POSTROOM_ROOMS_AWAKE",
         positive,
         50,
         "most rooms of one server that a worker of many rooms serves at the same time; the others wait for their turn",

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+from postroom.db.processes import RegisteredProcess
 from postroom.db.queries import Connection, Statement, load
 from postroom.rooms.model import FoundRoom, Move, RoomState, Watched
 
@@ -26,11 +28,18 @@ async def count_waiting(connection: Connection) -> int:
     return int((await QUERIES["count_waiting"].one(connection))["waiting"])
 
 
+async def count_writes(connection: Connection) -> dict[str, int]:
+    """By room; empty if the server does not count writes."""
+    return {row["room"]: row["writes"] for row in await QUERIES["count_writes"].many(connection)}
+
+
 async def find_work(
-    connection: Connection, *, collects_tokens: bool, publishers: Sequence[str]
-) -> tuple[float | None, bool]:
-    row = await QUERIES["find_work"].one(connection, collects_tokens=collects_tokens, publishers=publishers)
-    return row["wait_s"], row["has_claims"]
+    connection: Connection, *, collects_tokens: bool, publishers: Sequence[str], within: timedelta
+) -> tuple[list[str], bool]:
+    row = await QUERIES["find_work"].one(
+        connection, collects_tokens=collects_tokens, publishers=publishers, within=within
+    )
+    return row["due"], row["has_claims"]
 
 
 async def forget_sleeper(connection: Connection, rooms: Sequence[str], *, pid: int, host: str) -> None:
@@ -59,6 +68,15 @@ async def mark_move(connection: Connection, *, mark: str) -> int:
     return await QUERIES["mark_move"].exec(connection, mark=mark)
 
 
+async def release_move_lock(connection: Connection) -> int:
+    return await QUERIES["release_move_lock"].exec(connection)
+
+
+async def renew_sleeper(connection: Connection, rooms: Sequence[str], *, pid: int, host: str) -> list[bool]:
+    """One statement for several rooms."""
+    return [row["is_new"] for row in await _together("renew_sleeper", rooms).many(connection, pid=pid, host=host)]
+
+
 async def reopen_room(connection: Connection) -> int:
     return await QUERIES["reopen_room"].exec(connection)
 
@@ -78,6 +96,11 @@ def _state(row: Mapping[str, Any], move: Move | None) -> RoomState:
     if move is not None:
         return RoomState.MOVED if move.is_done else RoomState.MOVING
     return RoomState.RESTORING if row["is_restoring"] else RoomState.READY
+
+
+async def wake_room(connection: Connection, *, pid: int, host: str, release: int) -> tuple[int, RegisteredProcess]:
+    row = await QUERIES["wake_room"].one(connection, pid=pid, host=host, release=release)
+    return row["worker_id"], RegisteredProcess(row["process_id"], row["applied"])
 
 
 async def watch_room(
