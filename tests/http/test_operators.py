@@ -20,7 +20,11 @@ def test_roles_grow_from_read_only_to_admin() -> None:
     read_only, support = set(ROLE_SCOPES[Role.READ_ONLY]), set(ROLE_SCOPES[Role.SUPPORT])
     assert read_only == {scope for scope in SCOPES if scope.endswith(":read")}
     assert read_only - support == {"audit:read"}
-    assert support < set(ROLE_SCOPES[Role.OPERATOR]) == set(SCOPES) - {"keys:manage", "operators:manage"}
+    assert (
+        support
+        < set(ROLE_SCOPES[Role.OPERATOR])
+        == set(SCOPES) - {"erasures:manage", "keys:manage", "operators:manage"}
+    )
     assert ROLE_SCOPES[Role.ADMIN] == (ALL,)
 
 

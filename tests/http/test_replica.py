@@ -17,7 +17,7 @@ from tests.support.streaming import StreamingReplica, replicated_room
 
 from postroom.cli import replica_checks
 from postroom.db import replica as module
-from postroom.db.replica import Replica
+from postroom.db.replica import Replica, ReplicaFollower, follower_of
 from postroom.db.room import Room, open_room
 from postroom.http.asgi import HttpApplication
 from postroom.runtime.finding import Severity
@@ -34,6 +34,7 @@ class Scene:
 
     room: Room
     server: StreamingReplica
+    follower: ReplicaFollower
     replica: Replica
     app: HttpApplication
     browser: Browser
@@ -43,7 +44,7 @@ class Scene:
         async with asyncio.timeout(PATIENCE_S):
             self.now[0] += 1.0
             while True:
-                await self.replica.check()
+                await self.follower.check()
                 if self.replica.lag_s == 0.0:
                     return
 
@@ -71,12 +72,13 @@ async def scene(servers: tuple[str, StreamingReplica]) -> AsyncIterator[Scene]:
     settings = Settings(database_url=url, replica_url=server.url, replica_lag=LIMIT, secret_key=SECRET)
     now = [100.0]
     async with open_room(settings) as room:
-        replica = Replica(room.pool, settings, monotonic=lambda: now[0])
+        follower = follower_of(room.pool, settings, monotonic=lambda: now[0])
+        replica = Replica(follower, room.pool)
         app = dashboard_app(room, replica=replica)
-        scene = Scene(room, server, replica, app, await open_browser(room, app=app), now)
+        scene = Scene(room, server, follower, replica, app, await open_browser(room, app=app), now)
         await scene.caught_up()
         yield scene
-        replica.close()
+        follower.close()
 
 
 @asynccontextmanager
@@ -146,10 +148,10 @@ async def test_a_replica_that_is_too_far_behind_is_not_read(scene: Scene) -> Non
     async with paused(scene):
         new = await scene.accept()
         scene.now[0] += 4.0
-        await scene.replica.check()
+        await scene.follower.check()
         assert scene.replica.problem is None
         scene.now[0] += 2.0
-        await scene.replica.check()
+        await scene.follower.check()
         assert scene.replica.problem == "it is 6.0 s behind, more than 5 s"
         shown, response = await scene.listed()
         assert (new in shown, LAG in response.headers) == (True, False)
@@ -169,7 +171,7 @@ async def test_a_killed_replica_is_replaced_by_the_primary_within_the_request(sc
     new = await scene.accept()
     scene.server.kill()
     shown, response = await scene.listed()
-    await scene.replica.check()
+    await scene.follower.check()
     health = (await scene.browser.get("/readyz")).json["replica"]
     scene.server.start()
     await scene.server.answers()
@@ -186,7 +188,7 @@ async def test_a_silent_replica_does_not_delay_a_request_until_the_statement_tim
     monkeypatch.setattr(module, "CHECK_TIMEOUT_S", 0.5)
     scene.server.signal(signal.SIGSTOP)
     try:
-        (_shown, response), _ = await asyncio.gather(scene.listed(), scene.replica.check())
+        (_shown, response), _ = await asyncio.gather(scene.listed(), scene.follower.check())
     finally:
         scene.server.signal(signal.SIGCONT)
     assert LAG not in response.headers
@@ -197,7 +199,7 @@ async def test_a_silent_replica_does_not_delay_a_request_until_the_statement_tim
     "change, problem",
     [
         (lambda scene, _other: scene.room.url, "it is not a replica"),
-        (lambda _scene, other: f"{other}?target_session_attrs=any", "not a replica of the database of"),
+        (lambda _scene, other: f"{other}?target_session_attrs=any", "not a replica of this database"),
     ],
 )
 async def test_a_server_that_is_no_replica_of_the_room_is_never_read(
@@ -205,7 +207,7 @@ async def test_a_server_that_is_no_replica_of_the_room_is_never_read(
 ) -> None:
     """A URL of the primary, or of another cluster, is reported by `postroom doctor` and /readyz, and not used."""
     settings = replace(scene.room.settings, replica_url=change(scene, database_url))
-    replica = Replica(scene.room.pool, settings)
+    replica = follower_of(scene.room.pool, settings)
     await replica.check()
     assert problem in str(replica.problem)
     replica.close()

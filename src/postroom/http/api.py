@@ -12,6 +12,7 @@ from postroom.limits.model import LARGEST, MOST_DOMAINS
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Shape, Text, answer, change, given, response
+from postroom.runtime.service_endpoint import serve
 
 MANAGE = "keys:manage"
 
@@ -45,10 +46,6 @@ KeyChange = change(KeyLimits, "KeyChange", never_null=("from_domains",))
 CreatedKey = response(ApiKey, "CreatedKey", hide=("last_used_at", "revoked_at"), extra={"key": str})
 
 
-async def list_keys(call: Call) -> Answer:
-    return Answer(Page(*await service.list_keys(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)))
-
-
 async def create_key(call: Call) -> Answer:
     service.check_within(await _owner(call), call.body.scopes)  # a key cannot give what it does not have
     limits = {name: getattr(call.body, name) for name in KeyLimits.__struct_fields__}
@@ -77,10 +74,11 @@ async def _owner(call: Call) -> ApiKey:
 
 
 _endpoint = partial(Endpoint, scope=MANAGE, tag="keys")
+_serve = partial(serve, scope=MANAGE, tag="keys")
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/keys", list_keys, "List API keys, newest first, the revoked ones too.", query=PageQuery,
+    _serve(
+        "GET", "/v1/keys", service.list_keys, "List API keys, newest first, the revoked ones too.", query=PageQuery,
         answers={200: Page[ApiKey]},
     ),
     _endpoint(

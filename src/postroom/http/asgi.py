@@ -15,6 +15,7 @@ import structlog
 from postroom.accounts import api as accounts_api
 from postroom.archive import api as archive_api
 from postroom.campaigns import api as campaigns_api
+from postroom.campaigns.contents import contents_of
 from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import api as delivery_api
@@ -40,7 +41,6 @@ from postroom.http.routing import Route, Routes
 from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
-from postroom.mail.contents import contents_of
 from postroom.mail.template_check import TemplateCheck
 from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api

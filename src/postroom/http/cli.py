@@ -16,10 +16,10 @@ from postroom.runtime.terminal import (
     Limit,
     actor,
     in_room,
-    print_json,
     print_page,
     print_record,
     say,
+    say_or_json,
 )
 
 keys = typer.Typer()
@@ -43,10 +43,8 @@ def create(  # noqa: PLR0913 - one parameter per option
     """Create an API key and print it once."""
     limits = read_limits(expires, rate, daily_quota, from_domain)
     key, row = in_room(lambda room: service.create_key(room.pool, name, scopes=scope, actor=actor(), limits=limits))
-    if as_json:
-        print_json({"id": row.id, "name": row.name, "scopes": row.scopes, **row.limits.columns, "key": key})
-    else:
-        say(key)
+    shape = {"id": row.id, "name": row.name, "scopes": row.scopes, **row.limits.columns, "key": key}
+    say_or_json(key, shape, as_json=as_json)
 
 
 @keys.command()

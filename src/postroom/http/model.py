@@ -50,6 +50,7 @@ SCOPE_ROLES: Mapping[str, tuple[Role, ...]] = {
     "suppressions:write": _HELP,
     "stats:read": _READ,
     "archive:operate": _RUN,
+    "erasures:manage": (),
     "audit:read": (Role.OPERATOR, Role.READ_ONLY),
     "keys:manage": (),
     "operators:manage": (),

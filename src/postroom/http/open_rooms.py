@@ -12,17 +12,29 @@ from datetime import timedelta
 
 import structlog
 
+from postroom.delivery.service import AcceptCombiner
+from postroom.http.auth import Authenticator
 from postroom.rooms.errors import RoomNotFound, RoomNotReady
 from postroom.rooms.model import Discovery, FoundRoom
 from postroom.rooms.service import Server, find_rooms, server_named
 from postroom.runtime.endpoint import ASGIApp
 from postroom.runtime.loop import Loop
 
-IDLE = timedelta(minutes=5)
+IDLE = timedelta(minutes=5)  # opening a room takes some statements, an open one holds memory and caches
 REFRESH = timedelta(seconds=10)  # a moved room is served at its new place after at most this long
 LEAST_REFRESH_S = 1.0  # unknown names, which anybody can invent, cost one discovery a second
 
-OpenApp = Callable[[Server, str], AbstractAsyncContextManager[ASGIApp]]
+
+@dataclass(frozen=True, slots=True)
+class ServedRoom:
+    """An open room of a process: its HTTP application, and the parts that other listeners need too."""
+
+    app: ASGIApp
+    auth: Authenticator
+    accepting: AcceptCombiner
+
+
+OpenApp = Callable[[Server, str], AbstractAsyncContextManager[ServedRoom]]
 _log = structlog.get_logger()
 
 
@@ -31,7 +43,7 @@ class OpenRoom:
     """A room that is open, or opening."""
 
     place: FoundRoom
-    app: asyncio.Future[ASGIApp]
+    served: asyncio.Future[ServedRoom]
     used_at: float
     users: int = 0
     closing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -54,6 +66,11 @@ class OpenRooms:
         """The names of the rooms that are open."""
         return sorted(self._open)
 
+    @property
+    def known(self) -> list[FoundRoom]:
+        """The rooms that can be served, also those of servers that do not respond now."""
+        return list(self._known.values())
+
     def loop(self) -> Loop:
         """Follow the rooms of all servers, and close idle ones."""
         return Loop("rooms", self.refresh, rest=REFRESH)
@@ -73,12 +90,12 @@ class OpenRooms:
                 await self._close(name)
 
     @asynccontextmanager
-    async def use(self, name: str) -> AsyncIterator[ASGIApp]:
-        """The application of a room; raises `RoomNotFound`, `RoomNotReady`, and errors of its database."""
+    async def use(self, name: str) -> AsyncIterator[ServedRoom]:
+        """The open room of this name; raises `RoomNotFound`, `RoomNotReady`, and errors of its database."""
         room = self._open.get(name) or self._begin(await self._find(name))
         room.users += 1
         try:
-            yield await asyncio.shield(room.app)
+            yield await asyncio.shield(room.served)
         finally:
             room.users -= 1
             room.used_at = _now()
@@ -94,7 +111,8 @@ class OpenRooms:
             return self._known[name]
         for room in self.found.rooms:
             if room.name == name:
-                raise RoomNotReady(f"The room {name!r} is {room.state}; try again later.")
+                remedy = f" {room.move.remedy(name)}" if room.move else ""
+                raise RoomNotReady(f"The room {name!r} is {room.move or room.state}; try again later.{remedy}")
         raise RoomNotFound(f"There is no room {name!r}.")
 
     def _begin(self, place: FoundRoom) -> OpenRoom:
@@ -109,13 +127,13 @@ class OpenRooms:
         """Keep the room open until it is closed: one task, because its resources end in the task that began them."""
         server = server_named(self._servers, room.place.server)
         try:
-            async with self._open_app(server, room.place.name) as app:
-                room.app.set_result(app)
+            async with self._open_app(server, room.place.name) as served:
+                room.served.set_result(served)
                 await room.closing.wait()
         except Exception as error:  # noqa: BLE001 - the requests that wait for the room get the error
-            if not room.app.done():
-                room.app.set_exception(error)
-                room.app.exception()  # its waiters may have left
+            if not room.served.done():
+                room.served.set_exception(error)
+                room.served.exception()  # its waiters may have left
             else:
                 _log.warning("room_lost", room=room.place.name, error=type(error).__name__)
         finally:

@@ -11,10 +11,9 @@ from msgspec.inspect import StructType, type_info
 from msgspec.json import schema_components
 
 from postroom.http.examples import EXAMPLES
-from postroom.http.problems import MEDIA_TYPE, Problem
-from postroom.http.routing import LARGEST_ID, PARAMETER
+from postroom.http.routing import LARGEST_ID
 from postroom.http.schemas import REF, mark_times, readable_names, tidy
-from postroom.runtime.endpoint import Answer, Call, Endpoint
+from postroom.runtime.endpoint import PARAMETER, PROBLEM, Answer, Call, Endpoint, Problem
 
 _REQUEST_ID = {
     "X-Request-Id": {"description": "Names this request in logs.", "schema": {"type": "string"}},
@@ -222,5 +221,5 @@ def _problem(status: int, schema_of: dict[Any, Any]) -> dict[str, Any]:
     return {
         "description": HTTPStatus(status).phrase,
         "headers": _REQUEST_ID,
-        "content": {MEDIA_TYPE: {"schema": schema_of[Problem]}},
+        "content": {PROBLEM: {"schema": schema_of[Problem]}},
     }

@@ -3,13 +3,14 @@
 Every change is audited. Disabling and removing an operator ends all sessions, in every process, with the next request.
 """
 
+from postroom.accounts import service as accounts
 from postroom.db.pool import Pool
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, Run
 from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.model import ROLE_SCOPES, Operator, OperatorOrigin, Principal, Role, operator_actor
-from postroom.post.address import normalize, parse_address
+from postroom.post.address import normalize
 from postroom.runtime.page import Found, read_page
 
 
@@ -41,20 +42,12 @@ async def change_role(pool: Pool, operator_id: int, role: Role, *, actor: str, b
 
 async def disable_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
     """Refuse an operator's sign-ins and end all sessions."""
-    async with audited(pool, actor, "operator.disable") as (connection, note):
-        disabled = OperatorNotFound.unless(await store.disable_operator(connection, operator_id=operator_id))
-        check_role(by, disabled.role)
-        note.subject, note.after = disabled.actor, _facts(disabled)
-    return disabled
+    return await _changed(pool, operator_id, "disable", store.disable_operator, actor=actor, by=by)
 
 
 async def enable_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
     """Let a disabled operator sign in again."""
-    async with audited(pool, actor, "operator.enable") as (connection, note):
-        enabled = OperatorNotFound.unless(await store.enable_operator(connection, operator_id=operator_id))
-        check_role(by, enabled.role)
-        note.subject, note.after = enabled.actor, _facts(enabled)
-    return enabled
+    return await _changed(pool, operator_id, "enable", store.enable_operator, actor=actor, by=by)
 
 
 async def find_addressee(connection: Connection, address: str) -> Operator | None:
@@ -69,8 +62,7 @@ async def find_addressee(connection: Connection, address: str) -> Operator | Non
 
 async def find_by_email(pool: Pool, email: str) -> Operator:
     """The operator with this address. Raises `OperatorNotFound`."""
-    async with pool.acquire() as connection:
-        return OperatorNotFound.unless(await store.find_operator_by_email(connection, email=check_email(email)))
+    return OperatorNotFound.unless(await store.find_operator_by_email(pool, email=check_email(email)))
 
 
 async def get_operator(pool: Pool, operator_id: int) -> Operator:
@@ -121,15 +113,19 @@ async def remove_operator(pool: Pool, operator_id: int, *, actor: str, by: Princ
     return removed
 
 
+async def _changed(
+    pool: Pool, operator_id: int, action: str, change: Run[Operator | None], *, actor: str, by: Principal | None
+) -> Operator:
+    async with audited(pool, actor, f"operator.{action}") as (connection, note):
+        changed = OperatorNotFound.unless(await change(connection, operator_id=operator_id))
+        check_role(by, changed.role)
+        note.subject, note.after = changed.actor, _facts(changed)
+    return changed
+
+
 def check_email(email: str) -> str:
     """The address as it is stored. Raises `BadInput`."""
-    try:
-        address = parse_address(email)
-    except ValueError as error:
-        raise BadInput.of("email", str(error)) from None
-    if address.name is not None:
-        raise BadInput.of("email", "must be an address without a name")
-    return normalize(address.email)
+    return normalize(accounts.check_email(email))
 
 
 def check_role(by: Principal | None, role: Role) -> None:

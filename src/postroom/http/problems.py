@@ -27,9 +27,10 @@ from postroom.errors import (
     Unauthenticated,
 )
 from postroom.events.errors import EventsBusy
-from postroom.runtime.endpoint import Answer, ProtocolError
+from postroom.rooms.errors import RoomNotReady
+from postroom.runtime.endpoint import PROBLEM, Answer, Problem, ProblemField, ProtocolError
 
-MEDIA_TYPE = "application/problem+json"
+MOVING = "moving"  # the constraint name of errors of `refuse_while_moving`
 
 # A refusal quotes what it refuses, but not megabytes of it.
 LONGEST_DETAIL = 1000
@@ -50,25 +51,6 @@ STATUS: dict[type[PostroomError], HTTPStatus] = {
 """An error answers with the status of its nearest class here."""
 
 
-class ProblemField(msgspec.Struct, frozen=True):
-    """One wrong field: its path and what is wrong with it."""
-
-    field: str
-    message: str
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """The reason why a request was rejected (RFC 9457). `code` is stable and meant for programs."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    errors: list[ProblemField]
-    scope: str | msgspec.UnsetType = msgspec.UNSET  # that the key lacks
-
-
 def answer_to(error: BaseException) -> Answer | None:
     """The answer to an error that the table knows; None for one that is our fault."""
     if isinstance(error, ProtocolError):
@@ -86,6 +68,8 @@ def _of_database(error: BaseException) -> Answer | None:
     """503 while the database cannot finish requests; None for an error that will not pass."""
     if is_connection_lost(error):
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, "The database does not answer.", code="database_unreachable")
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError) and error.constraint_name == MOVING:
+        return _known(RoomNotReady(f"{error.args[0]} {error.hint}"))
     if isinstance(error, INTERRUPTIONS):  # a deadlock with another request, a full disk, a server that became read-only
         detail = "The database could not finish this request. It was rolled back; try again."
         return problem(HTTPStatus.SERVICE_UNAVAILABLE, detail, headers={"retry-after": "1"})
@@ -117,7 +101,7 @@ def problem(
         errors=[ProblemField(_short(e.field, LONGEST_FIELD), _short(e.message, LONGEST_DETAIL)) for e in named],
         scope=scope,
     )
-    return Answer(value, int(status), MEDIA_TYPE, headers or {})
+    return Answer(value, int(status), PROBLEM, headers or {})
 
 
 def _short(text: str, longest: int) -> str:
@@ -131,7 +115,8 @@ def _known(error: PostroomError) -> Answer | None:
     headers = {"www-authenticate": 'Bearer realm="postroom"'} if status is HTTPStatus.UNAUTHORIZED else {}
     if error.retry_after_s is not None:
         headers["retry-after"] = str(error.retry_after_s)
-    # Details such as the database address go to the log; the response only says that it is not ready.
-    detail = "The database is not ready." if isinstance(error, DatabaseError) else error.message
+    # Details such as the database address go to the log; a room that is not ready has none.
+    is_secret = isinstance(error, DatabaseError) and not isinstance(error, RoomNotReady)
+    detail = "The database is not ready." if is_secret else error.message
     scope = error.scope if isinstance(error, ScopeMissing) else msgspec.UNSET
     return problem(status, detail, code=error.code, errors=error.errors, headers=headers, scope=scope)

@@ -43,7 +43,8 @@ FROM api_keys
 WHERE key_hash = :key_hash AND revoked_at IS NULL;
 
 -- name: find_key_by_id :maybe
--- The key with this id, unless it was revoked; its row is locked until the transaction ends.
+-- The key with this id, unless it was revoked; its row is locked until the transaction ends, because a change writes all
+-- its limits.
 SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota,
     from_domains
 FROM api_keys
@@ -60,7 +61,7 @@ ORDER BY id DESC
 LIMIT 1;
 
 -- name: find_operator :maybe
--- The operator with this id; its row is locked until the transaction ends.
+-- The operator with this id; its row is locked until the transaction ends, so that the audit log has the state before.
 SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
 FROM operators
 WHERE id = :operator_id

@@ -64,8 +64,8 @@ class RoomsApplication:
             await send(message)
 
         try:
-            async with self._rooms.use(name) as app:
-                await app({**scope, "path": path}, receive, begin)
+            async with self._rooms.use(name) as served:
+                await served.app({**scope, "path": path}, receive, begin)
         except Exception as error:
             if has_begun:
                 raise

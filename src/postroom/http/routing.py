@@ -13,12 +13,11 @@ from uuid import UUID
 
 from prometheus_client import Counter, Histogram
 
-from postroom.runtime.endpoint import Endpoint, ProtocolError, Refuse
+from postroom.runtime.endpoint import PARAMETER, Endpoint, ProtocolError, Refuse
 from postroom.runtime.metrics import HTTP_REQUESTS, HTTP_SECONDS
 
 LARGEST_ID = 2**63 - 1  # bigint
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 _HEX = "[0-9a-fA-F]"
 _KINDS = {

@@ -55,8 +55,7 @@ async def change_key(
 
 async def get_key(pool: Pool, key_id: int) -> ApiKey:
     """The key with this id, unless it was revoked. Raises `KeyNotFound`."""
-    async with pool.acquire() as connection:
-        return KeyNotFound.unless(await store.find_key_by_id(connection, key_id=key_id))
+    return KeyNotFound.unless(await store.find_key_by_id(pool, key_id=key_id))
 
 
 async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKey]:
@@ -71,8 +70,7 @@ async def ensure_admin_key(pool: Pool, *, actor: str) -> tuple[str | None, ApiKe
 
 async def get_admin_key(pool: Pool) -> ApiKey:
     """The key named `admin`. Raises `KeyNotFound`."""
-    async with pool.acquire() as connection:
-        return KeyNotFound.unless(await store.find_key_by_name(connection, name=ADMIN))
+    return KeyNotFound.unless(await store.find_key_by_name(pool, name=ADMIN))
 
 
 async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[ApiKey]:

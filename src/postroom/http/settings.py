@@ -16,29 +16,18 @@ def _networks(value: str) -> tuple[IPv4Network | IPv6Network, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSettings:
-    """The settings of http."""
-
-    http_addr: tuple[str, int] = setting(
-        "POSTROOM_HTTP_ADDR", parse_address, ("127.0.0.1", 8025), "address where the HTTP server listens"
-    )
+    http_addr: tuple[str, int] = setting(parse_address, ("127.0.0.1", 8025), "address where the HTTP server listens")
     public_url: str | None = setting(
-        "POSTROOM_PUBLIC_URL",
         http_url,
         None,
         "public URL of the HTTP server, for links in mail; with many rooms, {room} is the place of a room's name",
     )
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = setting(
-        "POSTROOM_TRUSTED_PROXIES",
-        _networks,
-        (),
-        "networks of proxies whose X-Forwarded-For is trusted, separated by commas",
+        _networks, (), "networks of proxies whose X-Forwarded-For is trusted, separated by commas"
     )
-    max_body_mb: int = setting("POSTROOM_MAX_BODY_MB", positive, 35, "largest request body, in megabytes")
-    http_connections: int = setting(
-        "POSTROOM_HTTP_CONNECTIONS", positive, 800, "most open HTTP connections per process"
-    )
+    max_body_mb: int = setting(positive, 35, "largest request body, in megabytes")
+    http_connections: int = setting(positive, 800, "most open HTTP connections per process")
     connections_per_peer: int = setting(
-        "POSTROOM_CONNECTIONS_PER_PEER",
         positive,
         100,
         "most open connections from one address, for HTTP and for SMTP submission; "
