@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -94,7 +93,5 @@ class Client(Api[Asynchronous]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()

@@ -127,7 +127,7 @@ class Session:
 def _failure(status: int, retry_after: str | None, content: bytes) -> ExchangeFailure:
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     is_limited = status == HTTPStatus.TOO_MANY_REQUESTS and seconds is not None
-    error = _error(status, content)
+    error = read_problem(status, content)
     error.retry_after_s = None if seconds is None else int(seconds)
     return ExchangeFailure(
         error,
@@ -137,7 +137,7 @@ def _failure(status: int, retry_after: str | None, content: bytes) -> ExchangeFa
     )
 
 
-def _error(status: int, content: bytes) -> PostroomError:
+def read_problem(status: int, content: bytes) -> PostroomError:
     """The error that a problem document describes, with the facts of the service's own error."""
     try:
         problem = msgspec.json.decode(content, type=dict[str, Any])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from postroom.client.api.shared import LetterWarning
+from postroom.client.api.shared import Engagement, LetterWarning
 from postroom.client.calls import Kind, Resource, ResultPage, call, download, listing
 from postroom.client.upload import File, OnProgress
 
@@ -75,14 +75,6 @@ class Campaign(Struct, frozen=True, kw_only=True):
     clicks: Engagement
     unsubscribes: int
     complaints: int
-
-
-class Engagement(Struct, frozen=True, kw_only=True):
-    """Opens or clicks: all, distinct mails, and those by machines."""
-
-    total: int
-    unique: int
-    machine: int
 
 
 class CampaignRecipient(Struct, frozen=True, kw_only=True):

@@ -243,6 +243,7 @@ class DeliveriesApi(Resource[Kind]):
         self,
         *,
         status: DeliveryState | None = None,
+        lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,
         recipient_domain: str | None = None,

@@ -28,7 +28,7 @@ class KeptCommand(Struct, frozen=True, kw_only=True):
 
 
 class EventPage(Struct, frozen=True, kw_only=True):
-    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is set if more events follow."""
+    """Events in order. `cursor` is safe as `after` of a condition; `next_cursor` is set if more events may follow."""
 
     items: list[SequencedEvent]
     next_cursor: str | None

@@ -67,8 +67,8 @@ class KeysApi(Resource[Kind]):
         Scopes: deliveries:write, deliveries:read, deliveries:operate, inbox:read, inbox:write, templates:read,
         templates:write, accounts:read, accounts:write, accounts:operate, users:read, users:write, events:read,
         events:write, outbox:read, outbox:operate, webhooks:manage, senders:read, senders:manage, campaigns:read,
-        campaigns:write, suppressions:read, suppressions:write, stats:read, archive:operate, audit:read, keys:manage,
-        operators:manage, or * for all.
+        campaigns:write, suppressions:read, suppressions:write, stats:read, archive:operate, erasures:manage,
+        audit:read, keys:manage, operators:manage, or * for all.
         """
 
     @call("PATCH", "/v1/keys/{key_id}", body=True)

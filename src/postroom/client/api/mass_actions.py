@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from postroom.client.api.shared import DeliveryState
+from postroom.client.api.shared import DeliveryState, Lane
 from postroom.client.calls import Kind, Resource, ResultPage, call, listing
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class MassActionsApi(Resource[Kind]):
         *,
         kind: MassKind,
         status: DeliveryState | None = None,
+        lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,
         recipient_domain: str | None = None,
@@ -86,6 +87,7 @@ class MassActionsApi(Resource[Kind]):
         *,
         kind: MassKind,
         status: DeliveryState | None = None,
+        lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,
         recipient_domain: str | None = None,

@@ -19,6 +19,14 @@ else:  # a newer server may have more values
     Channel = str
 
 
+class Engagement(Struct, frozen=True, kw_only=True):
+    """Opens or clicks: all, those by machines, and `unique`: mails that people opened or clicked."""
+
+    total: int
+    unique: int
+    machine: int
+
+
 class LetterWarning(Struct, frozen=True, kw_only=True):
     """One warning: a stable code, the part of the letter, and the message."""
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from postroom.client.api.shared import Engagement
 from postroom.client.calls import Kind, Resource, call, listing
 
 
@@ -38,8 +39,8 @@ class StatsLine(Struct, frozen=True, kw_only=True):
     suppressed: int
     cancelled: int
     dead_lettered: int
-    opens: Reached
-    clicks: Reached
+    opens: Engagement
+    clicks: Engagement
     unsubscribes: int
     complaints: int
     rates: Rates
@@ -52,16 +53,12 @@ class StatsLine(Struct, frozen=True, kw_only=True):
     tag: str | None = None
 
 
-class Reached(Struct, frozen=True, kw_only=True):
-    """Opens or clicks: all, distinct people, and those by machines."""
-
-    total: int
-    unique: int
-    machine: int
-
-
 class Rates(Struct, frozen=True, kw_only=True):
-    """Shares between 0 and 1 of the sent or delivered mail (bounces: of sent or bounced); null without any mail."""
+    """Shares between 0 and 1, null without any mail.
+
+    `delivery` of mail that was sent, refused or given up; `bounce` of mail that was sent or bounced; others of
+    delivered mail.
+    """
 
     delivery: float | None
     bounce: float | None
@@ -85,8 +82,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     suppressed: int
     cancelled: int
     dead_lettered: int
-    opens: Reached
-    clicks: Reached
+    opens: Engagement
+    clicks: Engagement
     unsubscribes: int
     complaints: int
     rates: Rates
