@@ -3,9 +3,9 @@
 The flow in ten lines:
 
     accept    a request becomes rows in the caller's transaction: `postroom.send`, SQL `send(…)`, HTTP, the command line
-    render    a template and its variables become stored content (mail)
     claim     a worker leases due deliveries, lane by lane (delivery)
     start     the worker commits which deliveries of the claim it is about to send
+    render    the pinned version of a template and its variables become the message (mail)
     attempt   a transport hands the message over and reports a reply (transports)
     classify  the reply becomes an outcome per recipient, the outcome a next step (delivery.outcome, delivery.retry)
     complete  delivery, recipients, attempt and dead letter are written together, if the claim still holds

@@ -9,23 +9,24 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from functools import partial
 
 import structlog
 
 from postroom.accounts.worker import make_mailing_collector
-from postroom.background import open_loops, read_address
+from postroom.background import HEAD_START, mailbox_loops, open_loops, postpone, read_address
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.db.failures import record_loop_failure
 from postroom.db.processes import process_registered
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
-from postroom.delivery.lane import LaneWakeups
+from postroom.delivery.lane import LaneWakeups, WokenWorker
 from postroom.delivery.model import Channel, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
+from postroom.feedback.report_rooms import report_rooms
 from postroom.inbox.transport import CaptureTransport
+from postroom.intake.source import open_watches
 from postroom.mail.compose import Composer, MailWriter
 from postroom.mail.dkim_keys import load_signers
 from postroom.mail.publishing import publish_files
@@ -38,10 +39,10 @@ from postroom.outbox.webhooks.writer import WebhookWriter
 from postroom.post.address import domain_of
 from postroom.post.message_id import room_keys
 from postroom.rooms.fleet import Fleet
-from postroom.rooms.model import Watcher
-from postroom.rooms.server_rooms import FleetOptions
+from postroom.rooms.model import FleetOptions, Watcher
 from postroom.rooms.service import open_servers
-from postroom.runtime.loop import run_loops
+from postroom.rooms.wake import RoomWake
+from postroom.runtime.loop import Loop, run_loops
 from postroom.runtime.secrets import SecretBox
 from postroom.runtime.terminal import actor
 from postroom.runtime.tracing import enable_tracing
@@ -163,12 +164,12 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
 
 
 async def run_worker(
-    room: Room, *, stop: asyncio.Event, until_empty: bool = False, upkeep_in: timedelta | None = None
+    room: Room, *, stop: asyncio.Event, until_empty: bool = False, wake: RoomWake | None = None
 ) -> None:
     """Run the background loops (render, deliver, collect, schedule, retention) until `stop` is set.
 
-    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due. `upkeep_in` is
-    for a process with several rooms; see `open_loops`.
+    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due. `wake` is for
+    a process with several rooms.
     """
     settings = room.settings
     if settings.tracing:
@@ -177,7 +178,11 @@ async def run_worker(
     templates = TemplateRendering(room.pool, versions)
     failed = partial(record_loop_failure, room.pool)
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(process_registered(room.pool, room.name, "work"))
+        # The process has heard every notification of a room that wakes.
+        hearing = room.listener.hearing(f"{room.name}_deliveries", waker.notified, missed=wake is None)
+        await stack.enter_async_context(hearing)
+        registered = None if wake is None else wake.process
+        await stack.enter_async_context(process_registered(room.pool, room.name, "work", registered=registered))
         routes = await stack.enter_async_context(open_routes(room))
         accounts = await stack.enter_async_context(open_accounts(room))
         worker = Worker(
@@ -189,9 +194,9 @@ async def run_worker(
             options=_worker_options(settings, until_empty=until_empty),
             waker=waker,
             failed=failed,
+            woken=None if wake is None else _woken(wake),
         )
         renderer = RenderWorker(room.pool, versions)
-        await stack.enter_async_context(room.listener.hearing(f"{room.name}_deliveries", waker.notified))
         if until_empty:
             if (collector := make_mailing_collector(room, stop=stop)) is not None:
                 await collector.drain()
@@ -199,8 +204,10 @@ async def run_worker(
                 pass
             await run_loops([], main=worker, stop=stop)
         else:
-            others = [renderer.loop(), *await open_loops(room, stack, stop, upkeep_in=upkeep_in)]
-            await run_loops(others, main=worker, stop=stop, failed=failed)
+            rendering, others = renderer.loop(), await open_loops(room, stack, stop, wake=wake)
+            if wake is not None:
+                postpone(rendering, wake)
+            await run_loops([rendering, *others], main=worker, stop=stop, failed=failed)
 
 
 async def run_fleet(settings: Settings, pattern: str, *, stop: asyncio.Event, ready: Callable[[], None]) -> None:
@@ -211,23 +218,42 @@ async def run_fleet(settings: Settings, pattern: str, *, stop: asyncio.Event, re
         collects_tokens=settings.account_mail and settings.secret_key is not None,
         publishers=tuple(make_publishers(settings).names),
     )
-    async with open_servers(settings) as servers:
+    async with open_servers(settings) as servers, AsyncExitStack() as stack:
+        watches = open_watches(settings)
+        for watch in watches:
+            stack.push_async_callback(watch.close)
         fleet = Fleet(
             servers,
             pattern,
             run_room=_run_member,
             watcher=watcher,
             templates=settings.template_dir,
+            watches=watches,
             options=FleetOptions(awake=settings.rooms_awake),
         )
+        beside = _fleet_mailbox(settings, fleet, stop)
         ready()
-        await fleet.run(stop)
+        await fleet.run(stop, beside)
 
 
-async def _run_member(room: Room, *, stop: asyncio.Event, upkeep_in: timedelta) -> None:
-    if not upkeep_in:
+def _fleet_mailbox(settings: Settings, fleet: Fleet, stop: asyncio.Event) -> list[Loop]:
+    """One mailbox of bounces for all rooms, each of which is found by its return paths."""
+    needed = {"POSTROOM_BOUNCE_DOMAIN": settings.bounce_domain, "POSTROOM_SECRET_KEY": settings.secret_key}
+    for variable, value in needed.items():
+        if settings.bounce_imap_url is not None and value is None:
+            raise SettingInvalid(variable, "is needed to find the rooms of the bounces in POSTROOM_BOUNCE_IMAP_URL")
+    return mailbox_loops(settings, report_rooms(fleet.pools, settings.secret_keys, home=settings.schema), stop)
+
+
+async def _run_member(room: Room, *, stop: asyncio.Event, wake: RoomWake) -> None:
+    if not wake.upkeep_in:
         await publish_files(room, actor=actor())
-    await run_worker(room, stop=stop, upkeep_in=upkeep_in)
+    await run_worker(room, stop=stop, wake=wake)
+
+
+def _woken(wake: RoomWake) -> WokenWorker:
+    """The lanes that were notified are looked at first; all of them if something else has woken the room."""
+    return WokenWorker(wake.worker_id, frozenset(map(Lane, wake.lanes)) or frozenset(Lane), HEAD_START)
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

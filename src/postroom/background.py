@@ -19,8 +19,8 @@ from postroom.delivery.mass import service as mass
 from postroom.delivery.notices import Notice, Notifier
 from postroom.errors import SettingInvalid
 from postroom.feedback import notice as feedback
-from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.imap import ImapOptions, ImapPoller
+from postroom.feedback.report_rooms import ReportRoom, ReportRooms
 from postroom.intake import notice as intake
 from postroom.intake.source import open_sources
 from postroom.intake.worker import open_consumers
@@ -32,10 +32,12 @@ from postroom.outbox import worker as outbox
 from postroom.outbox.run import open_outbox
 from postroom.post.address import Address, parse_address
 from postroom.post.message_id import room_keys
+from postroom.rooms.wake import RoomWake
 from postroom.runtime.loop import Loop
 from postroom.runtime.terminal import actor
 from postroom.schedule import worker as schedule
 from postroom.schedule.service import policy_of
+from postroom.settings import Settings
 from postroom.stats import worker as stats
 from postroom.tracking import maintenance as tracking
 
@@ -82,27 +84,36 @@ WAKES = {
 
 
 URGENT = frozenset({"collector", "feeder"})
+URGENT_START = timedelta(milliseconds=200)
 HEAD_START = timedelta(seconds=1)
-"""A room that wakes is cold: every first statement takes 10 to 50 ms. Only urgent loops run beside its first mail."""
+"""A room that wakes is cold: every first statement takes 10 to 50 ms, and they share a connection. Urgent loops let the
+claim of its first mail go ahead, the others the whole mail."""
 
 
 async def open_loops(
-    room: Room, stack: AsyncExitStack, stop: asyncio.Event, *, upkeep_in: timedelta | None = None
+    room: Room, stack: AsyncExitStack, stop: asyncio.Event, *, wake: RoomWake | None = None
 ) -> list[Loop]:
     """All background loops; the stack closes their resources after they have ended.
 
-    With `upkeep_in` the process serves other rooms too: it reads no stream and no mailbox, because their entries do not
-    name a room, and the loops of upkeep start after this time.
+    With `wake` the process serves other rooms too, and reads the mailbox of bounces for all of them.
     """
-    loops = await _open_loops(room, stack, stop)
-    if upkeep_in is None:
-        return [*loops, *await _open_readers(room, stack, stop)]
+    loops, consumers = await _open_loops(room, stack, stop), await _open_consumers(room, stack)
+    if wake is None:
+        reported = ReportRoom(room.pool, room_keys(room.settings.secret_keys, room.name))
+        return [*loops, *consumers, *mailbox_loops(room.settings, lambda: [reported], stop)]
     for loop in loops:
-        if loop.name in UPKEEP:
-            loop.postpone(max(upkeep_in, HEAD_START))
-        elif loop.name not in URGENT:
-            loop.postpone(HEAD_START)
-    return loops
+        postpone(loop, wake)
+    return [*loops, *consumers]
+
+
+def postpone(loop: Loop, wake: RoomWake) -> None:
+    """Let the mail that has woken the room go ahead; a loop without work does not begin at all."""
+    head_start = URGENT_START if loop.name in URGENT else HEAD_START
+    function = WAKES.get(loop.name)
+    loop.postpone(
+        max(wake.upkeep_in, head_start) if loop.name in UPKEEP else head_start,
+        None if function is None else wake.gates.of(function),
+    )
 
 
 async def _open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
@@ -141,26 +152,23 @@ async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event
     return loops
 
 
-async def _open_readers(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
-    """Loops that read what comes from outside: streams of commands, a mailbox of bounces."""
+async def _open_consumers(room: Room, stack: AsyncExitStack) -> list[Loop]:
     settings = room.settings
     consumers = open_consumers(
         room.pool, open_sources(settings), idempotency_ttl=settings.idempotency_ttl, check=TemplateCheck(room.pool)
     )
-    loops = await stack.enter_async_context(consumers)
-    if settings.bounce_imap_url is not None:
-        loops.append(_imap_poller(room, settings.bounce_imap_url, stop).loop())
-    return loops
+    return await stack.enter_async_context(consumers)
 
 
-def _imap_poller(room: Room, url: str, stop: asyncio.Event) -> ImapPoller:
-    settings = room.settings
+def mailbox_loops(settings: Settings, rooms: ReportRooms, stop: asyncio.Event) -> list[Loop]:
+    """The loop that reads the mailbox of bounces, if there is one."""
+    if settings.bounce_imap_url is None:
+        return []
     try:
-        options = replace(ImapOptions.parse(url), interval=settings.bounce_imap_interval)
+        options = replace(ImapOptions.parse(settings.bounce_imap_url), interval=settings.bounce_imap_interval)
     except ValueError as error:
         raise SettingInvalid("POSTROOM_BOUNCE_IMAP_URL", str(error)) from error
-    paths = ReturnPaths(settings.bounce_domain, room_keys(settings.secret_keys, settings.schema))
-    return ImapPoller(room.pool, options, paths=paths, stop=stop)
+    return [ImapPoller(rooms, options, domain=settings.bounce_domain, stop=stop).loop()]
 
 
 def read_address(variable: str, value: str) -> Address:

@@ -53,6 +53,7 @@ line of a class's docstring is its default message. Facts are attributes. `code`
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
@@ -132,6 +133,15 @@ class BadInput(InputError):
     @classmethod
     def of(cls, field: str, message: str) -> "BadInput":
         return cls([FieldError(field, message)])
+
+    @classmethod
+    @contextmanager
+    def naming(cls, field: str, message: str = "") -> Iterator[None]:
+        """Raise a ValueError of the block as `BadInput` of this field, with its own message unless one is given."""
+        try:
+            yield
+        except ValueError as error:
+            raise cls.of(field, message or str(error)) from None
 
 
 class AccessError(PostroomError):

@@ -1,7 +1,7 @@
 """Every setting of a Postroom process: the sum of the capabilities' settings, read once from `POSTROOM_*` variables.
 
-Each capability declares its own in its `settings.py`. An invalid value stops the start with an error that names the
-variable.
+Each capability declares its own in its `settings.py`; the variable of `outbox_batch` is `POSTROOM_OUTBOX_BATCH`. An
+invalid value stops the start with an error that names the variable.
 """
 
 import os
@@ -26,6 +26,7 @@ from postroom.intake.settings import IntakeSettings
 from postroom.mail.settings import MailSettings
 from postroom.outbox.settings import OutboxSettings
 from postroom.rooms.settings import RoomsSettings
+from postroom.runtime.setting import variable_of
 from postroom.runtime.settings import ProcessSettings
 from postroom.schedule.settings import ScheduleSettings
 from postroom.senders.settings import SendersSettings
@@ -64,7 +65,7 @@ class Settings(
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the environment; an unknown POSTROOM_* variable is rejected like an invalid value, because it is a typo."""
     given = os.environ if environ is None else environ
-    known = {entry.metadata["variable"]: entry for entry in fields(Settings)}
+    known = {variable_of(entry): entry for entry in fields(Settings)}
     values: dict[str, Any] = {}
     for variable, text in given.items():
         if not variable.startswith("POSTROOM_"):

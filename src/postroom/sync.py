@@ -20,7 +20,7 @@ from postroom.db.drivers import blocking_connection
 from postroom.delivery.send import send as _send
 from postroom.events import EventSession
 
-__all__ = ["Client", "Events", "send"]
+__all__ = ["Client", "EventStore", "send"]
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -40,11 +40,11 @@ def _on_connection(
 
 def _on_session(
     method: Callable[Concatenate[EventSession, P], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate["Events", P], Result]:
+) -> Callable[Concatenate["BlockingEventStore", P], Result]:
     """The method for a synchronous connection."""
 
     @wraps(method)
-    def call(self: "Events", /, *args: P.args, **keywords: P.kwargs) -> Result:
+    def call(self: "BlockingEventStore", /, *args: P.args, **keywords: P.kwargs) -> Result:
         return run_blocking(method(self.session, *args, **keywords))
 
     return call
@@ -53,11 +53,11 @@ def _on_session(
 send = _on_connection(_send)
 
 
-class Events:
+class BlockingEventStore:
     """The event store on your connection, in your transaction; the methods are those of `postroom.events.EventSession`.
 
     wallet = Query.of(tags={"wallet": 1})
-    Events(connection).decide(wallet, 0, BALANCE, withdraw)
+    EventStore(connection).decide(wallet, 0, BALANCE, withdraw)
     """
 
     def __init__(self, connection: object, room: str = "postroom") -> None:
@@ -69,3 +69,6 @@ class Events:
     head = _on_session(EventSession.head)
     project = _on_session(EventSession.project)
     read = _on_session(EventSession.read)
+
+
+EventStore = BlockingEventStore

@@ -333,9 +333,9 @@ def test_a_reader_that_goes_away_is_no_failure_of_ours(settings: dict[str, str])
 async def test_deliveries_of_a_campaign_are_listed(room: Room, settings: dict[str, str]) -> None:
     """`--campaign` takes an id of ours, or the name that custom data give."""
     await room.pool.execute(
-        "INSERT INTO deliveries (lane, next_attempt_at, ladder, source, campaign_id, custom_data) VALUES"
-        " ('bulk', now(), 'generic', 'test', 7, NULL),"
-        " ('bulk', now(), 'generic', 'test', NULL, '{\"campaign\": \"spring\"}')"
+        "INSERT INTO deliveries (lane, next_attempt_at, ladder, source, recipient_email, campaign_id, custom_data)"
+        " VALUES ('bulk', now(), 'generic', 'test', 'ada@example.org', 7, NULL),"
+        " ('bulk', now(), 'generic', 'test', 'ada@example.org', NULL, '{\"campaign\": \"spring\"}')"
     )
     for asked, found in (("7", [7]), ("8", []), ("spring", [None])):
         page = answer(postroom("deliveries", "list", "--campaign", asked, "--json", settings=settings))

@@ -176,8 +176,8 @@ async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None
         )
         await connection.execute("INSERT INTO workers (pid, host) VALUES (1, 'here'), (2, 'there')")
         await connection.execute(
-            "INSERT INTO deliveries (lane, next_attempt_at, ladder, source)"
-            " VALUES ('auth', now() - interval '9 minutes 35 seconds', 'auth', 'test')"
+            "INSERT INTO deliveries (lane, next_attempt_at, ladder, source, recipient_email)"
+            " VALUES ('auth', now() - interval '9 minutes 35 seconds', 'auth', 'test', 'ada@example.org')"
         )
         await connection.execute(QUEUE_WAITING)
     found = await _examine(room.direct_url)

@@ -8,9 +8,10 @@ MEGABYTE = 1024 * 1024
 
 FILL = """
     INSERT INTO deliveries (
-        state, finished_at, ladder, source, idempotency_key, request_fingerprint, idempotency_expires_at
+        state, finished_at, ladder, source, recipient_email, idempotency_key, request_fingerprint,
+        idempotency_expires_at
     )
-    SELECT 'sent', now(), 'generic', 'test', md5(n::text), n, now()
+    SELECT 'sent', now(), 'generic', 'test', 'ada@example.org', md5(n::text), n, now()
     FROM generate_series(1, 40000) AS n
 """
 

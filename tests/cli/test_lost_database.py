@@ -109,6 +109,21 @@ def test_a_process_that_hangs_ends_after_its_grace_time(settings: dict[str, str]
         assert "shutdown_forced" in process.stdout.read()
 
 
+def test_a_process_that_hangs_while_python_shuts_down_ends_too(settings: dict[str, str]) -> None:
+    """While the interpreter is finalized no thread runs; the process ends with exit 1 nevertheless."""
+    done = "await life.stop.wait()\n    sys.late = Late()"
+    late = "class Late:\n    def __del__(self, sleep=__import__('time').sleep):\n        sleep(3600)\n"
+    command = [sys.executable, "-c", late + HANGING.replace("await asyncio.Event().wait()", done)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(PATIENCE_S) == 1
+        finally:
+            process.kill()
+
+
 async def test_processes_follow_an_embedded_server_to_another_port(settings: dict[str, str]) -> None:
     """Another program takes the port while the server is down: mail is accepted and delivered on the new one."""
     home = DataDirectory(Path(settings["POSTROOM_DATA_DIR"]))

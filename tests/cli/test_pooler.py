@@ -11,7 +11,10 @@ from postroom.runtime.finding import Finding, Severity
 from postroom.settings import Settings
 
 pytestmark = NEEDS_PGBOUNCER
-SETTINGS_OF_POSTROOM = "search_path,application_name,timezone,jit,enable_seqscan"
+SETTINGS_OF_POSTROOM = (
+    "search_path,application_name,timezone,jit,enable_seqscan,idle_in_transaction_session_timeout,"
+    "tcp_keepalives_idle,tcp_keepalives_interval,tcp_keepalives_count,tcp_user_timeout"
+)
 
 
 @pytest.fixture

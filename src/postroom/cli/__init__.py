@@ -33,88 +33,58 @@ class CommandEntry:
     """One word after `postroom`: where it is implemented, and what it is for."""
 
     name: str
-    place: str  # module:attribute, a function or a group
+    module: str  # below `postroom`; its function or group has the name of the command, with underscores
     panel: str
     about: str
     passes_arguments: bool = False
 
     def load(self) -> Any:
-        module, _, attribute = self.place.partition(":")
-        return getattr(import_module(module), attribute)
+        return getattr(import_module(f"postroom.{self.module}"), self.name.replace("-", "_"))
 
 
 COMMANDS = (
-    CommandEntry("up", "postroom.cli.up:up", RUN, "Run database, API and workers by one command."),
-    CommandEntry("demo", "postroom.cli.demo.command:demo", RUN, "Play a story on the running system."),
-    CommandEntry(
-        "sign-in-link",
-        "postroom.cli.sign_in_link:sign_in_link",
-        RUN,
-        "Print a link that signs in to the dashboard once.",
-    ),
-    CommandEntry("serve", "postroom.cli.serve:serve", RUN, "Serve the HTTP API."),
-    CommandEntry("work", "postroom.cli.work:work", RUN, "Render and deliver queued mail."),
-    CommandEntry("migrate", "postroom.cli.migrate:migrate", RUN, "Bring the room's schema up to this version."),
-    CommandEntry("schema", "postroom.cli.schema:schema", CARE, "Print the room as one file of SQL."),
-    CommandEntry("send", "postroom.mail.send_cli:send", MAIL, "Send one mail and print its id."),
-    CommandEntry("top", "postroom.cli.top:top", CARE, "Show the room live: lanes, rates, workers, senders, problems."),
-    CommandEntry("doctor", "postroom.cli.doctor:doctor", CARE, "Check the installation and advise on problems."),
-    CommandEntry("backup", "postroom.backup.cli:backup", CARE, "Back up the room to a file and verify it."),
-    CommandEntry("restore", "postroom.backup.cli:restore", CARE, "Restore a backup as a room."),
-    CommandEntry("erase", "postroom.erasure.cli:erase", CARE, "Erase a person everywhere, by address."),
-    CommandEntry(
-        "db-url", "postroom.cli.database:db_url", CARE, "Print a URL of the database, for psql and other programs."
-    ),
-    CommandEntry("psql", "postroom.cli.database:psql", CARE, "Open psql in the room.", passes_arguments=True),
+    CommandEntry("up", "cli.up", RUN, "Run database, API and workers by one command."),
+    CommandEntry("demo", "cli.demo.command", RUN, "Play a story on the running system."),
+    CommandEntry("sign-in-link", "cli.sign_in_link", RUN, "Print a link that signs in to the dashboard once."),
+    CommandEntry("serve", "cli.serve", RUN, "Serve the HTTP API."),
+    CommandEntry("work", "cli.work", RUN, "Render and deliver queued mail."),
+    CommandEntry("migrate", "cli.migrate", RUN, "Bring the room's schema up to this version."),
+    CommandEntry("schema", "cli.schema", CARE, "Print the room as one file of SQL."),
+    CommandEntry("send", "mail.send_cli", MAIL, "Send one mail and print its id."),
+    CommandEntry("top", "cli.top", CARE, "Show the room live: lanes, rates, workers, senders, problems."),
+    CommandEntry("doctor", "cli.doctor", CARE, "Check the installation and advise on problems."),
+    CommandEntry("backup", "backup.cli", CARE, "Back up the room to a file and verify it."),
+    CommandEntry("restore", "backup.cli", CARE, "Restore a backup as a room."),
+    CommandEntry("erase", "erasure.cli", CARE, "Erase a person everywhere, by address."),
+    CommandEntry("db-url", "cli.database", CARE, "Print a URL of the database, for psql and other programs."),
+    CommandEntry("psql", "cli.database", CARE, "Open psql in the room.", passes_arguments=True),
 )
 GROUPS = (
-    CommandEntry(
-        "deliveries", "postroom.delivery.cli:deliveries", MAIL, "Deliveries: list, show, cancel, retry, resend."
-    ),
-    CommandEntry(
-        "dead-letters", "postroom.delivery.dead_letter_cli:dead_letters", MAIL, "Dead letters: list, redrive."
-    ),
-    CommandEntry(
-        "mass-actions",
-        "postroom.delivery.mass.cli:mass_actions",
-        MAIL,
-        "Cancel, retry or resend all deliveries of a filter.",
-    ),
-    CommandEntry("templates", "postroom.mail.cli:templates", MAIL, "The template catalog, and previews of it."),
-    CommandEntry("inbox", "postroom.inbox.cli:inbox", MAIL, "Mail that was captured instead of sent."),
-    CommandEntry("intake", "postroom.cli.intake:intake", RUN, "Consume commands from a Redis or NATS stream."),
-    CommandEntry("malformed", "postroom.intake.cli:malformed", MAIL, "Malformed commands: list, resubmit, dismiss."),
-    CommandEntry("senders", "postroom.senders.cli:senders", MAIL, "Sender accounts: quota, pace, health, credentials."),
-    CommandEntry(
-        "campaigns", "postroom.campaigns.cli:campaigns", MAIL, "Campaigns: upload, preview, start, pause, report."
-    ),
-    CommandEntry("clicks", "postroom.tracking.cli:clicks", MAIL, "Clicks: by link of a campaign, and by person."),
-    CommandEntry("suppressions", "postroom.feedback.cli:suppressions", MAIL, "Suppressed addresses and their reasons."),
-    CommandEntry("feedback", "postroom.feedback.cli:feedback", MAIL, "Bounces and complaints: read, list, listen."),
-    CommandEntry("stats", "postroom.stats.cli:stats", FACTS, "Statistics of sent, opened, clicked and bounced mail."),
-    CommandEntry("accounts", "postroom.accounts.cli:accounts", PEOPLE, "Accounts: sign up, suspend, reissue."),
-    CommandEntry("tokens", "postroom.accounts.cli:tokens", PEOPLE, "Collect tokens for mail or a pipe."),
-    CommandEntry("users", "postroom.schedule.cli:users", PEOPLE, "People who get greetings at their local time."),
-    CommandEntry("schedule", "postroom.schedule.event_cli:schedule", PEOPLE, "Scheduled events: list, move, cancel."),
-    CommandEntry("events", "postroom.events.cli:events", FACTS, "Append, read and follow facts."),
-    CommandEntry(
-        "outbox", "postroom.outbox.cli:outbox", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."
-    ),
-    CommandEntry(
-        "webhooks",
-        "postroom.outbox.webhooks.cli:webhooks",
-        FACTS,
-        "Endpoints that get events: register, rotate, replay.",
-    ),
-    CommandEntry(
-        "archive", "postroom.archive.cli:archive", CARE, "Old months as Parquet: run, list, verify, restore, query."
-    ),
-    CommandEntry(
-        "audit", "postroom.events.audit_cli:audit", CARE, "Manual actions: who did what to which object, and when."
-    ),
-    CommandEntry("rooms", "postroom.rooms.cli:rooms", CARE, "Rooms on all servers: list, create, migrate, move, drop."),
-    CommandEntry("keys", "postroom.http.cli:keys", CARE, "API keys: create, list, revoke."),
-    CommandEntry("operators", "postroom.http.operator_cli:operators", CARE, "People of the dashboard and their roles."),
+    CommandEntry("deliveries", "delivery.cli", MAIL, "Deliveries: list, show, cancel, retry, resend."),
+    CommandEntry("dead-letters", "delivery.dead_letter_cli", MAIL, "Dead letters: list, redrive."),
+    CommandEntry("mass-actions", "delivery.mass.cli", MAIL, "Cancel, retry or resend all deliveries of a filter."),
+    CommandEntry("templates", "mail.cli", MAIL, "The template catalog, and previews of it."),
+    CommandEntry("inbox", "inbox.cli", MAIL, "Mail that was captured instead of sent."),
+    CommandEntry("intake", "cli.intake", RUN, "Consume commands from a Redis or NATS stream."),
+    CommandEntry("malformed", "intake.cli", MAIL, "Malformed commands: list, resubmit, dismiss."),
+    CommandEntry("senders", "senders.cli", MAIL, "Sender accounts: quota, pace, health, credentials."),
+    CommandEntry("campaigns", "campaigns.cli", MAIL, "Campaigns: upload, preview, start, pause, report."),
+    CommandEntry("clicks", "tracking.cli", MAIL, "Clicks: by link of a campaign, and by person."),
+    CommandEntry("suppressions", "feedback.cli", MAIL, "Suppressed addresses and their reasons."),
+    CommandEntry("feedback", "feedback.cli", MAIL, "Bounces and complaints: read, list, listen."),
+    CommandEntry("stats", "stats.cli", FACTS, "Statistics of sent, opened, clicked and bounced mail."),
+    CommandEntry("accounts", "accounts.cli", PEOPLE, "Accounts: sign up, suspend, reissue."),
+    CommandEntry("tokens", "accounts.cli", PEOPLE, "Collect tokens for mail or a pipe."),
+    CommandEntry("users", "schedule.cli", PEOPLE, "People who get greetings at their local time."),
+    CommandEntry("schedule", "schedule.event_cli", PEOPLE, "Scheduled events: list, move, cancel."),
+    CommandEntry("events", "events.cli", FACTS, "Append, read and follow facts."),
+    CommandEntry("outbox", "outbox.cli", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."),
+    CommandEntry("webhooks", "outbox.webhooks.cli", FACTS, "Endpoints that get events: register, rotate, replay."),
+    CommandEntry("archive", "archive.cli", CARE, "Old months as Parquet: run, list, verify, restore, query."),
+    CommandEntry("audit", "events.audit_cli", CARE, "Manual actions: who did what to which object, and when."),
+    CommandEntry("rooms", "rooms.cli", CARE, "Rooms on all servers: list, create, migrate, move, drop."),
+    CommandEntry("keys", "http.cli", CARE, "API keys: create, list, revoke."),
+    CommandEntry("operators", "http.operator_cli", CARE, "People of the dashboard and their roles."),
 )
 
 
@@ -172,7 +142,7 @@ def _print_version(asked: bool) -> None:  # noqa: FBT001 - called by typer
 
 
 def _make_contents(room: "Room") -> "Contents":
-    from postroom.mail.contents import contents_of
+    from postroom.campaigns.contents import contents_of
 
     return contents_of(room.pool)
 

@@ -208,13 +208,13 @@ async def _tokens(session: Session, settings: Settings) -> Finding:
 
 async def _schedule(session: Session) -> Finding:
     backlog = await measure_schedule(session)
-    told = []
+    notes = []
     if backlog.due_for > SCHEDULE_LATE:
-        told.append(f"{backlog.due} events are due, the first for {rough(backlog.due_for)}")
+        notes.append(f"{backlog.due} events are due, the first for {rough(backlog.due_for)}")
     if backlog.unplanned_for > SCHEDULE_LATE:
-        told.append(f"{backlog.unplanned} people wait to be planned for, the first for {rough(backlog.unplanned_for)}")
-    if told:
-        return warn("schedule", "; ".join(told), "start a worker: it hands over and plans")
+        notes.append(f"{backlog.unplanned} people wait to be planned for, the first for {rough(backlog.unplanned_for)}")
+    if notes:
+        return warn("schedule", "; ".join(notes), "start a worker: it hands over and plans")
     if backlog.unplannable:
         shown = f"{backlog.unplannable} people have an invalid zone or rule"
         advice = "find them with SELECT id FROM users WHERE is_unplannable, and correct the zone or the rule"
@@ -227,7 +227,7 @@ async def _senders(session: Session, settings: Settings) -> Finding:
     if not row["accounts"]:
         if settings.transport == "senders":
             return fail("senders", "no accounts, so no mail can leave", "add one with `postroom senders add`")
-        return ok("senders", "no accounts: mail leaves by the transport below")
+        return ok("senders", "no accounts; the transport handles all mail")
     if row["stopped"]:
         return warn("senders", row["stopped"], "fix the account, then run `postroom senders resume <id>`")
     shown = f"{row['sending']} of {row['accounts']} accounts send"
@@ -279,18 +279,18 @@ async def _partitions(session: Session) -> Finding:
 async def _archive(session: Session, settings: Settings) -> Finding:
     """List all problems of the archive's files; the most severe decides severity and advice."""
     health = await examine_archive(session, ArchiveOptions.of(settings))
-    told = [f"{url} does not answer: {reason}" for url, reason in health.unreachable.items()]
+    notes = [f"{url} does not answer: {reason}" for url, reason in health.unreachable.items()]
     if health.missing:
-        told.append(f"{len(health.missing)} of {health.pieces} missing, the first {health.missing[0]}")
-    is_broken = bool(told)
+        notes.append(f"{len(health.missing)} of {health.pieces} missing, the first {health.missing[0]}")
+    is_broken = bool(notes)
     if health.erasures:
-        told.append(f"{health.erasures} erasures are not done")
+        notes.append(f"{health.erasures} erasures are not done")
     if health.foreign:
-        told.append(f"{health.foreign} belong to the room that this one is a copy of")
+        notes.append(f"{health.foreign} belong to the room that this one is a copy of")
     if is_broken:
-        return fail("archived files", "; ".join(told), "bring them back from a copy, then `postroom archive verify`")
+        return fail("archived files", "; ".join(notes), "bring them back from a copy, then `postroom archive verify`")
     if health.erasures:
-        return warn("archived files", "; ".join(told), "the log of `postroom work` says what they wait for")
+        return warn("archived files", "; ".join(notes), "the log of `postroom work` says what they wait for")
     if health.foreign:
-        return warn("archived files", "; ".join(told), "if only this room goes on: `postroom archive adopt --yes`")
+        return warn("archived files", "; ".join(notes), "if only this room goes on: `postroom archive adopt --yes`")
     return ok("archived files", f"{health.pieces} pieces, each where it should be")

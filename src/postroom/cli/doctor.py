@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,11 +16,21 @@ _PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-def doctor(*, as_json: AsJson = False) -> None:
-    """Check the database, the room, workers, ports, templates and the transport. Exit 1 if a check fails."""
+def doctor(
+    *,
+    rooms: Annotated[
+        str | None,
+        typer.Option(
+            "--rooms", metavar="PATTERN", help="Check many rooms, such as 'tenant_*'; with POSTROOM_SERVERS all rooms."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails."""
     from postroom.runtime.finding import Severity
 
-    findings = run(examine(read_settings()))
+    settings = read_settings()
+    findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
     if as_json:
         print_json({"healthy": all(f.verdict is not Severity.FAIL for f in findings), "checks": findings})
     else:
@@ -29,11 +39,12 @@ def doctor(*, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-async def examine(settings: Settings) -> "list[Finding]":
-    """Every finding, those about the database first."""
-    from postroom.cli import host_checks
+async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Finding]":
+    """Every finding, those about the database first; with `rooms`, also those about all rooms that match."""
+    from postroom.cli import fleet_checks, host_checks
 
-    return [*await _examine_database(settings), *await host_checks.examine(settings)]
+    many = [] if rooms is None else await fleet_checks.examine(settings, rooms)
+    return [*await _examine_database(settings), *many, *await host_checks.examine(settings)]
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":

@@ -154,6 +154,17 @@ WHERE expires_at < clock_timestamp() - :patience::interval
 ORDER BY expires_at
 LIMIT 5;
 
+-- name: list_room_processes :many
+-- The processes that serve the room: those that are registered, and workers in which it sleeps.
+SELECT DISTINCT command, host, pid
+FROM (
+    SELECT command, host, pid, seen_at FROM processes
+    UNION ALL
+    SELECT 'work', host, pid, seen_at FROM workers
+) AS process
+WHERE seen_at > clock_timestamp() - :patience::interval
+ORDER BY command, host, pid;
+
 -- name: list_troubled_pairs :many
 -- Publishers that have failed, are failing, or have no leader; the worst first.
 SELECT topic || '/' || publisher AS pair, status = 'FAILED' AS has_failed, last_error

@@ -37,8 +37,9 @@ async def examine(settings: Settings) -> list[Finding]:
 
 
 async def embedded(settings: Settings) -> Finding:
-    if settings.database_url is not None:
-        return ok("embedded server", "not used: POSTROOM_DATABASE_URL is set")
+    if settings.database_url is not None or settings.servers:
+        variable = "POSTROOM_DATABASE_URL" if settings.database_url is not None else "POSTROOM_SERVERS"
+        return ok("embedded server", f"not used: {variable} is set")
     directory = settings.data_dir.absolute()
     if await running_url(directory) is None:
         return fail("embedded server", f"not running under {directory}", "start it with `postroom up`")
@@ -128,7 +129,7 @@ async def transport(settings: Settings) -> Finding:
 
 def secret(settings: Settings) -> Finding:
     if settings.secret_key is not None or (settings.data_dir / "secret-key").exists():
-        return ok("secret key", "there")
+        return ok("secret key", "set")
     return warn("secret key", "not set", "set POSTROOM_SECRET_KEY to 64 hex characters; `postroom up` makes one")
 
 

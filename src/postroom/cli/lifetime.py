@@ -3,13 +3,16 @@
 A signal while starting ends it at once, because nothing has begun. A signal while running sets `stop`, and everything
 that runs finishes the work it has begun. Both end with exit 0: a requested stop is not a failure.
 
-From the first signal on, a thread counts down POSTROOM_SHUTDOWN_GRACE. If the process still exists then, because a
-task, a library or the database hangs, the thread ends it with exit 1: no process outlives its grace time. No work is
-lost by that: claims are recovered by other workers when their lease ends. Work in flight has a part of the grace time
-(`work_grace`), so that its results can be written in the rest.
+From the first signal on, a thread counts down POSTROOM_SHUTDOWN_GRACE. If the process exists until shortly before its
+end, because a task, a library or the database hangs, the thread ends it with exit 1: no process outlives its grace
+time. No work is lost by that: claims are recovered by other workers when their lease ends. A second watchdog, which
+needs no Python, ends a process that the thread cannot: no other thread runs while the interpreter shuts down, which
+takes seconds on a busy machine. Work in flight has a part of the grace time (`work_grace`): its results are written in
+the rest.
 """
 
 import asyncio
+import faulthandler
 import gc
 import os
 import signal
@@ -21,6 +24,9 @@ from datetime import timedelta
 import structlog
 
 _FORCED_EXIT = 1  # a second signal: ended without waiting for work in flight
+
+_LONGEST_S = 86_400.0 * 365  # more than the watchdogs can count is as good as no limit
+_SPARE_S = 0.5  # for the thread to log and exit, before the grace time is over and the second watchdog ends the process
 
 _log = structlog.get_logger()
 
@@ -58,9 +64,12 @@ def exit_after(limit: timedelta) -> None:
         _log.error("shutdown_forced", after_s=limit.total_seconds())
         os._exit(_FORCED_EXIT)
 
-    timer = threading.Timer(min(limit.total_seconds(), threading.TIMEOUT_MAX), end)
+    limit_s = min(limit.total_seconds(), _LONGEST_S)
+    limit_s -= min(_SPARE_S, limit_s / 10)
+    timer = threading.Timer(limit_s, end)
     timer.daemon = True  # a process that ends in time takes the thread along
     timer.start()
+    faulthandler.dump_traceback_later(limit_s + _SPARE_S, exit=True)
 
 
 def _collect_less() -> None:
@@ -74,9 +83,9 @@ async def live(main: Callable[[Lifetime], Awaitable[None]], *, grace: timedelta)
     """Run a command's main until it ends by itself or by a signal, at most `grace` after the signal."""
     life = Lifetime(grace)
     work = asyncio.ensure_future(main(life))
-    told = asyncio.ensure_future(life.stop.wait())
-    await asyncio.wait((work, told), return_when=asyncio.FIRST_COMPLETED)
-    told.cancel()
+    stopping = asyncio.ensure_future(life.stop.wait())
+    await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
     if work.done() or life.is_running:
         await work
         return

@@ -14,15 +14,16 @@ from postroom.app import link_signer
 from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.processes import process_registered
-from postroom.db.replica import replica_followed
+from postroom.db.replica import Replica, replica_followed
 from postroom.db.room import Room
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import SettingInvalid
 from postroom.feedback.listener import ListenerOptions, bounce_server
+from postroom.feedback.report_rooms import ReportRoom, ReportRooms
 from postroom.http.asgi import HttpApplication, build_app, make_combiner
 from postroom.http.auth import Authenticator
 from postroom.http.model import KEY_PREFIX
-from postroom.intake.smtp.handler import Authenticate
+from postroom.intake.smtp.handler import Authenticate, RoomOf, one_room
 from postroom.intake.smtp.server import allows_any_login, submission_options, submission_server
 from postroom.post.message_id import room_keys
 from postroom.rooms.service import Discover, find_rooms, servers_of
@@ -78,48 +79,63 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
     settings = room.settings
     if settings.tracing:
         enable_tracing()
-    # All of the settings before any door is opened: a process that cannot start must not have answered anybody.
-    submissions = [
-        (doors.smtp, submission_options(settings)),
-        (doors.smtps, submission_options(settings, implicit=True)),
-    ]
-    any_login = allows_any_login(settings)
-    receiving = None if doors.bounces is None else bounce_options(settings)
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
     async with AsyncExitStack() as stack:
         accepting = make_combiner(room)
         stack.push_async_callback(accepting.close)
         discover = partial(find_rooms, servers_of(room), inspecting=True)
-        opening = open_application(room, stop=stop, auth=auth, accepting=accepting, discover=discover)
+        replica = await stack.enter_async_context(replica_followed(room.pool, settings))
+        opening = open_application(room, stop=stop, auth=auth, accepting=accepting, replica=replica, discover=discover)
         app = await stack.enter_async_context(opening)
-        for listener, options in submissions:
-            if listener is not None and options is not None:
-                authenticate = submitter(auth, any_login=any_login)
-                submission = submission_server(accepting, authenticate, options, listener=listener)
-                await stack.enter_async_context(submission)
-        if receiving is not None:
-            await stack.enter_async_context(bounce_server(room.pool, receiving, listener=doors.bounces))
+        room_of = one_room(accepting, submitter(auth, any_login=allows_any_login(settings)))
+        reported = ReportRoom(room.pool, room_keys(settings.secret_keys, settings.schema))
+        await stack.enter_async_context(mail_doors(settings, doors, room_of, lambda: [reported]))
         await uvicorn_server.serve(
             app, doors.http, stop, grace=settings.work_grace, on_ready=on_ready, limits=http_limits(settings)
         )
 
 
 @asynccontextmanager
+async def mail_doors(
+    settings: Settings, doors: BoundSockets, room_of: RoomOf, reported: ReportRooms
+) -> AsyncIterator[None]:
+    """SMTP submission and the address of bounces, for one room or for all."""
+    # All of the settings before any door is opened: a process that cannot start must not have answered anybody.
+    submissions = [
+        (doors.smtp, submission_options(settings)),
+        (doors.smtps, submission_options(settings, implicit=True)),
+    ]
+    receiving = None if doors.bounces is None else bounce_options(settings)
+    async with AsyncExitStack() as stack:
+        for listener, options in submissions:
+            if listener is not None and options is not None:
+                await stack.enter_async_context(submission_server(room_of, options, listener=listener))
+        if receiving is not None:
+            await stack.enter_async_context(bounce_server(reported, receiving, listener=doors.bounces))
+        yield
+
+
+@asynccontextmanager
 async def open_application(
-    room: Room, *, stop: asyncio.Event, auth: Authenticator, accepting: AcceptCombiner, discover: Discover | None
+    room: Room,
+    *,
+    stop: asyncio.Event,
+    auth: Authenticator,
+    accepting: AcceptCombiner,
+    replica: Replica | None,
+    discover: Discover | None,
 ) -> AsyncIterator[HttpApplication]:
     """The HTTP application of a room: API, and with a secret key dashboard and links."""
     settings, sites = room.settings, list[Site]()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(process_registered(room.pool, room.name, "serve"))
-        replica = await stack.enter_async_context(replica_followed(room.pool, settings))
         if settings.secret_key:
             dashboard = build_dashboard(
                 room,
                 secret=settings.secret_key,
                 stop=stop,
                 auth=auth,
-                examine=partial(examine, settings),
+                examine=partial(examine, settings, rooms="*" if discover and settings.servers else None),
                 replica=replica,
                 discover=discover,
             )
@@ -162,9 +178,7 @@ def bounce_options(settings: Settings) -> ListenerOptions:
     if settings.secret_key is None:
         raise SettingInvalid("POSTROOM_SECRET_KEY", "is needed to recognise our own return paths")
     unlimited = (*LOOPBACK, *settings.trusted_proxies)
-    return ListenerOptions(
-        domain=settings.bounce_domain, keys=room_keys(settings.secret_keys, settings.schema), unlimited=unlimited
-    )
+    return ListenerOptions(domain=settings.bounce_domain, unlimited=unlimited)
 
 
 def submitter(auth: Authenticator, *, any_login: bool = False) -> Authenticate:

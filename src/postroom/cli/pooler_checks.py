@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from postroom.db.errors import DatabaseError
 from postroom.db.migrate import check_search_path
-from postroom.db.pool import Session, connect
+from postroom.db.pool import Session, connected
 from postroom.db.queries import load
 from postroom.runtime.finding import Finding, fail, ok
 from postroom.settings import Settings
@@ -36,11 +36,8 @@ async def examine(settings: Settings, direct_url: str) -> Finding:
     if not settings.is_pooled or settings.database_url is None:
         return ok("pooler", "none" if pooling is Pooling.NONE else "one in session mode, which needs no settings")
     try:
-        session = await connect(settings.database_url, settings.schema, pooled=True)
-        try:
+        async with connected(settings.database_url, settings.schema, pooled=True) as session:
             await check_search_path(session, settings.schema)
-        finally:
-            await session.close()
     except DatabaseError as error:
         return fail("pooler", error.message, "see `A pooler` in docs/how-to/run-in-production.md")
     return ok("pooler", f"{await find_pooling(settings.database_url, settings.schema)} mode; LISTEN goes around it")
@@ -57,8 +54,7 @@ def _wrong_url(settings: Settings) -> Finding:
 
 async def find_pooling(url: str, room: str) -> Pooling:
     """Which kind of pooler is between us and the server, if any."""
-    first = await connect(url, room, pooled=True)
-    try:
+    async with connected(url, room, pooled=True) as first:
         backend = await _backend(first)
         if backend == first.get_server_pid():
             return Pooling.NONE
@@ -67,17 +63,11 @@ async def find_pooling(url: str, room: str) -> Pooling:
                 return await _compare(first, backend, url, room)
         except TimeoutError:  # the pooler has one server connection, and the first client keeps it
             return Pooling.SESSION
-    finally:
-        await first.close()
 
 
 async def _compare(first: Session, backend: int, url: str, room: str) -> Pooling:
-    second = await connect(url, room, pooled=True)
-    try:
-        async with second.transaction():
-            is_shared = await _backend(second) == backend or await _backend(first) != backend
-    finally:
-        await second.close()
+    async with connected(url, room, pooled=True) as second, second.transaction():
+        is_shared = await _backend(second) == backend or await _backend(first) != backend
     return Pooling.TRANSACTION if is_shared else Pooling.SESSION
 
 

@@ -3,14 +3,14 @@
 import asyncio
 
 from postroom.db.pool import Session
-from postroom.db.replica import CHECK, Replica
+from postroom.db.replica import CHECK, follower_of
 from postroom.runtime.finding import Finding, ok, warn
 from postroom.settings import Settings
 
 
-async def examine(primary: Session, settings: Settings) -> Finding:
+async def examine(primary: Session, settings: Settings, check: str = "replica") -> Finding:
     """Wait at most as long as the replica may be behind."""
-    replica = Replica(primary, settings)
+    replica = follower_of(primary, settings)
     try:
         async with asyncio.timeout(settings.replica_lag.total_seconds()):
             await replica.check()
@@ -19,10 +19,10 @@ async def examine(primary: Session, settings: Settings) -> Finding:
                 await replica.check()
     except TimeoutError:
         shown = f"more than {settings.replica_lag.total_seconds():g} s behind"
-        return warn("replica", shown, "check replication; the API reads the primary meanwhile")
+        return warn(check, shown, "check replication; the API reads the primary meanwhile")
     finally:
         replica.close()
     if replica.problem is not None:
-        advice = "check POSTROOM_DATABASE_REPLICA_URL and that the replica runs; the API reads the primary meanwhile"
-        return warn("replica", replica.problem, advice)
-    return ok("replica", f"{replica.lag_s or 0:.1f} s behind")
+        advice = "check its URL and that the replica runs; the API reads the primary meanwhile"
+        return warn(check, replica.problem, advice)
+    return ok(check, f"{replica.lag_s or 0:.1f} s behind")

@@ -18,7 +18,7 @@ def serve(
     *,
     rooms: Annotated[
         str | None,
-        typer.Option("--rooms", help="Serve HTTP for all rooms that match, such as 'tenant_*'; no SMTP."),
+        typer.Option("--rooms", help="Serve HTTP and SMTP for all rooms that match, such as 'tenant_*'."),
     ] = None,
     migrate: Annotated[bool, typer.Option("--migrate", help="Migrate the room first.")] = False,
 ) -> None:

@@ -23,17 +23,16 @@ def sign_in_link(
 
     async def command(room: "Room") -> str:
         owner = await (find_by_email(room.pool, operator) if operator else get_admin_key(room.pool))
-        return await make_link(room, owner, url=local_url(*room.settings.http_addr), actor=actor())
+        return await make_link(room, owner, url=_url(*room.settings.http_addr), actor=actor())
 
     say(in_room(command))
 
 
-def local_url(host: str, port: int) -> str:
+def _url(host: str, port: int) -> str:
     """The URL by which a browser on this machine reaches the HTTP server."""
     from postroom.errors import SettingInvalid
-    from postroom.runtime.peers import LOOPBACK, is_within
+    from postroom.runtime.peers import LOOPBACK, is_within, local_url
 
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
-    if host != "localhost" and not is_within(host, LOOPBACK):
+    if host not in ("localhost", "0.0.0.0", "::") and not is_within(host, LOOPBACK):  # noqa: S104 - compared, not bound
         raise SettingInvalid("POSTROOM_HTTP_ADDR", f"{host} is not on loopback, where sign-in links work")
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return local_url(host, port)

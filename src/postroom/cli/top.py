@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from postroom.db.room import Room
     from postroom.runtime.finding import Finding
 
-INTERVAL_S = 1.0
+INTERVAL_S = 1.0  # each frame reads the figures again
 _BARS = " ▁▂▃▄▅▆▇█"
 _SHOWN = 8  # rows of workers, senders and publishers that fit a terminal of 24 lines beside the others
-_PIPE_WIDTH = 120
+_PIPE_WIDTH = 120  # characters of a line without a terminal
 _WIDEST = 32  # characters of a column that is never shortened
 
 
@@ -134,7 +134,7 @@ def _senders(figures: "OverviewFigures") -> "RenderableType":
     return _table(
         ("sender", "state", "today", "reason"),
         rows,
-        empty="No sender account: mail leaves by POSTROOM_TRANSPORT.",
+        empty="No sender account: POSTROOM_TRANSPORT handles all mail.",
     )
 
 

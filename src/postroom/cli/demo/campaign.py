@@ -64,7 +64,7 @@ async def play_campaign(story: Story) -> str:
     story.links.append(("Campaign", f"/campaigns/{campaign.id}"))
     return (
         f"{uploaded.added} recipients: {figures.counts.sent} sent, {figures.counts.bounced} bounced; "
-        f"{figures.opens.unique} opened, {figures.opens.machine} of the opens by machines, "
+        f"{figures.opens.unique} opened by people, {figures.opens.machine} opens by machines, "
         f"{figures.clicks.unique} clicked, {figures.unsubscribes} unsubscribed"
     )
 

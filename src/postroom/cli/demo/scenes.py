@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 from postroom.accounts import service as accounts
 from postroom.accounts.model import Action
 from postroom.cli.demo.people import Invented
-from postroom.cli.demo.story import SHOP, Story
+from postroom.cli.demo.story import Story
 from postroom.db.queries import Connection
-from postroom.delivery.send import send
 from postroom.events import Event, EventStore, Query
 from postroom.inbox import service as inbox
 from postroom.inbox.reader import read_message
@@ -57,7 +56,7 @@ async def play_birthdays(story: Story) -> str:
     today = datetime.now(UTC).date()
     people = story.people(story.size.birthdays)
     persons = [_person(each, story.run, born_on=_birthday(today, each.number - 1)) for each in people]
-    users, _wrong = await schedule.create_users(story.pool, persons, policy=policy)
+    users, _wrong = await schedule.create_users(story.pool, persons, policy=policy, actor="demo")
     moved = []
     for user in users[:_GREETED]:
         chosen = EventFilter(user_id=user.id, status=ScheduledEventStatus.PENDING)
@@ -116,17 +115,14 @@ async def _order(story: Story, store: EventStore, *, number: int, is_paid: bool)
     async with story.pool.acquire() as connection, connection.transaction():
         fact = Event.of("OrderPlaced", {"number": number, "total": 4200}, order=f"{story.run}-{number}")
         await store.append(fact, connection=connection)
-        delivery_id = await send(
+        delivery_id = await story.send(
             connection,
             to=f"Ada Lovelace <ada.{story.run}@example.org>",
-            sender=SHOP,
             subject=f"Order {number}: thank you, Ada",
             text="Two lamps and a ladder leave our workshop tomorrow.",
             html="<h1>Thank you, Ada</h1><p>Two lamps and a ladder leave our workshop tomorrow.</p>",
             idempotency_key=f"demo-{story.run}-order-{number}",
-            tags={**story.tags, "order": str(number)},
-            source="shop",
-            room=story.room.name,
+            tags={"order": str(number)},
         )
         if not is_paid:
             raise _RolledBack(delivery_id)
@@ -158,15 +154,8 @@ async def _send_everyday(story: Story, connection: Connection, person: Invented)
             "attachments": [Attachment("invoice.csv", "text/csv", base64.b64encode(_INVOICE).decode())],
         },
     )
-    return await send(
-        connection,
-        to=f"{person.name} <{person.first_name.lower()}.{story.run}@{person.domain}>",
-        sender=SHOP,
-        tags={**story.tags, "order": str(person.number)},
-        source="shop",
-        room=story.room.name,
-        **kinds[person.number % len(kinds)],
-    )
+    to = f"{person.name} <{person.first_name.lower()}.{story.run}@{person.domain}>"
+    return await story.send(connection, to=to, tags={"order": str(person.number)}, **kinds[person.number % len(kinds)])
 
 
 _FAILURES = {
@@ -185,12 +174,7 @@ async def play_failures(story: Story) -> str:
     async with story.pool.acquire() as connection, connection.transaction():
         for role, (lane, subject) in _FAILURES.items():
             address = f"{role}+{story.run}@example.org"
-            ids.append(
-                await send(
-                    connection, to=address, subject=subject, text="Hello.", sender=SHOP, lane=lane, tags=story.tags,
-                    source="shop", room=story.room.name,
-                )
-            )  # fmt: skip
+            ids.append(await story.send(connection, to=address, subject=subject, text="Hello.", lane=lane))
     ends = await story.until(lambda: _tried(story, ids), "The attempt of each mail")
     story.links.append(("Dead letters", "/dead-letters"))
     states = ", ".join(f"{count} {state.replace('_', ' ')}" for (_lane, state), (count, _) in sorted(ends.items()))

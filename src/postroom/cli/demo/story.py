@@ -1,9 +1,9 @@
 """The state that the scenes of a run share."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import aiohttp
 
@@ -11,7 +11,9 @@ from postroom.cli.demo import store
 from postroom.cli.demo.errors import StoryStuck
 from postroom.cli.demo.people import Invented, invent
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.db.room import Room
+from postroom.delivery.send import send
 from postroom.runtime.terminal import actor
 
 PATIENCE_S = 120.0  # a loaded machine sends the campaign of 2,000 in a minute
@@ -66,6 +68,11 @@ class Story:
 
     def people(self, count: int, *, skip: int = 0) -> list[Invented]:
         return invent(skip + count)[skip:]
+
+    async def send(self, connection: Connection, *, tags: Mapping[str, str] | None = None, **mail: Any) -> int:
+        """Accept a mail of the shop, with the tag of this run, in the caller's transaction; returns its id."""
+        known = {**self.tags, **(tags or {})}
+        return await send(connection, **mail, sender=SHOP, tags=known, source="shop", room=self.room.name)
 
     async def ends_of(self, delivery_ids: Sequence[int]) -> Ends:
         rows = await store.list_outcomes(self.pool, delivery_ids=delivery_ids)

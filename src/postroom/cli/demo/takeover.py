@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from postroom.cli.demo import store
-from postroom.cli.demo.story import SHOP, Ends, Story
-from postroom.delivery.send import send
+from postroom.cli.demo.story import Ends, Story
 from postroom.runtime.processes import own_command
 
 LEASE_S = 3
@@ -35,11 +34,11 @@ async def play_takeover(story: Story) -> str:
     lost = len(ids) - sum(count for count, _doubt in ends.values())
     return (
         f"worker {process.pid} killed while it sent {started} of {len(ids)} mails; "
-        f"{_told(ends)}; {repeated} captured twice, {lost} lost"
+        f"{_summary(ends)}; {repeated} captured twice, {lost} lost"
     )
 
 
-def _told(ends: Ends) -> str:
+def _summary(ends: Ends) -> str:
     resent = sum(doubt for (_lane, state), (_count, doubt) in ends.items() if state == "sent")
     held = sum(doubt for (_lane, state), (_count, doubt) in ends.items() if state == "dead_letter")
     sent = sum(count for (_lane, state), (count, _doubt) in ends.items() if state == "sent")
@@ -79,17 +78,13 @@ async def _offer(story: Story, pid: int, ids: list[int]) -> int | None:
         return None
     started, lanes = await store.count_started(story.pool, pid=pid, host=host)
     if lanes == len(_LANES) or (started and len(ids) >= _ENOUGH):
-        return started
+        return int(started)
     async with story.pool.acquire() as connection, connection.transaction():
         for lane in _LANES:
             for _mail in range(_BATCH):
                 address = f"slow+{story.run}.{len(ids)}@example.org"
-                ids.append(
-                    await send(
-                        connection, to=address, subject="Your parcel is on its way", text="It is heavy.", sender=SHOP,
-                        lane=lane, tags=story.tags, source="shop", room=story.room.name,
-                    )
-                )  # fmt: skip
+                subject, text = "Your parcel is on its way", "It is heavy."
+                ids.append(await story.send(connection, to=address, subject=subject, text=text, lane=lane))
     return None
 
 
