@@ -47,7 +47,8 @@ async def test_an_account_is_created_suspended_and_mailed_again(room: Room, gues
     done = await guest.submit(new, new, email="eve@example.org", login="eve", locale="fr")
     path = done.headers["location"].partition("?")[0]
     assert "The account is created" in text_of(await guest.get(done.headers["location"]))
-    for wrong in ({"email": "eve@example.org"}, {"email": "nonsense"}, {"email": "x@example.org", "locale": "??"}):
+    assert (await guest.submit(new, new, email="eve@example.org", login="other")).status == 409
+    for wrong in ({"email": "nonsense"}, {"email": "x@example.org", "locale": "??"}):
         assert (wrong, (await guest.submit(new, new, **{"login": "other", **wrong})).status) == (wrong, 400)
     await guest.submit(path, f"{path}/reissue")
     assert await room.pool.fetchval("SELECT count(*) FROM tokens") == 2

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.builders import a_mail
@@ -68,16 +69,22 @@ async def test_a_sender_is_added_by_a_form_of_its_type(room: Room, guest: Guest)
     assert wrong.status == 400
     assert b'value="smtp.shop.example"' in wrong.body
     assert b"hunter2" not in wrong.body
-    made = await guest.submit("/senders/new", "/senders/new", **{**fields, "smtp_port": "587", "warmup": "on"})
+    assert b'name="smtp_use_tls" checked' in (await guest.get("/senders/new")).body
+    assert b'name="smtp_use_tls" checked' not in wrong.body  # as it was posted
+    more = {"smtp_port": "587", "smtp_use_tls": "on", "warmup": "on", "lanes": "bulk  auth"}
+    assert (await guest.submit("/senders/new", "/senders/new", **{**fields, **more, "lanes": "pigeon"})).status == 400
+    made = await guest.submit("/senders/new", "/senders/new", **{**fields, **more})
     assert "new@shop.example is added." in text_of(await guest.get(made.headers["location"]))
     assert await actions_of(room, "sender") == ["sender.create"]
+    row = await room.pool.fetchrow("SELECT smtp_use_tls, lanes FROM sender_accounts")
+    assert tuple(row) == (True, ["bulk", "auth"])
 
 
 async def test_destinations_get_limits_and_lose_them(room: Room, guest: Guest) -> None:
     """A limit is set by a form and removed by a button; an invalid one is explained."""
     given = {"domain": "Example.ORG", "max_connections": "2", "messages_per_second": "0.5"}
     await guest.submit("/destinations/new", "/destinations/new", **given)
-    assert "active example.org 2 0.5" in text_of(await guest.get("/destinations"))
+    assert "example.org active 2 0.5" in text_of(await guest.get("/destinations"))
     for wrong in [{"max_connections": "many"}, {"max_connections": "-1"}, {"max_connections": ""}]:
         answer = await guest.submit("/destinations/new", "/destinations/new", domain="x.example", **wrong)
         assert (wrong, answer.status) == (wrong, 400)
@@ -143,6 +150,8 @@ async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Gu
     assert day.body.count(b'<rect class="touch"') == 24
     by_domain = text_of(await guest.get("/statistics?by=domain&metric=deferred"))
     assert "example.org" in by_domain
+    assert "Domain Deferred Period before Sent Bounced" in by_domain  # accepted before the domain is known
+    assert "none 0" not in by_domain
     csv = (await guest.get("/statistics.csv?by=domain")).body.decode().splitlines()
     assert csv[0].startswith("domain,accepted,sent,")
     assert any(line.startswith("example.org,") for line in csv)
@@ -154,8 +163,24 @@ async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Gu
         "metric=luck",
         "campaign=x",
         "sender=99999999999999999999",
+        "until=yesterday",
+        "other_until=0001-01-01",
     ]:
         assert (query, (await guest.get(f"/statistics?{query}")).status) == (query, 400)
+
+
+async def test_statistics_compare_any_two_periods(room: Room, guest: Guest) -> None:
+    """Each period ends with a chosen day, so that a week of this year stands beside one of the year before."""
+    await a_full_day(room.pool)
+    await tried(room.pool, a_mail("ada@shop.example"))
+    today = datetime.now(UTC).date()
+    swapped = f"/statistics?days=1&until={today - timedelta(days=400)}&other_until={today}"
+    page = text_of(await guest.get(f"{swapped}&by=domain"))
+    assert f"in the period to {today}" in page
+    assert "Nothing was counted in this period." in page
+    chart = (await guest.get(swapped)).body.decode()
+    assert f"the period to {today}" in chart
+    assert "against" in text_of(await guest.get(swapped))
 
 
 async def test_statistics_by_template_and_tag(room: Room, guest: Guest) -> None:

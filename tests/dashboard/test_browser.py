@@ -99,9 +99,44 @@ async def test_shortcuts_open_pages_and_are_listed(chromium: Browser, office: Of
         await page.keyboard.press("g")
         await page.keyboard.press("d")
         await expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()
+        await page.wait_for_load_state()
         for key in ("j", "j", "Enter"):
             await page.keyboard.press(key)
         await expect(page.get_by_role("heading", name=f"Delivery {first}")).to_be_visible()
+
+
+async def test_keys_right_after_closing_the_shortcuts_reach_the_page(chromium: Browser, office: Office) -> None:
+    """The closed dialog has the focus until the browser draws the next frame."""
+    async with signed_in(chromium, office) as page:
+        await page.evaluate(
+            """() => {
+                const dialog = document.getElementById("shortcuts");
+                dialog.showModal();
+                dialog.close();
+                for (const key of ["g", "d"])
+                    document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+            }"""
+        )
+        await expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()
+
+
+async def test_a_click_anywhere_in_a_row_opens_it(chromium: Browser, office: Office) -> None:
+    """The id is a small target. Selected text and buttons of the row open nothing."""
+    await given_up(office.pool, a_mail("ada@example.org"))
+    async with signed_in(chromium, office) as page:
+        await page.goto(f"{office.url}/dead-letters")
+        cell = page.get_by_role("cell", name="ada@example.org")
+        box = await cell.bounding_box()
+        assert box is not None
+        await page.mouse.move(box["x"] + 15, box["y"] + 15)
+        await page.mouse.down()
+        await page.mouse.move(box["x"] + 90, box["y"] + 15)
+        await page.mouse.up()
+        assert "@" in str(await page.evaluate("String(getSelection())"))
+        await page.get_by_text("Try again…").click()
+        await expect(page.get_by_role("heading", name="Dead letters", exact=True)).to_be_visible()
+        await cell.click()
+        await expect(page.get_by_role("heading", name="Delivery 1")).to_be_visible()
 
 
 async def test_a_phone_has_a_menu_without_a_script(chromium: Browser, office: Office) -> None:

@@ -1,6 +1,7 @@
 """Campaigns in the dashboard: lists and results, every action, and that every action is audited."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ async def test_results_are_shown_as_funnel_charts_and_lists(room: Room, guest: G
     )
     figures = (await service.measure(room.pool, [await service.get_campaign(room.pool, campaign)]))[campaign]
     overview = text_of(pages[""])
-    assert "100.0 % 60 of 60 recipients" in overview
+    assert "100 % 60 of 60 recipients" in overview
     assert f"Recipients 60 Sent {figures.counts.sent}" in overview
     assert f"Bounced {figures.counts.bounced}" in overview
     assert pages[""].body.count(b'class="chart"') == 2
@@ -68,15 +69,28 @@ async def test_results_are_shown_as_funnel_charts_and_lists(room: Room, guest: G
     assert sum(domain.bounced for domain in domains) == figures.counts.bounced
     assert f"{domains[0].domain} {domains[0].sent} {domains[0].bounced}" in overview
     delivery = await room.pool.fetchval("SELECT min(id) FROM deliveries WHERE campaign_id = $1", campaign)
-    assert f'<a href="{path}">'.encode() in (await guest.get(f"/deliveries/{delivery}")).body
+    shown = (await guest.get(f"/deliveries/{delivery}")).body
+    assert f'<a href="{path}">'.encode() in shown
+    assert f'src="/deliveries/{delivery}/preview"'.encode() in shown
+    listed = text_of(await guest.get(f"/deliveries?campaign={campaign}"))
+    assert "Spring is here, " in listed
+    assert "first_name" not in listed
     links = text_of(pages["/links"])
     assert "https://shop.example/stores" in links
+    csv = await guest.get(f"{path}/links.csv")
+    assert f'href="{path}/links.csv"'.encode() in pages["/links"].body
+    assert csv.body.decode().startswith("url,")
+    assert "https://shop.example/stores," in csv.body.decode()
     assert "Spring is here, Edsger" in text_of(await guest.get(f"{path}/preview"))
     listed = text_of(await guest.get("/campaigns"))
     assert (
         f"Spring collection Spring is here, {{{{ first_name }}}} completed 60 of 60 60 of 60 {figures.counts.sent}"
         in listed
     )
+    opened, _more = await reports.list_people(room.pool, campaign, result=PersonResult.OPENED, limit=100)
+    assert 0 < figures.opens.unique == len(opened) < figures.opens.total
+    assert f"Opened {len(opened)} " in overview
+    assert re.search(rf"of 60 {figures.counts.sent} \d+ {len(opened)} ", listed)
     assert "No campaign matches this filter." in text_of(await guest.get("/campaigns?status=draft"))
     assert "Spring collection" in text_of(await guest.get("/campaigns?name=COLLECT"))
     assert "No campaign matches this filter." in text_of(await guest.get("/campaigns?name=winter"))
@@ -176,7 +190,7 @@ async def test_a_draft_begins_with_the_content_of_a_template(room: Room, guest: 
 async def test_a_draft_names_the_accounts_that_send_it(room: Room, guest: Guest) -> None:
     """The accounts of the lane bulk are named, with the time that they need."""
     await a_campaign(room.pool, 3)
-    assert "it leaves by POSTROOM_TRANSPORT" in text_of(await guest.get("/campaigns/1"))
+    assert "POSTROOM_TRANSPORT handles it" in text_of(await guest.get("/campaigns/1"))
     await an_account(room.pool, "news@shop.example", send_delay_ms=60_000)
     await an_account(room.pool, "codes@shop.example", lanes=["auth"])
     page = text_of(await guest.get("/campaigns/1"))

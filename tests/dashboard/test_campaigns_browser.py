@@ -26,7 +26,7 @@ async def test_a_campaign_is_written_sent_and_followed(chromium: Browser, databa
             said: list[str] = []
             page.on("console", lambda message: said.append(message.text))
             await write_draft(page, office)
-            await upload_people(page, tmp_path)
+            await upload_people(page, office, tmp_path)
             await start_and_follow(page, office)
             assert said == []
         await pages_fit(chromium, office)
@@ -50,14 +50,20 @@ async def write_draft(page: Page, office: Office) -> None:
     await expect(page.get_by_role("status")).to_have_text("The draft is saved. Upload its recipients next.")
 
 
-async def upload_people(page: Page, folder: Path) -> None:
+async def upload_people(page: Page, office: Office, folder: Path) -> None:
+    """The page shows the progress of the upload while the database is busy, then its result."""
     file = folder / "people.csv"
     file.write_bytes(people_csv(40) + b"\nnobody,,,,\n")
     await page.get_by_role("link", name="Upload recipients").first.click()
     await page.get_by_label("File").set_input_files(file)
-    await page.get_by_role("button", name="Upload").click()
+    async with office.pool.acquire() as connection, connection.transaction():
+        await connection.execute("LOCK TABLE campaign_recipients IN SHARE ROW EXCLUSIVE MODE")
+        await page.get_by_role("button", name="Upload").click()
+        await expect(page.get_by_text("0 recipients stored so far…")).to_be_visible()
+        await expect(page.locator("progress")).to_be_visible()
     await expect(page.get_by_text("An email address must have an @-sign.")).to_be_visible()
     await expect(page.locator(".card", has_text="People added")).to_contain_text("40")
+    await expect(page.locator("progress")).to_be_hidden()
     await page.get_by_role("link", name="To the campaign").click()
 
 

@@ -49,6 +49,18 @@ def test_every_slot_has_a_label_and_all_values() -> None:
     assert len(drawn.labels) == MOST_LABELS
 
 
+def test_labels_of_the_axis_stand_below_their_points() -> None:
+    """The first time has one, the last one if there is room; those between are in the middle of their slot."""
+    days = [NOON + timedelta(days=index) for index in range(7)]
+    drawn = draw_chart("x", days, [Series("a", "now", [1] * 7)], write=lambda moment: f"{moment.day}", kind="lines")
+    assert [label.label for label in drawn.labels] == [f"{day.day}" for day in days[::2]]
+    assert {label.anchor for label in drawn.labels} == {"middle"}
+    assert drawn.labels[-1].at == pytest.approx(100 * 6.5 / 7, abs=0.01)
+    hours = draw_chart("x", HOURS, [Series("a", "sent", [1] * 24)], write=written, labels=4)
+    anchors = [(label.label, label.anchor) for label in hours.labels]
+    assert anchors == [("12:00", "start"), *((f"{hour:02}:00", "middle") for hour in (18, 0, 6)), ("11:00", "end")]
+
+
 def test_an_empty_chart_is_known_as_empty() -> None:
     """A period without a value divides by nothing."""
     assert draw_chart("x", HOURS, [Series("a", "sent", [0] * 24)], write=written).is_empty

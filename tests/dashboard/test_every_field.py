@@ -100,7 +100,8 @@ async def visit(guest: Guest, columns: list[TextColumn]) -> Counter[str]:
     async def look(path: str) -> Iterable[str]:
         answer = await guest.get(path)
         page = answer.body.decode()
-        parsed = Suspect(page)
+        is_html = answer.headers["content-type"].startswith("text/html")
+        parsed = Suspect(page if is_html else "")  # a CSV is downloaded, and no browser reads it as a page
         problems.extend(f"{path} {problem}" for problem in parsed.found)
         if answer.status not in (200, 400, 404):  # a link by a text that is no address, or no key of the other table
             problems.append(f"{path} {answer.status}")

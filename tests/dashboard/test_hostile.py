@@ -12,8 +12,7 @@ from tests.support.dashboard import Office, ambiguous, captured, open_page, sign
 from tests.support.http import served
 from tests.support.senders import an_account
 
-from postroom.dashboard import page as dashboard_page
-from postroom.dashboard import preview
+from postroom.dashboard import preview, site
 from postroom.events.audit import record_audit
 from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
@@ -154,7 +153,7 @@ async def test_hostile_words_are_words(chromium: Browser, office: Office, canary
         assert "<script>" in await page.locator("#live-workers").inner_text()
 
 
-@pytest.mark.parametrize("policy", [preview.POLICY, dashboard_page.POLICY], ids=["preview", "page"])
+@pytest.mark.parametrize("policy", [preview.POLICY, site.POLICY], ids=["preview", "page"])
 async def test_the_policy_holds_by_itself(chromium: Browser, canary: Canary, policy: str) -> None:
     """Should the cleaner or a template ever let something through, the policy alone still stops it."""
     bare = [attack for attack in canary.attacks() if "refresh" not in attack]  # no policy governs where a page goes

@@ -28,6 +28,12 @@ async def test_templates_versions_and_changes_are_shown(room: Room, tmp_path: Pa
     frame = await guest.get(f"/templates/note/versions/{version}/preview?sample=ada&locale=en")
     assert b"Dear Ada" in frame.body
     assert b"alert" not in frame.body
+    assert b'class="preview desktop"' in (await guest.get(f"/templates/note/versions/{version}")).body
+    phone = (await guest.get(f"/templates/note/versions/{version}?width=phone&dark=1")).body
+    assert b'class="preview phone dark"' in phone
+    assert b"locale=en&dark=1" in phone.replace(b"&amp;", b"&")
+    first = await room.pool.fetchval("SELECT min(version_id) FROM templates WHERE id = 'welcome'")
+    assert "This is the first version." in text_of(await guest.get(f"/templates/welcome/versions/{first}"))
 
 
 async def test_unknown_templates_and_samples_are_not_found(room: Room) -> None:

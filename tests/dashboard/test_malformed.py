@@ -36,7 +36,7 @@ async def test_commands_are_grouped_by_reason(room: Room, guest: Guest) -> None:
     assert "not a command 2" in page
     assert "bad field 1" in page
     assert "payload_mode: must be rendered or template" in page
-    assert "not a command" not in text_of(await guest.get("/malformed?reason=bad_field")).split("State")[-1]
+    assert "not a command" not in text_of(await guest.get("/malformed?reason=bad_field")).split("Status")[-1]
     assert "Nothing matches" in text_of(await guest.get("/malformed?source=none&state=waiting"))
     assert (await guest.get("/malformed?state=odd")).status == 400
     assert "{not json \\xff" in text_of(await guest.get(f"/malformed/{ids[0]}"))

@@ -143,7 +143,7 @@ async def test_topics_are_created_changed_and_deleted(room: Room, guest: Guest) 
     assert "The topic is created." in text_of(await guest.get(done.headers["location"]))
     listing = text_of(await guest.get("/outbox/topics"))
     assert "orders events of type Placed or Shipped, with region=north log webhook" in listing
-    assert (await guest.submit(new, new, name="orders")).status == 400
+    assert (await guest.submit(new, new, name="orders")).status == 409
     assert (await guest.submit(new, new, name="ORDERS")).status == 400
     topic = "/outbox/topics/orders"
     assert b">Placed\nShipped</textarea>" in (await guest.get(topic)).body

@@ -19,8 +19,9 @@ from tests.support.dashboard import (
 from tests.support.http import Browser
 
 from postroom.campaigns.worker import Feeder
-from postroom.dashboard.page import POLICY
+from postroom.dashboard.listing import PageAction
 from postroom.dashboard.service import FRESH_S, Cached, FigureReader
+from postroom.dashboard.site import POLICY
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import DeliveryState, Lane
@@ -127,7 +128,7 @@ async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) 
     text = text_of(page)
     for fact in ["ada@example.org delivered 250", "cc bob@example.org", "250 2.0.0 queued as 7", "mx.example.org:25"]:
         assert fact in text
-    for fact in ["TLSv1.3", "final", "Tag order 4711", "Hello, Ada.", '"a": [']:
+    for fact in ["TLSv1.3", "final", "order=4711", "Hello, Ada.", '"a": [']:
         assert fact in text
     finished = await room.pool.fetchval("SELECT finished_at FROM deliveries WHERE id = $1", delivery_id)
     moment = finished.astimezone(UTC)
@@ -145,6 +146,22 @@ async def test_a_delivery_cancelled_before_its_first_attempt_is_not_pending(room
     assert "No attempt was made." in text
     assert "not delivered" in text
     assert "pending" not in text
+
+
+async def test_pages_below_a_list_lead_back_to_it(guest: Guest) -> None:
+    """A page of the navigation has no crumb, the pages below it begin with its name."""
+    for path, above in (("/deliveries/new", "/deliveries"), ("/senders/new", "/senders"), ("/people/new", "/schedule")):
+        crumb = f'<nav class="crumb" aria-label="Above this page"><a href="{above}">'
+        assert crumb in (await guest.get(path)).body.decode()
+    for path in ("/deliveries", "/senders", "/storage/backups"):
+        assert 'class="crumb"' not in (await guest.get(path)).body.decode()
+
+
+def test_actions_that_take_something_away_are_marked() -> None:
+    """The last button of a deletion is red, whichever page has it."""
+    labels = ("Delete", "Cancel this message", "Resume", "Add a sender")
+    marks = [PageAction(label=label, path="/", scope="x").is_final for label in labels]
+    assert marks == [True, True, False, False]
 
 
 async def test_unknown_ids_are_not_found(guest: Guest) -> None:
@@ -256,12 +273,12 @@ async def test_an_ambiguous_delivery_says_what_is_known(room: Room, guest: Guest
     """Its recipients are neither pending nor untried, and sending it again asks first, naming the risk."""
     delivery_id = await ambiguous(room.pool)
     text = text_of(await guest.get(f"/deliveries/{delivery_id}"))
-    assert "ada@example.org ambiguous unknown: the content was handed over, no answer was recorded" in text
-    assert "Sending it again may deliver it twice." in text
+    assert "ada@example.org ambiguous unknown: the content was transmitted, no reply was recorded" in text
+    assert "If it had arrived, the person gets it twice." in text
     assert "pending" not in text
     assert "not delivered" not in text
     listing = text_of(await guest.get("/dead-letters"))
-    assert "Sending it again may deliver it twice." in listing
+    assert "If it had arrived, the person gets it twice." in listing
     assert "ada@example.org Hello" in listing
 
 

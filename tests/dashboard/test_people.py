@@ -49,7 +49,7 @@ async def test_a_person_is_created_and_edited(room: Room, guest: Guest) -> None:
     moved = {**ADA, "timezone": "Asia/Tokyo", "locale": "fr"}
     done = await guest.post(f"{path}/edit", {**stale, **moved})
     assert "The person is saved; 1 planned message moved." in text_of(await guest.get(done.headers["location"]))
-    assert (await guest.post(f"{path}/edit", {**stale, **ADA})).status == 400
+    assert (await guest.post(f"{path}/edit", {**stale, **ADA})).status == 409
     assert "Asia/Tokyo" in text_of(await guest.get(path))
     assert await actions_of(room) == [("user.create", ""), ("user.update", '{"fields": ["locale", "timezone"]}')]
 
@@ -84,7 +84,7 @@ async def test_occasions_are_added_and_removed(room: Room, guest: Guest) -> None
 
 async def test_people_need_their_scope(room: Room) -> None:
     """A reader sees no button, and no form of it is accepted."""
-    user = await service.create_user(room.pool, person(), policy=SchedulePolicy())
+    user = await service.create_user(room.pool, person(), policy=SchedulePolicy(), actor="tests")
     path = f"/people/{user.id}"
     reader = await open_guest(room, "deliveries:read", "users:read", name="reader")
     for page in ("/people", path):

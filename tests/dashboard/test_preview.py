@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.dashboard.preview import LONGEST, POLICY, clean, picture, preview
+from postroom.dashboard.preview import LONGEST, POLICY, clean, picture, preview, preview_document
 from postroom.dashboard.stylesheet import clean_styles, has_dark_styles
 
 PIXEL = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs="
@@ -131,3 +131,9 @@ def test_cleaned_styles_cannot_load_or_leave_the_sheet(css: str) -> None:
     kept = clean_styles(css, dark=False)
     assert not {"<", "\\", "@import", "url("} & {trace for trace in ("<", "\\", "@import", "url(") if trace in kept}
     assert kept.count("{") == kept.count("}")
+
+
+def test_html_too_complex_to_parse_is_named() -> None:
+    """Ten thousand unclosed elements would occupy a parser for minutes; the reader gets the reason instead."""
+    document = preview_document("".join(f"<b a={n}><p>" for n in range(10_000)))
+    assert "The HTML is not shown: it has more than 1,000 nested or unclosed elements." in document

@@ -1,6 +1,5 @@
 """Every endpoint of the dashboard for every role: outside the role it answers 403 and is not offered."""
 
-import html
 import re
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,7 +8,8 @@ from uuid import UUID
 import pytest
 from tests.support.builders import a_mail, accepted
 from tests.support.dashboard import Guest, ambiguous, captured, dashboard_app, given_up, open_operator, text_of, tried
-from tests.support.http import Response, a_key
+from tests.support.dashboard_roles import endpoint_at, is_outside, offered, scope_of
+from tests.support.http import a_key
 from tests.support.senders import an_account
 from tests.support.templates import published
 
@@ -19,11 +19,9 @@ from postroom.events.audit import list_audit
 from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
 from postroom.http import operators
-from postroom.http.model import ROLE_SCOPES, Role, is_allowed
-from postroom.http.routing import Routes
-from postroom.runtime.endpoint import Endpoint, ProtocolError
+from postroom.http.model import Role
+from postroom.runtime.endpoint import Endpoint
 
-ROUTES = Routes(ENDPOINTS)
 NOTE = {"note/en/subject": "Hello", "note/en/html": "<p>Hello</p>", "note/_samples/ada.json": "{}"}
 
 BUTTONS = {
@@ -34,30 +32,6 @@ BUTTONS = {
     *("POST /dead-letters/{delivery_id:int}/settle", "POST /inbox/clear"),
 }
 """Buttons that an admin sees: a walk over empty pages would prove nothing."""
-
-_OFFERED = re.compile(r'<form[^>]*method="(post|get)"[^>]*action="([^"]+)"|<a[^>]*href="(/[^"]*)"')
-
-
-def scope_of(endpoint: Endpoint) -> str | None:
-    """The scope of a page; None for a public one."""
-    bound = getattr(endpoint.handler, "args", None)
-    return bound[1] if bound else None
-
-
-def is_outside(role: Role, endpoint: Endpoint) -> bool:
-    scope = scope_of(endpoint)
-    return scope is not None and not is_allowed(ROLE_SCOPES[role], scope)
-
-
-def offered(page: Response) -> Iterator[Endpoint]:
-    """The endpoints that the links and forms of a page lead to."""
-    for method, action, link in _OFFERED.findall(page.body.decode()):
-        path = html.unescape(action or link).partition("?")[0]
-        try:
-            route, _values = ROUTES.find(path, "GET")
-            yield route.endpoint_for("POST" if method == "post" else "GET")
-        except ProtocolError as error:
-            raise AssertionError(f"{path} is no page") from error
 
 
 async def fill(room: Room, folder: Path) -> list[str]:
@@ -116,14 +90,14 @@ async def status_of(guest: Guest, endpoint: Endpoint, path: str, token: dict[str
 async def walk(guest: Guest, role: Role, details: list[str]) -> AsyncIterator[Endpoint]:
     """Read every page of a role; yield the endpoints that they offer, which must be of the role too."""
     pages = [path for endpoint, path in paths() if endpoint.method == "GET" and scope_of(endpoint)]
-    readable = [path for path in pages if not is_outside(role, ROUTES.find(path, "GET")[0].endpoint_for("GET"))]
+    readable = [path for path in pages if not is_outside(role, endpoint_at(path, "GET"))]
     for path in (*readable, *details):
         if path.endswith("/live"):  # streams
             continue
         page = await guest.get(path)
         assert page.status in (200, 303, 400, 404), (role, path, page.status, text_of(page)[:300])
         if page.status == 200 and page.headers["content-type"].startswith("text/html"):
-            for each in offered(page):
+            for each in offered(page.body.decode()):
                 assert not is_outside(role, each), (role, path, each.method, each.path)
                 yield each
 

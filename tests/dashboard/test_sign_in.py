@@ -10,7 +10,7 @@ from tests.support.builders import a_mail, accepted, state_of
 from tests.support.dashboard import Guest, dashboard_app, open_guest, text_of
 from tests.support.served import served
 
-from postroom.dashboard.page import local_path
+from postroom.dashboard.request import local_path
 from postroom.db.room import Room
 from postroom.delivery.model import DeliveryState
 from postroom.http.model import new_key

@@ -9,7 +9,8 @@ from tests.support.builders import a_mail, accepted
 from tests.support.dashboard import Guest, dashboard_app, open_guest, text_of
 from tests.support.http import Browser, a_key
 
-from postroom.dashboard.audit import subject_page, written
+from postroom.dashboard.audit import subject_page
+from postroom.dashboard.listing import pairs
 from postroom.dashboard.system import shown_settings, without_password
 from postroom.db.room import Room
 from postroom.delivery import service
@@ -43,9 +44,9 @@ async def test_silent_workers_are_called_lost(room: Room, guest: Guest) -> None:
         " (3, 'idle', now() - interval '90 s', enum_range(NULL::delivery_lane))"
     )
     text = text_of(await guest.get("/workers"))
-    assert "sleeping new" in text
-    assert "sleeping idle" in text
-    assert "lost old" in text
+    assert "new sleeping" in text
+    assert "idle sleeping" in text
+    assert "old lost" in text
 
 
 async def test_keys_are_created_shown_once_and_revoked(room: Room, guest: Guest) -> None:
@@ -101,12 +102,13 @@ async def test_the_audit_log_is_filtered_by_every_field(room: Room, guest: Guest
 async def test_settings_show_no_secret(room: Room, guest: Guest) -> None:
     """Values in force with their meaning; of secrets only that they are set."""
     page = await guest.get("/settings?q=DATABASE_URL")
-    assert "POSTROOM_DATABASE_URL set, not shown yes URL of the PostgreSQL database" in text_of(page)
+    assert "POSTROOM_DATABASE_URL set, not shown set URL of the PostgreSQL database" in text_of(page)
     assert room.url.encode() not in page.body
     settings = replace(Settings(), secret_key=b"s" * 32, smtp_relay="smtp://ada:hunter2@relay.example:587")
     shown = {each.variable: each.value for each in shown_settings(settings)}
     assert shown["POSTROOM_SECRET_KEY"] == shown["POSTROOM_SMTP_RELAY"] == "set, not shown"
     assert "hunter2" not in str(shown)
+    assert (shown["POSTROOM_ARCHIVE_AFTER"], shown["POSTROOM_ACCOUNT_MAIL"]) == ("90d", "on")
     assert without_password("nats://ada:hunter2@nats.example:4222/x") == "nats://…@nats.example:4222/x"
 
 
@@ -126,8 +128,12 @@ async def test_system_pages_need_their_scopes(room: Room) -> None:
 def test_subjects_and_values_are_written_for_people() -> None:
     """Only subjects with a page are links; objects are pairs, without JSON's braces."""
     assert [subject_page(text) for text in ("delivery:42", "delivery:x", "key:7")] == ["/deliveries/42", None, None]
-    assert written({"scope": "all", "until": None, "n": [1]}) == "scope: all, until: null, n: [1]"
-    assert (written(None), written([1])) == (None, "[1]")
+    person = "0192d3b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b"
+    assert [subject_page(f"user:{each}") for each in (person, "7", "../keys")] == [f"/people/{person}", None, None]
+    changed = {"scope": "all", "until": None, "n": [1]}
+    assert pairs(changed) == [("scope", "all"), ("until", "null"), ("n", "[1]")]
+    assert pairs(changed, is_brief=True) == [("scope", "all"), ("n", "[1]")]
+    assert (pairs(None), pairs([1])) == (None, [("", "[1]")])
 
 
 async def test_storage_lists_finished_backups(room: Room, tmp_path: Path) -> None:
@@ -155,7 +161,7 @@ async def test_storage_lists_partitions_and_rooms(room: Room) -> None:
     discover = partial(find_rooms, servers_of(room), inspecting=True)
     guest = await open_guest(room, app=dashboard_app(room, discover=discover))
     shown = text_of(await guest.get("/storage"))
-    assert "attempts attempts_default DEFAULT" in shown
+    assert "attempts attempts_default all other rows" in shown
     assert "delivery_steps delivery_steps_default" in shown
     await room.pool.execute("CREATE SCHEMA annex; CREATE TABLE annex.restoring ()")
     rooms = text_of(await guest.get("/storage/rooms"))

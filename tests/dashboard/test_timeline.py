@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from tests.support.builders import BUSY, DELIVERED, NOON, Recording, a_mail, a_worker, accepted
-from tests.support.dashboard import Guest, ambiguous, open_guest, text_of, tried
+from tests.support.dashboard import Guest, ambiguous, captured, open_guest, text_of, tried
 
 from postroom.dashboard.timeline import engagement_entries
 from postroom.db.room import Room
@@ -36,6 +36,7 @@ async def test_the_story_is_told_in_order(room: Room, guest: Guest) -> None:
     assert in_order(
         waiting, "Accepted from shop", "order-7", "Attempt 1: deferred", "451 4.3.0 try later", "Next attempt"
     )
+    assert "451 4.3.0 try later" in waiting.partition("Recipients As Address")[2]
     await service.retry(room.pool, delivery_id, actor="cli:ada")
     await a_worker(room.pool, Recording(DELIVERED), options=WorkerOptions(until_empty=True)).run()
     await room.pool.execute(
@@ -56,6 +57,21 @@ async def test_the_story_is_told_in_order(room: Room, guest: Guest) -> None:
         "Opened by a machine",
         "Opened",
     )
+    assert "try later" not in text.partition("Recipients As Address")[2]  # the reply of the attempt before
+    [shown] = await tried(
+        room.pool, a_mail(template="welcome", variables={"name": "Ada", "product": "Quill", "url": "https://q.example"})
+    )
+    assert in_order(
+        text_of(await guest.get(f"/deliveries/{shown}")), "Accepted from", "Rendered", "template welcome", "Attempt 1"
+    )
+
+
+async def test_a_captured_mail_is_one_click_away(room: Room, guest: Guest) -> None:
+    """The message in the inbox has the source, the headers and the checks."""
+    [delivery_id, other] = await tried(room.pool, a_mail(), a_mail())
+    message = await captured(room.pool, b"Subject: Hello\r\n\r\nHello\r\n", delivery_id=delivery_id)
+    assert f'href="/inbox/{message}?view=source"'.encode() in (await guest.get(f"/deliveries/{delivery_id}")).body
+    assert b'href="/inbox/' not in (await guest.get(f"/deliveries/{other}")).body
 
 
 async def test_operators_actions_are_for_keys_that_read_the_audit_log(room: Room) -> None:
@@ -75,6 +91,10 @@ async def test_an_ambiguous_delivery_explains_each_button(room: Room, guest: Gue
     assert "If it had arrived, the person gets it twice." in text
     assert "It counts as sent and is not sent again." in text
     assert "Attempt 1: ambiguous" in text
+    explained = text.partition("Known so far")[2].partition("Timeline")[0]
+    for button in ("Try again…", "Mark as sent…", "Resend…", "Edit and send"):
+        assert button in text
+        assert button.removesuffix("…") in explained
 
 
 async def test_other_deliveries_to_the_same_person_are_shown(room: Room, guest: Guest) -> None:

@@ -109,7 +109,7 @@ async def test_an_endpoint_shows_its_last_answers(room: Room, guest: Guest) -> N
         await deliver(room)
     assert b'"type":"postroom.test"' in receiver.requests[0].body
     page = text_of(await guest.get(path))
-    assert "failed 400" in page
+    assert "failed HTTP 400" in page
     assert " ms " in page
     assert "unknown tenant" in page
     await guest.submit(path, f"{path}/disable")

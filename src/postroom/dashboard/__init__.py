@@ -50,5 +50,6 @@ type, and `?` lists shortcuts.
     accounts.py     accounts and the state of their tokens
     file_form.py    forms with a file
     live.py         parts of a page that are sent again when they change
-    timeline.py     the story of one delivery; edit.py sends a changed copy, mass_actions.py acts on all of a filter
+    timeline.py     the story of one delivery; delivery_actions.py lists its buttons, edit.py sends a changed copy,
+                    mass_actions.py acts on all of a filter
 """

@@ -1,22 +1,30 @@
 """The audit log, with filters. `person` is an operator's address, `actor` also a key or a command line user."""
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
-import msgspec
-
-from postroom.dashboard.listing import Filter, columns
-from postroom.dashboard.page import PageRequest
+from postroom.dashboard.listing import Filter, columns, filters, pairs
+from postroom.dashboard.page import listing
+from postroom.db.pool import Pool
 from postroom.events.audit import list_audit
 from postroom.events.kept import AuditEntry
 from postroom.http.model import operator_actor
 from postroom.post.address import normalize
-from postroom.runtime.endpoint import Answer
+from postroom.runtime.page import Found
 
 READ = "audit:read"
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-_PAGES = {"delivery": "/deliveries/{}", "sender": "/senders/{}", "campaign": "/campaigns/{}"}
-"""Kinds of subjects that have a page."""
+_PAGES = {
+    "delivery": "/deliveries/{}",
+    "sender": "/senders/{}",
+    "campaign": "/campaigns/{}",
+    "account": "/accounts/{}",
+    "user": "/people/{}",
+    "malformed_command": "/malformed/{}",
+    "mass_action": "/deliveries/mass-actions/{}",
+}
+"""Pages of subjects that every role with the audit log may open."""
 
 
 _AUDIT = columns(
@@ -29,50 +37,41 @@ _AUDIT = columns(
     "after",
     action={"form": "code"},
     subject={"link": lambda entry: subject_page(entry.subject)},
-    before={"value": lambda entry: written(entry.before), "form": "clip"},
-    after={"value": lambda entry: written(entry.after), "form": "clip"},
+    before={"value": lambda entry: pairs(entry.before), "form": "pairs"},
+    after={"value": lambda entry: pairs(entry.after), "form": "pairs"},
 )
 
 
-async def list_page(request: PageRequest) -> Answer:
-    chosen: dict[str, Any] = {name: request.asked(name) for name in ("actor", "action", "subject")}
-    person = request.asked("person")
-    actor = chosen["actor"] if person is None else operator_actor(normalize(person))
-    found = await list_audit(
-        request.pool,
-        **{**chosen, "actor": actor},
-        recorded_from=request.moment("from"),
-        recorded_before=request.moment("before"),
-        cursor=request.asked("cursor"),
-    )
-    return request.listing(
-        "Audit log",
-        _AUDIT,
-        found,
-        lead="Every action of an operator, a key or a command line user, newest first.",
-        filters=[
-            Filter("person", "Person", person, placeholder="ada@example.org"),
-            Filter("actor", "Actor", chosen["actor"], placeholder="key:7:ci"),
-            Filter("action", "Action or group", chosen["action"], placeholder="delivery.cancel"),
-            Filter("subject", "Subject", chosen["subject"], placeholder="delivery:42"),
-            Filter("from", "From", request.asked("from"), kind="datetime-local"),
-            Filter("before", "Before", request.asked("before"), kind="datetime-local"),
-        ],
-    )
+async def _find(pool: Pool, *, person: str | None, actor: str | None, **chosen: Any) -> Found[AuditEntry]:
+    return await list_audit(pool, actor=operator_actor(normalize(person)) if person else actor, **chosen)
 
 
 def subject_page(subject: str) -> str | None:
     """The page of a subject such as `delivery:42`."""
-    kind, _, number = subject.partition(":")
-    return _PAGES[kind].format(number) if kind in _PAGES and number.isdigit() else None
+    kind, _, name = subject.partition(":")
+    is_id = _UUID.fullmatch(name) if kind == "user" else name.isdigit()
+    return _PAGES[kind].format(name) if kind in _PAGES and is_id else None
 
 
-def written(value: Any) -> str | None:
-    """A JSON object as `name: value` pairs, another value as JSON; None for an absent one."""
-    if not isinstance(value, Mapping):
-        return None if value is None else _json(value)
-    return ", ".join(f"{name}: {each if isinstance(each, str) else _json(each)}" for name, each in value.items())
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
+PAGES = (
+    listing(
+        "/audit",
+        "Audit log",
+        _AUDIT,
+        _find,
+        scope=READ,
+        from_replica=True,
+        lead="Every action of an operator, a key or a command line user, newest first.",
+        filters=(
+            Filter("person", "Person", placeholder="ada@example.org"),
+            *filters(
+                list_audit,
+                Filter("actor", "Actor", placeholder="key:7:ci"),
+                Filter("action", "Action or group", placeholder="delivery.cancel"),
+                Filter("subject", "Subject", placeholder="delivery:42"),
+                Filter("from", "From", field="recorded_from", is_rare=True),
+                Filter("before", "Before", field="recorded_before", is_rare=True),
+            ),
+        ),
+    ),
+)

@@ -7,33 +7,41 @@ from postroom.campaigns import service
 from postroom.campaigns.model import Campaign, CampaignStatus
 from postroom.dashboard.campaign_form import WRITE
 from postroom.dashboard.listing import PageAction
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, actions, form, page
 from postroom.mail.content_lint import LetterWarning
 from postroom.runtime.endpoint import Answer
 
-_PAUSE = "Mail that waits is held until the campaign is resumed. Mail that a worker has claimed is still sent."
-_RESUME = "Mail that was held is sent again, in the same order."
-_CANCEL = "People who have not got the mail will not get it. A cancelled campaign cannot be started again."
-_DELETE = "The draft and its recipients are deleted."
+_ONE = "/campaigns/{campaign_id:int}"
+_START = PageAction("Start", f"{_ONE}/start", WRITE, is_link=True, is_main=True)
+_EDIT = PageAction("Edit", f"{_ONE}/edit", WRITE, is_link=True)
+_UPLOAD = PageAction("Upload recipients", f"{_ONE}/upload", WRITE, is_link=True)
+_COPY = PageAction("Duplicate", "/campaigns/new?from={campaign_id}", WRITE, is_link=True)
+_PAUSE = PageAction(
+    "Pause", f"{_ONE}/pause", WRITE, service.pause_campaign, "The campaign is paused.",
+    question="Mail that waits is held until the campaign is resumed. Mail that a worker has claimed is still sent.",
+)  # fmt: skip
+_RESUME = PageAction(
+    "Resume", f"{_ONE}/resume", WRITE, service.resume_campaign, "The campaign is active again.",
+    question="Mail that was held is sent again, in the same order.",
+)  # fmt: skip
+_CANCEL = PageAction(
+    "Cancel", f"{_ONE}/cancel", WRITE, service.cancel_campaign, "The campaign is cancelled.",
+    question="People who have not got the mail will not get it. A cancelled campaign cannot be started again.",
+)  # fmt: skip
+_DELETE = PageAction(
+    "Delete", f"{_ONE}/delete", WRITE, service.delete_campaign, "The draft is deleted.", to="/campaigns",
+    question="The draft and its recipients are deleted.",
+)  # fmt: skip
+_OFFERED = {
+    CampaignStatus.DRAFT: (_START, _EDIT, _UPLOAD, _COPY, _DELETE),
+    CampaignStatus.ACTIVE: (_PAUSE, _CANCEL, _UPLOAD, _COPY),
+    CampaignStatus.PAUSED: (_RESUME, _CANCEL, _UPLOAD, _COPY),
+}
 
 
 def actions_of(campaign: Campaign) -> list[PageAction]:
     """The buttons that the status allows; the statements behind them check it again."""
-    path = f"/campaigns/{campaign.id}"
-    start = PageAction(label="Start", path=f"{path}/start", scope=WRITE, is_link=True, is_main=True)
-    edit = PageAction(label="Edit", path=f"{path}/edit", scope=WRITE, is_link=True)
-    upload = PageAction(label="Upload recipients", path=f"{path}/upload", scope=WRITE, is_link=True)
-    pause = PageAction(label="Pause", path=f"{path}/pause", scope=WRITE, question=_PAUSE)
-    resume = PageAction(label="Resume", path=f"{path}/resume", scope=WRITE, question=_RESUME)
-    cancel = PageAction(label="Cancel", path=f"{path}/cancel", scope=WRITE, question=_CANCEL)
-    delete = PageAction(label="Delete", path=f"{path}/delete", scope=WRITE, question=_DELETE)
-    copy = PageAction(label="Duplicate", path=f"/campaigns/new?from={campaign.id}", scope=WRITE, is_link=True)
-    offered = {
-        CampaignStatus.DRAFT: [start, edit, upload, copy, delete],
-        CampaignStatus.ACTIVE: [pause, cancel, upload, copy],
-        CampaignStatus.PAUSED: [resume, cancel, upload, copy],
-    }
-    return offered.get(campaign.status, [copy])
+    return [each.at(campaign.id) for each in _OFFERED.get(campaign.status, (_COPY,))]
 
 
 def schedule_of(campaign: Campaign) -> str:
@@ -96,31 +104,8 @@ async def start_page(request: PageRequest) -> Answer:
     return request.done(f"/campaigns/{started.campaign.id}", sentence)
 
 
-async def pause_page(request: PageRequest) -> Answer:
-    campaign = await service.pause_campaign(request.pool, request.id("campaign_id"), actor=request.actor)
-    return request.done(f"/campaigns/{campaign.id}", "The campaign is paused.")
-
-
-async def resume_page(request: PageRequest) -> Answer:
-    campaign = await service.resume_campaign(request.pool, request.id("campaign_id"), actor=request.actor)
-    return request.done(f"/campaigns/{campaign.id}", "The campaign is active again.")
-
-
-async def cancel_page(request: PageRequest) -> Answer:
-    campaign = await service.cancel_campaign(request.pool, request.id("campaign_id"), actor=request.actor)
-    return request.done(f"/campaigns/{campaign.id}", "The campaign is cancelled.")
-
-
-async def delete_page(request: PageRequest) -> Answer:
-    await service.delete_campaign(request.pool, request.id("campaign_id"), actor=request.actor)
-    return request.done("/campaigns", "The draft is deleted.")
-
-
 PAGES = (
-    page("/campaigns/{campaign_id:int}/start", ask_start_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/start", start_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/pause", pause_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/resume", resume_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/cancel", cancel_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/delete", delete_page, scope=WRITE),
+    page(f"{_ONE}/start", ask_start_page, scope=WRITE),
+    form(f"{_ONE}/start", start_page, scope=WRITE),
+    *actions(_PAUSE, _RESUME, _CANCEL, _DELETE),
 )

@@ -8,7 +8,6 @@ from postroom.campaigns.model import CampaignHour, CampaignReport, Counts
 from postroom.dashboard.chart import Chart, Series, draw_chart
 from postroom.dashboard.preferences import Viewer
 from postroom.stats.model import HOUR
-from postroom.tracking.model import EngagedRecipients
 
 MOST_SLOTS = 48
 """Steps of a chart: hours up to two days, then days. A step takes about 350 bytes, and a page has two charts."""
@@ -68,7 +67,7 @@ def draw_progress(counts: Counts) -> list[ProgressShare]:
     return segments
 
 
-def draw_funnel(report: CampaignReport, people: EngagedRecipients) -> list[FunnelStep]:
+def draw_funnel(report: CampaignReport) -> list[FunnelStep]:
     """From the recipients to those who clicked. Opens and clicks are those of people, without machines."""
     counts = report.figures.counts
     arrived = (delivered_of(counts), "of delivered mail")
@@ -78,8 +77,8 @@ def draw_funnel(report: CampaignReport, people: EngagedRecipients) -> list[Funne
         FunnelStep("Recipients", "then", counts.total, 1.0 if counts.total else 0.0),
         _step(counts, "Sent", "sent", counts.sent, (counts.total, "of the recipients"), f"{of_campaign}&status=sent"),
         _step(counts, "Delivered", "sent", delivered_of(counts), (counts.sent, "of sent mail")),
-        _step(counts, "Opened", "now", people.opened, arrived, f"{result}opened"),
-        _step(counts, "Clicked", "now", people.clicked, arrived, f"{result}clicked"),
+        _step(counts, "Opened", "now", report.figures.opens.unique, arrived, f"{result}opened"),
+        _step(counts, "Clicked", "now", report.figures.clicks.unique, arrived, f"{result}clicked"),
     ]
 
 
@@ -122,7 +121,7 @@ def draw_engagement(report: CampaignReport, metric: str, viewer: Viewer, *, now:
         people.append(max(_sum(hours, metric) - by_machine, 0))
     write = viewer.date_and_hour if step == HOUR else _date
     series = [Series("people", "now", people), Series("machines", "then", machines)]
-    return draw_chart(metric, moments, series, write=write)
+    return draw_chart(metric, moments, series, write=write, labels=4)
 
 
 def _moments(report: CampaignReport, now: datetime) -> tuple[list[datetime], timedelta]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from postroom.campaigns import preview as letters
@@ -10,15 +9,14 @@ from postroom.campaigns import service
 from postroom.campaigns.model import Campaign, CampaignContent, CampaignRequest
 from postroom.campaigns.shapes import read_address, read_time, written
 from postroom.dashboard.listing import FormField
-from postroom.dashboard.page import HTML, PageRequest, checked, form, page
+from postroom.dashboard.page import PageRequest, form, form_pages, page
 from postroom.dashboard.preview import HEADERS, preview_document
+from postroom.dashboard.site import HTML
 from postroom.errors import BadInput, PostroomError
-from postroom.http.routing import LARGEST_ID
 from postroom.mail import library
 from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
 from postroom.runtime.endpoint import Answer
-from postroom.runtime.zones import instant_of
 from postroom.senders import service as senders
 
 READ, WRITE, TEMPLATES = "campaigns:read", "campaigns:write", "templates:read"
@@ -56,6 +54,8 @@ _NAME = FormField("name", "Name", is_required=True, hint="Only you see it")
 
 async def new_page(request: PageRequest) -> Answer:
     """An empty draft, a copy of another campaign, or one with the content of a template."""
+    if request.form:  # rejected: its field `from` is the sender
+        return await _form(request, {})
     other, template = request.number("from"), request.asked("template")
     if template is not None:
         return await _from_template(request, template)
@@ -71,15 +71,12 @@ async def _from_template(request: PageRequest, chosen: str) -> Answer:
     try:
         parts = await library.copy_parts(request.pool, template, locale=locale)
     except BadInput as error:
-        return await _form(request, {}, problem=error.message)
+        return await _form(replace(request, problem=error.message), {})
     return await _form(request, {**standard, "name": template, **parts})
 
 
 async def create_page(request: PageRequest) -> Answer:
-    try:
-        made = await service.create_campaign(request.pool, read_plan(request), actor=request.actor)
-    except BadInput as error:
-        return await _form(request, {}, problem=error.message)
+    made = await service.create_campaign(request.pool, read_plan(request), actor=request.actor)
     return request.done(f"/campaigns/{made.id}", "The draft is saved. Upload its recipients next.")
 
 
@@ -90,15 +87,10 @@ async def edit_page(request: PageRequest) -> Answer:
 
 async def save_page(request: PageRequest) -> Answer:
     """Save the draft; a started campaign is refused with 409."""
-    campaign_id = request.id("campaign_id")
-    try:
-        plan = read_plan(request)
-        content = {name: getattr(plan.letter, name) for name in service.CONTENT}
-        schedule = {name: getattr(plan, name) for name in ("name", "start_at", "local_time", "time_zone")}
-        await service.update_campaign(request.pool, campaign_id, {**content, **schedule}, actor=request.actor)
-    except BadInput as error:
-        campaign = await service.get_campaign(request.pool, campaign_id)
-        return await _form(request, {}, campaign=campaign, problem=error.message)
+    campaign_id, plan = request.id("campaign_id"), read_plan(request)
+    content = {name: getattr(plan.letter, name) for name in service.CONTENT}
+    schedule = {name: getattr(plan, name) for name in ("name", "start_at", "local_time", "time_zone")}
+    await service.update_campaign(request.pool, campaign_id, {**content, **schedule}, actor=request.actor)
     return request.done(f"/campaigns/{campaign_id}", "The draft is saved.")
 
 
@@ -112,21 +104,13 @@ async def preview_draft_page(request: PageRequest) -> Answer:
     """The content of the form as it stands, for the frame beside it; nothing is stored."""
     try:
         content = read_content(request.form)
-        email, campaign_id = checked("person", request.form.get("person")), _read_id(request.form.get("campaign", ""))
+        email, campaign_id = request.asked("person"), request.number("campaign")
     except BadInput as error:
         return _frame_answer(request, problem=error.message)
     return await _frame(request, content, campaign_id=campaign_id, email=email)
 
 
-def _read_id(value: str) -> int | None:
-    if value and (not value.isdecimal() or int(value) > LARGEST_ID):
-        raise BadInput.of("campaign", "must be the id of a campaign")
-    return int(value) if value else None
-
-
-async def _form(
-    request: PageRequest, values: Mapping[str, str], *, campaign: Campaign | None = None, problem: str | None = None
-) -> Answer:
+async def _form(request: PageRequest, values: Mapping[str, str], *, campaign: Campaign | None = None) -> Answer:
     given = request.form or values
 
     def filled(fields: Sequence[FormField]) -> list[FormField]:
@@ -135,9 +119,7 @@ async def _form(
 
     return request.page(
         "campaign_edit.html",
-        status=400 if problem else 200,
         campaign=campaign,
-        problem=problem,
         named=filled((_NAME,))[0],
         content=filled(CONTENT),
         sender=filled(SENDER),
@@ -228,17 +210,10 @@ def read_plan(request: PageRequest) -> CampaignRequest:
     return CampaignRequest(
         name=fields.get("name", ""),
         letter=read_content(request.form),
-        start_at=_read_start(fields.get("start_at"), request.viewer.zone),
+        start_at=request.moment("start_at"),
         local_time=read_time(fields.get("local_time") or None),
         time_zone=fields.get("time_zone") or "UTC",
     )
-
-
-def _read_start(value: str | None, zone: str) -> datetime | None:
-    try:
-        return instant_of(datetime.fromisoformat(value).replace(tzinfo=None), zone) if value else None
-    except (ValueError, OverflowError):
-        raise BadInput.of("start_at", "must be a time such as 2030-01-31T09:00") from None
 
 
 def copy_of(campaign: Campaign) -> dict[str, str]:
@@ -265,10 +240,8 @@ def values_of(campaign: Campaign, request: PageRequest) -> dict[str, str]:
 
 
 PAGES = (
-    page("/campaigns/new", new_page, scope=WRITE),
-    form("/campaigns/new", create_page, scope=WRITE, most_body=LARGEST_FORM),
+    *form_pages("/campaigns/new", new_page, create_page, scope=WRITE, most_body=LARGEST_FORM),
     form("/campaigns/preview", preview_draft_page, scope=WRITE, most_body=LARGEST_FORM),
-    page("/campaigns/{campaign_id:int}/edit", edit_page, scope=WRITE),
-    form("/campaigns/{campaign_id:int}/edit", save_page, scope=WRITE, most_body=LARGEST_FORM),
+    *form_pages("/campaigns/{campaign_id:int}/edit", edit_page, save_page, scope=WRITE, most_body=LARGEST_FORM),
     page("/campaigns/{campaign_id:int}/preview", preview_page, scope=READ),
 )

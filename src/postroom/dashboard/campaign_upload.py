@@ -1,6 +1,7 @@
 """Upload the recipients of a campaign from a file, with a report of the rejected lines."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import PurePath
 
 from postroom.campaigns import service
@@ -20,10 +21,6 @@ _FORMATS = {".jsonl": LineFormat.JSON_LINES, ".ndjson": LineFormat.JSON_LINES}
 _REJECTED = columns(RejectedLine, "line", "field", "message", field={"form": "code"}, message={"label": "Problem"})
 
 
-async def ask_page(request: PageRequest) -> Answer:
-    return await _page(request)
-
-
 async def take_page(request: PageRequest, file: FormFile) -> Answer:
     """Store the valid lines; the page has the counts and the rejected lines."""
     rejected: list[RejectedLine] = []
@@ -32,32 +29,26 @@ async def take_page(request: PageRequest, file: FormFile) -> Answer:
         rejected.extend(found[: MOST_SHOWN - len(rejected)])
 
     upload = Upload(request.pool, request.id("campaign_id"), on_refused=keep)
-    problem = None
     try:
         if not file.name:
             raise BadInput.of("file", "is missing; choose a file")
         line_format = _FORMATS.get(PurePath(file.name).suffix.lower(), LineFormat.CSV)
         await upload.run(file.chunks, line_format, actor=request.actor)
     except BadInput as error:
-        problem = error.message
+        request = replace(request, problem=error.message)
         async for _rest in file.chunks:  # a browser shows no answer to a file that it could not send
             continue
-    return await _page(request, upload.result, rejected, problem)
+    return await ask_page(request, upload.result, rejected)
 
 
-async def _page(
-    request: PageRequest,
-    result: Uploaded | None = None,
-    rejected: Sequence[RejectedLine] = (),
-    problem: str | None = None,
+async def ask_page(
+    request: PageRequest, result: Uploaded | None = None, rejected: Sequence[RejectedLine] = ()
 ) -> Answer:
     return request.page(
         "campaign_upload.html",
-        status=400 if problem else 200,
         campaign=await service.get_campaign(request.pool, request.id("campaign_id")),
         result=result,
         rejected=rejected,
-        problem=problem,
         columns=_REJECTED,
     )
 

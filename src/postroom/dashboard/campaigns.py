@@ -1,8 +1,9 @@
 """Campaigns: the list, the results of one, its people, content and links."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from postroom.campaigns import preview as letters
@@ -15,26 +16,27 @@ from postroom.campaigns.model import (
     CampaignReport,
     CampaignStatus,
     PersonMail,
-    PersonResult,
 )
 from postroom.campaigns.shapes import written
 from postroom.dashboard.campaign_actions import actions_of, schedule_of
 from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, draw_losses, draw_progress, ended_of
 from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
-from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, options_of, query_with
-from postroom.dashboard.live import stream
-from postroom.dashboard.page import PageRequest, checked, form, listing_page, page
+from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, filters, query_with
+from postroom.dashboard.live import stream, stream_changes
+from postroom.dashboard.page import PageRequest, form, listing_page, page
 from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 from postroom.tracking import service as tracking
-from postroom.tracking.model import EngagedRecipients, LinkFigures
+from postroom.tracking.api import csv_of
+from postroom.tracking.model import LinkFigures
 
 LISTED = 25
 MOST_LINKS = 10
 MOST_DOMAINS = 10
+EXPORTED_LINKS = 10_000
 
-NEW = PageAction(label="New campaign", path="/campaigns/new", scope=WRITE, is_link=True, is_main=True)
+NEW = PageAction("New campaign", "/campaigns/new", WRITE, is_link=True, is_main=True)
 PARTS = ("head", "figures", "charts", "lists")
 VIEWS = (("Overview", ""), ("People", "/people"), ("Content", "/content"), ("Links", "/links"))
 
@@ -92,51 +94,35 @@ class CampaignRow:
 # ── the list ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+_CAMPAIGNS = filters(service.list_campaigns, Filter("name", "Name", placeholder="spring"), Filter("status", "Status"))
+
+
 async def list_page(request: PageRequest) -> Answer:
     values = await _listed(request)
-    parts = {"list": request.draw("parts/campaigns_list.html", **values)}
-    return request.page("campaigns.html", parts=parts, actions=[NEW], **values)
+    return request.page("campaigns.html", parts=_draw_list(request, values), actions=[NEW], **values)
 
 
 async def list_live_page(request: PageRequest) -> Answer:
     """The stream of the list's first page."""
-    drawn: dict[str, str] = {}
-    seen: object = None
+    return stream_changes(request, partial(_listed, request), partial(_draw_list, request))
 
-    async def draw() -> dict[str, str]:
-        nonlocal drawn, seen
-        values = await _listed(request)
-        if values["rows"] != seen:
-            drawn, seen = {"list": request.draw("parts/campaigns_list.html", **values)}, values["rows"]
-        return drawn
 
-    return stream(request, draw)
+def _draw_list(request: PageRequest, values: dict[str, Any]) -> dict[str, str]:
+    return {"list": request.draw("parts/campaigns_list.html", **values)}
 
 
 async def _listed(request: PageRequest) -> dict[str, Any]:
-    filters = [
-        Filter("name", "Name", request.asked("name"), placeholder="spring"),
-        Filter("status", "Status", request.asked("status"), options_of(CampaignStatus)),
-    ]
-    cursor, status = request.asked("cursor"), _status(request.asked("status"))
-    found, more = await service.list_campaigns(
-        request.pool, status=status, name=request.asked("name"), cursor=cursor, limit=LISTED
-    )
+    cursor, shown = request.asked("cursor"), request.filters(_CAMPAIGNS)
+    chosen = request.chosen(_CAMPAIGNS)
+    found, more = await service.list_campaigns(request.pool, **chosen, cursor=cursor, limit=LISTED)
     figures = await service.measure(request.pool, found)
     return {
         "rows": [CampaignRow(campaign, figures[campaign.id]) for campaign in found],
-        "filters": filters,
-        "query": query_with(filters),
+        "filters": shown,
+        "query": query_with(shown),
         "next_cursor": more,
         "is_first": cursor is None,
     }
-
-
-def _status(asked: str | None) -> CampaignStatus | None:
-    try:
-        return CampaignStatus(asked) if asked else None
-    except ValueError:
-        raise BadInput.of("status", f"must be one of {', '.join(CampaignStatus)}") from None
 
 
 # ── one campaign ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -173,17 +159,14 @@ async def live_page(request: PageRequest) -> Answer:
 class CampaignDetails:
     """Figures that are read from a row per person, click or domain."""
 
-    people: EngagedRecipients
     links: list[LinkFigures]
     domains: list[CampaignDomain]
 
 
 async def read_details(request: PageRequest, campaign_id: int) -> CampaignDetails:
-    async with request.pool.acquire() as connection:
-        people = await tracking.count_people(connection, campaign_id)
     links, _more = await tracking.list_links(request.pool, campaign_id, limit=MOST_LINKS)
     domains = await reports.list_domains(request.pool, campaign_id, limit=MOST_DOMAINS)
-    return CampaignDetails(people, links, domains)
+    return CampaignDetails(links, domains)
 
 
 class LiveReport:
@@ -216,17 +199,14 @@ class LiveReport:
 
 
 def _draw_parts(request: PageRequest, report: CampaignReport, details: CampaignDetails) -> dict[str, str]:
-    now, people = datetime.now(UTC), details.people
+    now = datetime.now(UTC)
     most = max((link.people for link in details.links), default=0)
     values = {
         "campaign": report.campaign,
         "counts": report.figures.counts,
-        "only_machines": (
-            max(report.figures.opens.unique - people.opened, 0),
-            max(report.figures.clicks.unique - people.clicked, 0),
-        ),
+        "figures": report.figures,
         "parts_of_bar": draw_progress(report.figures.counts),
-        "funnel": draw_funnel(report, people),
+        "funnel": draw_funnel(report),
         "losses": draw_losses(report),
         "actions": actions_of(report.campaign),
         "opens": draw_engagement(report, "opened", request.viewer, now=now),
@@ -253,29 +233,18 @@ def _values(campaign: Campaign, view: str) -> dict[str, Any]:
     }
 
 
+_PEOPLE = filters(
+    reports.list_people, Filter("email", "Address", placeholder="ada@example.org"), Filter("result", "Result")
+)
+
+
 async def people_page(request: PageRequest) -> Answer:
-    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
-    filters = [
-        Filter("email", "Address", request.asked("email"), placeholder="ada@example.org"),
-        Filter("result", "Result", request.asked("result"), options_of(PersonResult)),
-    ]
-    found = await reports.list_people(
-        request.pool,
-        campaign.id,
-        email=request.asked("email"),
-        result=_result(request.asked("result")),
-        cursor=request.asked("cursor"),
-    )
+    campaign, cursor = await service.get_campaign(request.pool, request.id("campaign_id")), request.asked("cursor")
+    found = await reports.list_people(request.pool, campaign.id, **request.chosen(_PEOPLE), cursor=cursor)
     empty = "No recipients are uploaded yet."
-    rows = request.rows(_PERSON, found, filters=filters, path=f"/campaigns/{campaign.id}/people", empty=empty)
-    return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=filters)
-
-
-def _result(asked: str | None) -> PersonResult | None:
-    try:
-        return PersonResult(asked) if asked else None
-    except ValueError:
-        raise BadInput.of("result", f"must be one of {', '.join(PersonResult)}") from None
+    rows = request.rows(_PERSON, found, filters=_PEOPLE, path=f"/campaigns/{campaign.id}/people", empty=empty)
+    shown = request.filters(_PEOPLE)
+    return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=shown)
 
 
 async def links_page(request: PageRequest) -> Answer:
@@ -283,24 +252,27 @@ async def links_page(request: PageRequest) -> Answer:
     found = await tracking.list_links(request.pool, campaign.id, cursor=request.asked("cursor"))
     empty = "No link was clicked yet." if campaign.plan.letter.is_tracked else "Opens and clicks are not counted."
     rows = request.rows(_LINK, found, path=f"/campaigns/{campaign.id}/links", empty=empty)
-    return request.page("campaign_list.html", **_values(campaign, "/links"), rows=rows, filters=())
+    export = f"/campaigns/{campaign.id}/links.csv" if found[0] else None
+    return request.page("campaign_list.html", **_values(campaign, "/links"), rows=rows, filters=(), export=export)
+
+
+async def links_csv_page(request: PageRequest) -> Answer:
+    """The links with the most clicks as CSV; the command line and the API export any number."""
+    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
+    found, _more = await tracking.list_links(request.pool, campaign.id, cursor=None, limit=EXPORTED_LINKS)
+    headers = {"content-disposition": f'attachment; filename="links-of-campaign-{campaign.id}.csv"'}
+    return Answer(csv_of(LinkFigures, found, header=True).encode(), 200, "text/csv; charset=utf-8", headers)
 
 
 async def content_page(request: PageRequest) -> Answer:
     """The mail as one recipient sees it, its warnings, and the form of a test mail."""
-    return await _content(request)
-
-
-async def _content(request: PageRequest, problem: str | None = None) -> Answer:
     campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
     return request.page(
         "campaign_content.html",
-        status=400 if problem else 200,
         **_values(campaign, "/content"),
         people=await suggested_people(request, campaign),
         person=request.asked("person") or "",
         to=request.form.get("to", ""),
-        problem=problem,
     )
 
 
@@ -308,10 +280,9 @@ async def test_page(request: PageRequest) -> Answer:
     campaign_id = request.id("campaign_id")
     to = [each.strip() for each in request.form.get("to", "").split(",") if each.strip()]
     try:
-        person = checked("person", request.form.get("person"))
-        await letters.send_test(request.pool, campaign_id, to, actor=request.actor, email=person)
+        await letters.send_test(request.pool, campaign_id, to, actor=request.actor, email=request.asked("person"))
     except BadInput as error:
-        return await _content(request, error.message)
+        return await content_page(replace(request, problem=error.message))
     return request.done(f"/campaigns/{campaign_id}/content", f"A test mail is on its way to {', '.join(to)}.")
 
 
@@ -338,6 +309,7 @@ PAGES = (
     page("/campaigns/{campaign_id:int}/live", live_page, scope=READ, keeps_session=False),
     listing_page("/campaigns/{campaign_id:int}/people", people_page, scope=READ),
     listing_page("/campaigns/{campaign_id:int}/links", links_page, scope=READ),
+    listing_page("/campaigns/{campaign_id:int}/links.csv", links_csv_page, scope=READ),
     page("/campaigns/{campaign_id:int}/content", content_page, scope=READ),
     form("/campaigns/{campaign_id:int}/test", test_page, scope=WRITE),
 )

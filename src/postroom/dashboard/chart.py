@@ -12,11 +12,13 @@ from datetime import datetime
 
 WIDTH, HEIGHT = 1000, 100
 MOST_LABELS = 6
-LAST_LABEL = 88  # percent; a label further right would leave the plot
+_ROOM = 0.8  # of the distance of two labels
+_EDGE = 6  # percent; a label nearer to an edge is aligned with it
 MOST_TICKS = 4
 _STEPS = (1, 2, 5, 10)
 _LEAST = 1.2  # one failure among thousands is still seen
 _GAP = 0.15  # of a bar's slot
+_LETTER = 8  # pixels; the widest digit of 12 px fonts is narrower
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,11 @@ class ChartShape:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A number beside the plot, at a percentage of its height from above, or a time below it."""
+    """A number beside the plot, at a percentage of its height from above, or a time below it, at one of its width."""
 
     at: float
     label: str
+    anchor: str = "middle"  # of a time: in the middle of its slot, or near an edge its start or end
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawn chart. `unit` follows the numbers of the axis; `kind` is bars, lines or areas."""
+    """A drawn chart; `kind` is bars, lines or areas."""
 
     title: str
     kind: str
@@ -70,7 +73,11 @@ class Chart:
     ticks: tuple[Tick, ...]
     labels: tuple[Tick, ...]
     slots: tuple[Slot, ...]
-    unit: str = ""
+
+    @property
+    def scale_width(self) -> int:
+        """The pixels left of the plot that the longest number of the axis needs."""
+        return 10 + _LETTER * max((len(tick.label) for tick in self.ticks), default=0)
 
     @property
     def is_empty(self) -> bool:
@@ -84,9 +91,9 @@ def draw_chart(
     *,
     write: Callable[[datetime], str],
     kind: str = "bars",
-    unit: str = "",
+    labels: int = MOST_LABELS,
 ) -> Chart:
-    """A chart over time; `write` is how a time is written below the axis, in the viewer's zone."""
+    """A chart over time; `write` writes a time of the axis in the viewer's zone, `labels` is the most of them."""
     sums = [sum(each.values[index] for each in series) for index in range(len(moments))]
     values = sums if kind == "bars" else [value for each in series for value in each.values]
     most = max(values, default=0)
@@ -99,9 +106,8 @@ def draw_chart(
         series,
         tuple(shapes),
         _ticks(ceiling, step),
-        tuple(_labels(moments, write)),
+        tuple(_labels(moments, write, labels)),
         tuple(_slots(moments, series, write)),
-        unit,
     )
 
 
@@ -128,12 +134,20 @@ def short(amount: float) -> str:
     return f"{amount:.3g}"
 
 
-def _labels(moments: Sequence[datetime], write: Callable[[datetime], str]) -> Iterator[Tick]:
-    every = max(1, math.ceil(len(moments) / MOST_LABELS))
-    for index in range(0, len(moments), every):
-        at = round(100 * index / len(moments), 2)
-        if at <= LAST_LABEL:
-            yield Tick(at, write(moments[index]))
+def _labels(moments: Sequence[datetime], write: Callable[[datetime], str], most: int) -> Iterator[Tick]:
+    """Labels at equal distances from the first time on, and one at the last time if it has room for it."""
+    every = max(1, math.ceil(len(moments) / most))
+    labelled = list(range(0, len(moments), every))
+    if labelled and len(moments) - 1 - labelled[-1] >= _ROOM * every:
+        labelled.append(len(moments) - 1)
+    for index in labelled:
+        at = 100 * (index + 0.5) / len(moments)
+        if at < _EDGE:
+            yield Tick(0, write(moments[index]), "start")
+        elif at > 100 - _EDGE:
+            yield Tick(100, write(moments[index]), "end")
+        else:
+            yield Tick(round(at, 2), write(moments[index]), "middle")
 
 
 def _slots(moments: Sequence[datetime], series: Sequence[Series], write: Callable[[datetime], str]) -> Iterator[Slot]:

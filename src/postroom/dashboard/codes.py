@@ -20,14 +20,14 @@ from postroom.http.model import Operator
 from postroom.post.address import Address
 from postroom.runtime.peers import LOOPBACK, is_within, network_of
 
-LIFETIME = timedelta(minutes=10)
+LIFETIME = timedelta(minutes=10)  # time for a slow mail server
 ATTEMPTS = 5  # per code
 MAILS_PER_ADDRESS = 5  # per hour: at most 25 guesses of 8 digits
 MAILS_PER_CLIENT = 20  # per hour: allows an office behind one address
 SOURCE = "operators"
 TEMPLATE = "operator-sign-in"
 
-_DIGITS = 8
+_DIGITS = 8  # with few attempts per code a guess is hopeless
 
 
 class SignInCodes:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from postroom.dashboard.listing import FormField
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, form_pages
 from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import check_request
@@ -21,6 +21,7 @@ from postroom.delivery.send import parse_addresses
 from postroom.delivery.service import AcceptCombiner
 from postroom.errors import BadInput, FieldError
 from postroom.events.audit import record_audit
+from postroom.mail.library import list_templates
 from postroom.post.address import Address, write_address
 from postroom.runtime.endpoint import Answer, ProtocolError
 
@@ -39,18 +40,11 @@ def is_editable(delivery: Delivery) -> bool:
     return delivery.state in ENDED and delivery.has_body and not is_ours
 
 
-async def ask_page(request: PageRequest) -> Answer:
-    return _form(request, await _editable(request))
-
-
 async def send_page(request: PageRequest) -> Answer:
     """Accept the changed mail. The key of the form makes a second click find the first delivery."""
     delivery = await _editable(request)
-    try:
-        wanted = check_request(_changed(delivery, request.form))
-        accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
-    except BadInput as error:
-        return _form(request, delivery, str(error))
+    wanted = check_request(_changed(delivery, request.form))
+    accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
     await record_audit(
         request.pool, request.actor, "delivery.edit", f"delivery:{delivery.id}", after={"delivery_id": accepted.id}
     )
@@ -68,7 +62,8 @@ async def _editable(request: PageRequest) -> Delivery:
     return delivery
 
 
-def _form(request: PageRequest, delivery: Delivery, problem: str | None = None) -> Answer:
+async def ask_page(request: PageRequest) -> Answer:
+    delivery = await _editable(request)
     return request.form_page(
         f"Edit and send delivery {delivery.id}",
         [
@@ -76,11 +71,9 @@ def _form(request: PageRequest, delivery: Delivery, problem: str | None = None) 
             *_addresses(delivery.recipients),
             *_content(delivery),
         ],
-        to=f"/deliveries/{delivery.id}/edit",
         button="Send it",
         lead="It is sent as a new delivery. This one stays as it is. Headers, attachments and tags are copied.",
         back=f"/deliveries/{delivery.id}",
-        problem=problem,
     )
 
 
@@ -89,7 +82,13 @@ def _addresses(recipients: Sequence[Recipient]) -> Iterator[FormField]:
         chosen = [each for each in recipients if each.kind is kind]
         written = "\n".join(write_address(Address(each.address, each.name)) for each in chosen)
         yield FormField(
-            kind.value, label, "lines", written, hint="One address per line", is_required=kind is RecipientKind.TO
+            kind.value,
+            label,
+            "lines",
+            written,
+            hint="One address per line",
+            is_required=kind is RecipientKind.TO,
+            is_rare=kind is not RecipientKind.TO,
         )
 
 
@@ -150,10 +149,7 @@ SOURCE = "postroom"
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _new_form(request)
-
-
-def _new_form(request: PageRequest, problem: str | None = None) -> Answer:
+    templates = await list_templates(request.pool) if request.may("templates:read") else []
     return request.form_page(
         "New mail",
         (
@@ -162,26 +158,28 @@ def _new_form(request: PageRequest, problem: str | None = None) -> Answer:
             FormField("subject", "Subject"),
             FormField("text", "Text", "area"),
             FormField("html", "HTML", "area"),
-            FormField("template", "Template", hint="Instead of subject, text and HTML"),
-            FormField("variables", "Variables", "lines", hint="A JSON object for the template"),
-            FormField("locale", "Locale", hint="Language of the template, such as fr"),
-            FormField("lane", "Lane", options=(Lane.TRANSACTIONAL.value, Lane.BULK.value)),
+            FormField(
+                "template",
+                "Template",
+                hint="Instead of subject, text and HTML",
+                suggestions="templates",
+                is_rare=True,
+            ),
+            FormField("variables", "Variables", "lines", hint="A JSON object for the template", is_rare=True),
+            FormField("locale", "Locale", hint="Language of the template, such as fr", is_rare=True),
+            FormField("lane", "Lane", options=(Lane.TRANSACTIONAL.value, Lane.BULK.value), is_rare=True),
         ),
-        to="/deliveries/new",
         button="Send it",
         lead="One mail, accepted as if an application had sent it. The audit log names you.",
         back="/deliveries",
-        problem=problem,
+        suggestions={"templates": [template.id for template in templates]},
     )
 
 
 async def create_page(request: PageRequest) -> Answer:
     """Accept the mail. The key of the form makes a second click find the first delivery."""
-    try:
-        wanted = check_request(_written(request.form))
-        accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
-    except BadInput as error:
-        return _new_form(request, str(error))
+    wanted = check_request(_written(request.form))
+    accepted = await request.call.tool(AcceptCombiner).accept(wanted, key_id=None)
     await record_audit(request.pool, request.actor, "delivery.send", f"delivery:{accepted.id}")
     return request.done(f"/deliveries/{accepted.id}", "The mail is accepted.")
 
@@ -202,8 +200,6 @@ def _written(fields: Mapping[str, str]) -> DeliveryRequest:
 
 
 PAGES = (
-    page("/deliveries/new", new_page, scope=WRITE),
-    form("/deliveries/new", create_page, scope=WRITE),
-    page("/deliveries/{delivery_id:int}/edit", ask_page, scope=WRITE),
-    form("/deliveries/{delivery_id:int}/edit", send_page, scope=WRITE),
+    *form_pages("/deliveries/new", new_page, create_page, scope=WRITE),
+    *form_pages("/deliveries/{delivery_id:int}/edit", ask_page, send_page, scope=WRITE),
 )

@@ -4,11 +4,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from postroom.dashboard.listing import Filter, ListColumn, columns
-from postroom.dashboard.live import stream_rows
-from postroom.dashboard.page import PageRequest, listing_page, page
+from postroom.dashboard.listing import Filter, ListColumn, columns, pairs
+from postroom.dashboard.live import stream_changes
+from postroom.dashboard.page import PageRequest, listing, listing_page, page
 from postroom.dashboard.views import indented
 from postroom.errors import NotFoundError
 from postroom.events import EventStore, Place, Query, SequencedEvent, split_tag
@@ -21,7 +19,6 @@ READ = "events:read"
 LIVE = "/events/live"
 
 _LONGEST_JSON = 30_000
-_LONGEST_LINE = 300
 _OF_TRANSACTION = 100
 """Most events of a transaction that its page shows."""
 
@@ -46,12 +43,6 @@ def _tag_page(tag: str) -> str:
     return f"/deliveries/{value}" if key == _DELIVERY and value.isdecimal() else f"/events?tag={quote(tag, safe='')}"
 
 
-def json_line(value: Any) -> str:
-    """The beginning of a JSON value on one line, for tables."""
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _LONGEST_LINE else text[:_LONGEST_LINE] + "…"
-
-
 def json_block(value: Any, *, longest: int = _LONGEST_JSON) -> str:
     """A JSON value with indentation; a very long one is cut."""
     text = indented(value)
@@ -63,7 +54,7 @@ _EVENT = (
     ListColumn("occurred_at", "Occurred", "when"),
     ListColumn("type", "Type", "code", link=lambda event: f"/events?type={quote(event.type, safe='')}"),
     ListColumn("tags", "Tags", "tags", value=tag_links),
-    ListColumn("data", "Data", "clip", value=lambda event: json_line(event.data)),
+    ListColumn("data", "Data", "pairs", value=lambda event: pairs(event.data, is_brief=True)),
 )
 
 _FACTS = (
@@ -77,8 +68,18 @@ _FACTS = (
 
 _COMMAND = (
     *columns(KeptCommand, "type", "command_id", "occurred_at", type={"link": transaction_page}),
-    ListColumn("data", "Data", "clip", value=lambda command: json_line(command.data)),
-    ListColumn("result", "Result", "clip", value=lambda command: json_line(command.result)),
+    ListColumn("data", "Data", "pairs", value=lambda command: pairs(command.data, is_brief=True)),
+    ListColumn("result", "Result", "pairs", value=lambda command: pairs(command.result, is_brief=True)),
+)
+
+
+_FILTERS = (
+    Filter("type", "Type", placeholder="OrderPlaced"),
+    Filter("tag", "Tag", placeholder="order=42"),
+    Filter("from", "From", kind="datetime-local"),
+    Filter("before", "Before", kind="datetime-local"),
+    Filter("or_type", "Or type", is_rare=True),
+    Filter("and_tag", "And tag", placeholder="region=north", is_rare=True),
 )
 
 
@@ -89,21 +90,10 @@ async def list_page(request: PageRequest) -> Answer:
         await _read(request),
         lead="All events of this room, newest first. The facts about deliveries are among them.",
         empty="No event has been appended yet.",
-        filters=_filters(request),
+        filters=_FILTERS,
         live=LIVE,
         tabs=_tabs("/events"),
     )
-
-
-def _filters(request: PageRequest) -> list[Filter]:
-    return [
-        Filter("type", "Type", request.asked("type"), placeholder="OrderPlaced"),
-        Filter("tag", "Tag", request.asked("tag"), placeholder="order=42"),
-        Filter("from", "From", request.asked("from"), kind="datetime-local"),
-        Filter("before", "Before", request.asked("before"), kind="datetime-local"),
-        Filter("or_type", "Or type", request.asked("or_type"), is_rare=True),
-        Filter("and_tag", "And tag", request.asked("and_tag"), placeholder="region=north", is_rare=True),
-    ]
 
 
 def _tabs(shown: str) -> list[tuple[str, str, bool]]:
@@ -123,7 +113,11 @@ async def _read(request: PageRequest) -> Found[SequencedEvent]:
 
 async def live_page(request: PageRequest) -> Answer:
     """The stream of the newest events; the filters of the page are in the address."""
-    return stream_rows(request, _EVENT, partial(_read, request), path="/events", filters=_filters(request))
+
+    def draw(found: Found[SequencedEvent]) -> dict[str, str]:
+        return {"rows": request.rows(_EVENT, found, path="/events", filters=_FILTERS)}
+
+    return stream_changes(request, partial(_read, request), draw)
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -154,21 +148,20 @@ async def show_transaction(request: PageRequest) -> Answer:
     )
 
 
-async def commands_page(request: PageRequest) -> Answer:
-    return request.listing(
-        "Commands",
-        _COMMAND,
-        await list_commands(request.pool, cursor=request.asked("cursor")),
-        lead="Requests that were executed once, with their results. A repeated id gets the first result.",
-        empty="No command has been executed. An append with an Idempotency-Key is one.",
-        tabs=_tabs("/events/commands"),
-    )
-
-
 PAGES = (
     listing_page("/events", list_page, scope=READ),
     page(LIVE, live_page, scope=READ, keeps_session=False),
-    listing_page("/events/commands", commands_page, scope=READ),
+    listing(
+        "/events/commands",
+        "Commands",
+        _COMMAND,
+        list_commands,
+        scope=READ,
+        from_replica=True,
+        lead="Requests that were executed once, with their results. A repeated id gets the first result.",
+        empty="No command has been executed. An append with an Idempotency-Key is one.",
+        tabs=_tabs("/events/commands"),
+    ),
     page("/events/transactions/{transaction_id:int}", show_transaction, scope=READ),
     page("/events/{transaction_id:int}/{position:int}", show_page, scope=READ),
 )

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 
-from postroom.dashboard.page import PageRequest, admit, need_own, public, with_form
+from postroom.dashboard.page import PageRequest, admit, public, with_form
+from postroom.dashboard.request import need_own
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError
 
 MULTIPART = "multipart/form-data"

@@ -4,19 +4,20 @@ import asyncio
 import base64
 from dataclasses import dataclass
 from email.utils import parseaddr
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from postroom.dashboard.live import stream
-from postroom.dashboard.page import INBOX, PageRequest, form, page
-from postroom.dashboard.preview import picture, preview
+from postroom.dashboard.listing import PageAction
+from postroom.dashboard.live import stream_changes
+from postroom.dashboard.page import INBOX, PageRequest, actions, form, page
+from postroom.dashboard.preview import WIDTHS, picture, preview
 from postroom.dashboard.stylesheet import has_dark_styles
 from postroom.inbox import service
 from postroom.inbox.checks import check_message
 from postroom.inbox.html_check import CLIENTS
-from postroom.inbox.link_requests import LinkAnswer, request_links
-from postroom.inbox.links import list_links
+from postroom.inbox.link_requests import LinkAnswer
 from postroom.inbox.model import InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, ReadMessage, decode_text, read_message
 from postroom.inbox.release import can_release, release_message
@@ -26,7 +27,24 @@ from postroom.runtime.endpoint import Answer, ProtocolError
 WRITE = "inbox:write"
 SEND = "deliveries:write"
 
-WIDTHS = ("desktop", "tablet", "phone")
+_CHOICES = (("All", ""), ("Unread", "is:unread"), ("With attachments", "has:attachment"))
+_ONE = "/inbox/{message_id:int}"
+_READ = PageAction(
+    "Mark all as read", "/inbox/read", WRITE, partial(service.mark_inbox, message_id=None, is_read=True),
+    "All messages are marked as read.",
+)  # fmt: skip
+_CLEAR = PageAction(
+    "Delete all", "/inbox/clear", WRITE, service.clear_inbox, "The inbox is empty: {0} deleted.",
+    question="Delete every captured message? This cannot be undone.", button="Delete all messages",
+)  # fmt: skip
+_UNREAD = PageAction(
+    "Mark as unread", f"{_ONE}/unread", WRITE, partial(service.mark_inbox, is_read=False),
+    "The message is marked as unread.", to="/inbox",
+)  # fmt: skip
+_DELETE = PageAction(
+    "Delete", f"{_ONE}/delete", WRITE, service.delete_inbox_message, "The message is deleted.", to="/inbox",
+)  # fmt: skip
+
 VIEWS = ("html", "text", "source", "headers", "checks")
 
 _PICTURES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
@@ -49,23 +67,17 @@ class InboxRow:
 async def list_page(request: PageRequest) -> Answer:
     values = await _listed(request)
     parts = _draw_parts(request, values)
-    return request.page("inbox.html", parts=parts, **values)
+    tabs = [
+        (name, f"/inbox?{urlencode({'query': query})}" if query else "/inbox", query == (values["query"] or ""))
+        for name, query in _CHOICES
+    ]
+    offered = (_READ, _CLEAR) if values["counts"].total else ()
+    return request.page("inbox.html", parts=parts, tabs=tabs, actions=offered, **values)
 
 
 async def live_page(request: PageRequest) -> Answer:
     """The stream of the list's first page; the search of the page is in the address."""
-    drawn: dict[str, str] = {}
-    seen: object = None
-
-    async def draw() -> dict[str, str]:
-        nonlocal drawn, seen
-        values = await _listed(request)
-        # Relative times change every second; the list is drawn again only if its messages changed.
-        if (values["rows"], values["counts"]) != seen:
-            drawn, seen = _draw_parts(request, values), (values["rows"], values["counts"])
-        return drawn
-
-    return stream(request, draw)
+    return stream_changes(request, partial(_listed, request), partial(_draw_parts, request))
 
 
 async def _listed(request: PageRequest) -> dict[str, Any]:
@@ -76,6 +88,7 @@ async def _listed(request: PageRequest) -> dict[str, Any]:
     return {
         "rows": [InboxRow.of(entry) for entry in found],
         "counts": await service.count_inbox(request.pool),
+        "kept": request.call.room.settings.inbox_limit,
         "query": query,
         "to": to,
         "asked": asked,
@@ -115,6 +128,7 @@ async def _shown(request: PageRequest, message: InboxMessage, answers: list[Link
         answers=answers,
         can_open=_can_open,
         can_release=can_release(request.call.room.settings),
+        place=await service.find_place(request.pool, message.entry.id),
     )
 
 
@@ -171,26 +185,6 @@ def _shown_type(file: AttachedFile) -> str:
     return file.content_type if file.content_type in _PICTURES else "text/plain; charset=utf-8"
 
 
-async def delete_page(request: PageRequest) -> Answer:
-    await service.delete_inbox_message(request.pool, request.id("message_id"), actor=request.actor)
-    return request.done("/inbox", "The message is deleted.")
-
-
-async def clear_page(request: PageRequest) -> Answer:
-    cleared = await service.clear_inbox(request.pool, actor=request.actor)
-    return request.done("/inbox", f"The inbox is empty: {cleared} deleted.")
-
-
-async def read_page(request: PageRequest) -> Answer:
-    await service.mark_inbox(request.pool, None, is_read=True)
-    return request.done("/inbox", "All messages are marked as read.")
-
-
-async def unread_page(request: PageRequest) -> Answer:
-    await service.mark_inbox(request.pool, request.id("message_id"), is_read=False)
-    return request.done("/inbox", "The message is marked as unread.")
-
-
 async def release_page(request: PageRequest) -> Answer:
     request.need(SEND)
     to = request.form.get("to", "")
@@ -200,9 +194,9 @@ async def release_page(request: PageRequest) -> Answer:
 
 async def links_page(request: PageRequest) -> Answer:
     """Request the links of a message and show the answers."""
-    message = await service.get_inbox_message(request.pool, request.id("message_id"))
-    read = await _read(message.raw)
-    return await _shown(request, message, await request_links(list_links(read.html, read.text)))
+    message_id = request.id("message_id")
+    answers = await service.request_message_links(request.pool, message_id, actor=request.actor)
+    return await _shown(request, await service.get_inbox_message(request.pool, message_id), answers)
 
 
 async def _read(raw: bytes) -> ReadMessage:
@@ -213,14 +207,11 @@ async def _read(raw: bytes) -> ReadMessage:
 PAGES = (
     page("/inbox", list_page, scope=INBOX),
     page("/inbox/live", live_page, scope=INBOX, keeps_session=False),
-    form("/inbox/clear", clear_page, scope=WRITE),
-    form("/inbox/read", read_page, scope=WRITE),
-    page("/inbox/{message_id:int}", show_page, scope=INBOX),
-    page("/inbox/{message_id:int}/preview", preview_page, scope=INBOX),
-    page("/inbox/{message_id:int}/raw", raw_page, scope=INBOX),
-    page("/inbox/{message_id:int}/attachments/{number:int}", attachment_page, scope=INBOX),
-    form("/inbox/{message_id:int}/delete", delete_page, scope=WRITE),
-    form("/inbox/{message_id:int}/unread", unread_page, scope=WRITE),
-    form("/inbox/{message_id:int}/release", release_page, scope=WRITE),
-    form("/inbox/{message_id:int}/links", links_page, scope=WRITE),
+    page(_ONE, show_page, scope=INBOX),
+    page(f"{_ONE}/preview", preview_page, scope=INBOX),
+    page(f"{_ONE}/raw", raw_page, scope=INBOX),
+    page(f"{_ONE}/attachments/{{number:int}}", attachment_page, scope=INBOX),
+    form(f"{_ONE}/release", release_page, scope=WRITE),
+    form(f"{_ONE}/links", links_page, scope=WRITE),
+    *actions(_READ, _CLEAR, _UNREAD, _DELETE),
 )

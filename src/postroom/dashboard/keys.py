@@ -5,17 +5,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns
-from postroom.dashboard.page import PageRequest
-from postroom.errors import BadInput
+from postroom.dashboard.page import PageRequest, form, form_pages, page
 from postroom.http import service as keys
 from postroom.http.model import ALL, SCOPES, ApiKey
 from postroom.limits.model import ROOM, MailLimits, Use
 from postroom.limits.service import get_room_limits, read_use
 from postroom.runtime.endpoint import Answer
-from postroom.runtime.zones import instant_of
 
 MANAGE = "keys:manage"
-EXPIRES_SOON = timedelta(days=14)
+EXPIRES_SOON = timedelta(days=14)  # time to replace a key in every program that uses it
 
 _FIELDS = (
     FormField("expires_at", "Expires", hint="2030-01-31 or 2030-01-31T18:00 in your time zone; empty: never"),
@@ -39,15 +37,9 @@ def _columns(uses: dict[str, Use]) -> Sequence[ListColumn]:
         return None if key.daily_quota is None else (uses[f"key:{key.id}"].day_used, key.daily_quota)
 
     return (
-        ListColumn("state", "State", "state", value=state_of),
-        *columns(
-            ApiKey,
-            "name",
-            "prefix",
-            "scopes",
-            name={"link": lambda key: None if key.revoked_at else f"/keys/{key.id}"},
-            prefix={"form": "code"},
-        ),
+        ListColumn("name", "Name", link=lambda key: None if key.revoked_at else f"/keys/{key.id}"),
+        ListColumn("state", "Status", "state", value=state_of),
+        *columns(ApiKey, "prefix", "scopes", prefix={"form": "code"}),
         ListColumn("today", "Used today", "meter", value=used),
         *columns(ApiKey, "expires_at", "created_at", "last_used_at", created_at={"is_minor": True}),
     )
@@ -62,7 +54,7 @@ async def list_page(request: PageRequest) -> Answer:
         (found, cursor),
         lead="A key's name is the source of its deliveries and stands in the audit log."
         + await _room_sentence(request),
-        actions=[PageAction(label="New key", path="/keys/new", scope=MANAGE, is_link=True, is_main=True)],
+        actions=[PageAction("New key", "/keys/new", MANAGE, is_link=True, is_main=True)],
         row_actions=_key_actions,
     )
 
@@ -76,66 +68,50 @@ async def _room_sentence(request: PageRequest) -> str:
     return f" All keys of this room have {limits.daily_quota} mails per UTC day; {use.day_used} are used."
 
 
+_REVOKE = PageAction(
+    "Revoke", "/keys/{key_id:int}/revoke", MANAGE,
+    question="Programs that use {name} are rejected within seconds. A revoked key cannot be used again.",
+)  # fmt: skip
+
+
 def _key_actions(key: ApiKey) -> list[PageAction]:
-    if key.revoked_at:
-        return []
-    question = f"Programs that use {key.name} are rejected within seconds. A revoked key cannot be used again."
-    return [PageAction(label="Revoke", path=f"/keys/{key.id}/revoke", scope=MANAGE, question=question)]
+    return [] if key.revoked_at else [_REVOKE.at(key.id, name=key.name)]
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _key_form(request)
-
-
-def _key_form(request: PageRequest, *, problem: str | None = None, status: int = 200) -> Answer:
     offered = [scope for scope in (*SCOPES, ALL) if request.may(scope)]
-    fields = request.filled(_FIELDS)
-    return request.page(
-        "key_new.html", scopes=offered, given=request.form, fields=fields, problem=problem, status=status
-    )
+    return request.page("key_new.html", scopes=offered, given=request.form, fields=request.filled(_FIELDS))
 
 
 async def create_page(request: PageRequest) -> Answer:
     """Create a key within the scopes of the signed-in principal, and show it this once."""
     scopes = [scope for scope in (*SCOPES, ALL) if f"scope.{scope}" in request.form]
     keys.check_within(request.principal, scopes)
-    try:
-        name, limits = request.form.get("name", "").strip(), _limits_of(request)
-        key, row = await keys.create_key(request.pool, name, scopes=scopes, actor=request.actor, limits=limits)
-    except BadInput as error:
-        return _key_form(request, problem=str(error), status=400)
-    return request.page("key_made.html", made=key, row=row)
+    name, limits = request.form.get("name", "").strip(), _limits_of(request)
+    key, row = await keys.create_key(request.pool, name, scopes=scopes, actor=request.actor, limits=limits)
+    return request.secret_page(f"The key {row.name}", key, about=f"Scopes: {', '.join(row.scopes)}", back="/keys")
 
 
 async def show_page(request: PageRequest) -> Answer:
-    return await _show(request)
-
-
-async def _show(request: PageRequest, problem: str | None = None) -> Answer:
     """The limits of a key: bars of their use, and the form that changes them."""
     key = await keys.get_key(request.pool, request.id("key_id"))
     holder = f"key:{key.id}"
     use = (await read_use(request.pool, [holder]))[holder]
     return request.page(
         "key.html",
-        status=400 if problem else 200,
         key=key,
         state=state_of(key),
         use=use,
         facts=columns(ApiKey, "prefix", "scopes", "created_at", "last_used_at", prefix={"form": "code"}),
         fields=request.filled([_with_value(each, key.limits, request) for each in _FIELDS]),
         actions=_key_actions(key),
-        problem=problem,
     )
 
 
 async def change_page(request: PageRequest) -> Answer:
-    try:
-        changed = await keys.change_key(
-            request.pool, request.id("key_id"), _limits_of(request), actor=request.actor, by=request.principal
-        )
-    except BadInput as error:
-        return await _show(request, str(error))
+    changed = await keys.change_key(
+        request.pool, request.id("key_id"), _limits_of(request), actor=request.actor, by=request.principal
+    )
     request.dashboard.auth.forget(changed.id)
     return request.done(
         f"/keys/{changed.id}", f"The limits of {changed.name} are saved. Servers apply them in seconds."
@@ -158,25 +134,14 @@ def _with_value(field: FormField, limits: MailLimits, request: PageRequest) -> F
 
 def _limits_of(request: PageRequest) -> dict[str, Any]:
     """The limits in the form. Raises `BadInput`."""
-    given = {field.name: request.form.get(field.name, "").strip() for field in _FIELDS}
-    numbers = {name: _number(name, given[name]) for name in ("rate_per_minute", "daily_quota")}
-    domains = tuple(filter(None, map(str.strip, given["from_domains"].splitlines())))
-    return {**numbers, "expires_at": _moment(given["expires_at"], request), "from_domains": domains}
+    numbers = {name: request.number(name) for name in ("rate_per_minute", "daily_quota")}
+    domains = tuple(filter(None, map(str.strip, request.form.get("from_domains", "").splitlines())))
+    return {**numbers, "expires_at": request.moment("expires_at"), "from_domains": domains}
 
 
-def _number(name: str, written: str) -> int | None:
-    if not written:
-        return None
-    if not written.isdecimal():
-        raise BadInput.of(name, "must be a whole number")
-    return int(written)
-
-
-def _moment(written: str, request: PageRequest) -> datetime | None:
-    if not written:
-        return None
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise BadInput.of("expires_at", "must be a time such as 2030-01-31T18:00") from None
-    return moment if moment.tzinfo else instant_of(moment, request.viewer.zone)
+PAGES = (
+    page("/keys", list_page, scope=MANAGE),
+    *form_pages("/keys/new", new_page, create_page, scope=MANAGE),
+    *form_pages("/keys/{key_id:int}", show_page, change_page, scope=MANAGE),
+    form("/keys/{key_id:int}/revoke", revoke_page, scope=MANAGE),
+)

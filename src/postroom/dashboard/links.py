@@ -8,9 +8,11 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from postroom.dashboard import service
-from postroom.dashboard.page import Dashboard, query_of, sign_in_page
+from postroom.dashboard.problem_pages import sign_in_page
+from postroom.dashboard.request import query_of
 from postroom.dashboard.session import Sessions
 from postroom.dashboard.sign_in import begin_session
+from postroom.dashboard.site import Dashboard
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.events.audit import record_audit

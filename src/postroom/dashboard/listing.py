@@ -4,12 +4,16 @@ A column takes its label and its form from the record's declaration: `columns(Au
 """
 
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from enum import Enum, StrEnum
 from typing import Any, Union, get_args, get_origin, get_type_hints
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from postroom.runtime.endpoint import PARAMETER
 
 _FORMS: tuple[tuple[type, str], ...] = (
     (bool, "flag"),
@@ -20,19 +24,26 @@ _FORMS: tuple[tuple[type, str], ...] = (
     (str, "text"),
 )
 
+_LABELS = {"at": "When", "email": "Address", "state": "Status", "time_zone": "Time zone", "timezone": "Time zone"}
+"""One word per thing, however its field is named."""
+
 _ACRONYMS = {"smtp": "SMTP", "ses": "SES", "tls": "TLS", "gmail": "Gmail", "url": "URL", "pid": "PID", "id": "Id"}
 
 
-_WIDE = frozenset({"text", "clip", "list", "tags", "html"})
+_LONGEST_PAIRS = 300
+_WIDE = frozenset({"text", "clip", "list", "tags", "html", "noted", "pairs", "subject", "marked"})
+_FIGURES = frozenset({"latency", "number", "size"})
+_TIGHT = frozenset({"state", "when", "exact", "flag"})
 
 
 @dataclass(frozen=True, slots=True)
 class ListColumn:
     """One column of a table, or one fact of a detail list.
 
-    Forms: text, words (a slug), code, when (a time), span (seconds), number, state (a badge), flag (yes or no), list,
-    clip (a long text), size, meter (part and whole), bar (amount and largest),
-    exact (a time to the second), tags (text and address of each), html (made by us).
+    Forms: text, words (a slug), code, when (a time), span and latency (seconds), number, state (a badge), flag (yes or
+    no), list, word (a short name), clip (a long text), size, meter (part and whole), bar (amount and largest),
+    exact (a time to the second), tags (text and address of each), html (made by us), noted (a text and a remark),
+    pairs (names and values), marked (a text with `code`), recipients, status and subject (of a delivery).
     """
 
     name: str
@@ -45,7 +56,14 @@ class ListColumn:
     @property
     def style(self) -> str:
         """The CSS classes of its cells."""
-        shown = "figures" if self.form == "number" else "wide" if self.form in _WIDE else ""
+        kinds = {
+            **dict.fromkeys(("state", "status"), "tight badge"),
+            "recipients": "wide address",
+            "word": "word",
+            **dict.fromkeys(_WIDE, "wide"),
+            **dict.fromkeys(_FIGURES, "figures"),
+        }
+        shown = kinds.get(self.form, "tight" if self.form in _TIGHT else "")
         return f"{shown} less" if self.is_minor else shown
 
     def of(self, record: Any) -> Any:
@@ -66,6 +84,8 @@ def columns(model: type, *names: str, **changes: Mapping[str, Any]) -> tuple[Lis
 
 def label_of(name: str) -> str:
     """A field's name for people: `created_at` is Created, `sender_account_id` is Sender account."""
+    if name in _LABELS:
+        return _LABELS[name]
     for ending in ("_at", "_id", "_unique"):
         name = name.removesuffix(ending)
     words = [_ACRONYMS.get(word, word) for word in name.split("_")]
@@ -83,22 +103,48 @@ def _members(hint: Any) -> tuple[Any, ...]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_FINAL = frozenset({"Cancel", "Delete", "Disable", "Remove", "Revoke", "Skip", "Suspend", "Unsubscribe"})
+
+
+@dataclass(frozen=True, slots=True)
 class PageAction:
-    """A button that posts a form, or with `is_link` opens a page. It is drawn only for keys with its scope."""
+    """A button that posts a form, or with `is_link` opens a page. It is drawn only for keys with its scope.
+
+    An action on records is declared once, with placeholders in its path and its question: `PAUSE.at(account.id)` is
+    its button on one record, and `page.actions(PAUSE)` the form behind it, which calls `act` with the pool, the values
+    of the path and the actor. Then the page at `to` shows the sentence `done`; both may name the result: `{0.email}`.
+    """
 
     label: str
     path: str
     scope: str
+    act: Callable[..., Awaitable[Any]] | None = None
+    done: str = ""
+    _: KW_ONLY
+    to: str = ""  # empty: the path of the record, which is the action's without its last segment
     question: str | None = None  # asked before the form is posted
+    button: str = ""  # the last button, if its words differ from the label
+    about: str = ""  # the record, for readers of a screen who hear ten equal buttons
     fields: Mapping[str, str] = field(default_factory=dict)
     is_link: bool = False
     is_main: bool = False
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the action takes something away; its last button is red."""
+        return self.label.split()[0] in _FINAL
+
+    def at(self, *place: object, fields: Mapping[str, str] | None = None, **words: object) -> "PageAction":
+        """The action on one record: `place` fills its path, and `words` its question and the name of the record."""
+        values = iter(place)
+        path = PARAMETER.sub(lambda _name: quote(str(next(values)), safe=""), self.path)
+        texts = {name: getattr(self, name).format(**words) for name in ("question", "about") if getattr(self, name)}
+        return replace(self, path=path, fields=fields or self.fields, **texts)
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One field of a filter form; with `options`, a choice."""
+    """One field of a filter form, and a parameter of the address; with `options`, a choice."""
 
     name: str
     label: str
@@ -108,6 +154,21 @@ class Filter:
     is_required: bool = False  # a choice without `any`
     is_rare: bool = False  # folded away unless it has a value
     kind: str = "text"  # the type of the input: text, date, number
+    field: str = ""  # of the record that selects; empty: as the parameter
+    type: type = str  # of the field
+
+
+def filters(selects: Any, *declared: Filter) -> tuple[Filter, ...]:
+    """Filters with the types of their fields in `selects`: a record, or a function that takes them."""
+    hints = get_type_hints(selects)
+    return tuple(_typed(each, hints[each.field or each.name]) for each in declared)
+
+
+def _typed(declared: Filter, hint: Any) -> Filter:
+    kind = next((kind for kind in _members(hint) if isinstance(kind, type) and kind is not type(None)), str)
+    if issubclass(kind, Enum):
+        return replace(declared, type=kind, options=[member.value for member in kind])
+    return replace(declared, type=kind, kind="datetime-local" if kind is datetime else declared.kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +185,29 @@ class FormField:
     options: Sequence[str] = ()
     hint: str = ""
     is_required: bool = False
+    is_rare: bool = False  # folded away unless a field of its kind has a value
     suggestions: str = ""  # the id of a datalist
+
+
+def pairs(value: Any, *, is_brief: bool = False) -> list[tuple[str, str]] | None:
+    """The names and values of a JSON object; another value has no name. `is_brief` leaves out empty values.
+
+    A table shows the beginning: `_LONGEST_PAIRS` characters.
+    """
+    if value is None:
+        return None
+    given = value if isinstance(value, Mapping) else {"": value}
+    shown: list[tuple[str, str]] = []
+    left = _LONGEST_PAIRS
+    for name, each in given.items():
+        if is_brief and each in (None, [], {}):
+            continue
+        text = each if isinstance(each, str) else msgspec.json.encode(each).decode()
+        shown.append((name[:left], text if len(text) <= left else f"{text[:left]}…"))
+        left -= len(name) + len(text)
+        if left <= 0:
+            break
+    return shown
 
 
 def options_of(kind: type[StrEnum]) -> list[str]:

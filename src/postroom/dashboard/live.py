@@ -1,22 +1,20 @@
 """Pages that stay current: a stream of the parts of a page that have changed, as HTML."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from postroom.dashboard import service
-from postroom.dashboard.listing import ListColumn
 from postroom.dashboard.page import PageRequest
 from postroom.errors import NotFoundError
 from postroom.runtime.endpoint import Answer
-from postroom.runtime.page import Found
 
 INTERVAL_S = 0.8  # with the time to read and draw, a change is shown within a second
-QUIET_S = 15.0
-LONGEST_STREAM_S = 600.0
-MOST_STREAMS = 100
+QUIET_S = 15.0  # proxies close streams that are silent for a minute
+LONGEST_STREAM_S = 600.0  # the page connects again, and its key is checked again
+MOST_STREAMS = 100  # each is a task and a connection of this process
 
 Draw = Callable[[], Awaitable[dict[str, str]]]
 """Draws every part of a page, by name; the page shows each in the element `live-<name>`."""
@@ -57,24 +55,21 @@ def stream(request: PageRequest, draw: Draw, *, rest: Rest = lambda: INTERVAL_S)
     return Answer(feeds.read(Feed(request, draw, rest, feeds.stop)), 200, "text/event-stream; charset=utf-8", headers)
 
 
-def stream_rows(
-    request: PageRequest,
-    columns: Sequence[ListColumn],
-    read: Callable[[], Awaitable[Found[Any]]],
-    **values: Any,
+def stream_changes(
+    request: PageRequest, read: Callable[[], Awaitable[Any]], draw: Callable[[Any], dict[str, str]]
 ) -> Answer:
-    """The stream of a listing's first page; `values` as for `PageRequest.rows`."""
-    drawn, seen = "", None
+    """The stream of what `read` finds, drawn again only if it has changed: relative times alone are no change."""
+    drawn: dict[str, str] = {}
+    seen: Any = None
 
-    async def draw() -> dict[str, str]:
+    async def draw_changes() -> dict[str, str]:
         nonlocal drawn, seen
         found = await read()
-        # Relative times change every second; the list is drawn again only if its records changed.
         if found != seen:
-            drawn, seen = request.rows(columns, found, **values), found
-        return {"rows": drawn}
+            drawn, seen = draw(found), found
+        return drawn
 
-    return stream(request, draw)
+    return stream(request, draw_changes)
 
 
 class Feed:

@@ -5,8 +5,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from postroom.dashboard.listing import ListColumn, columns
-from postroom.dashboard.page import PageRequest, page
-from postroom.dashboard.preview import preview
+from postroom.dashboard.page import PageRequest, listing, page
+from postroom.dashboard.preview import WIDTHS, preview
 from postroom.mail import library
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.render import Rendered
@@ -21,6 +21,10 @@ def _path(version: TemplateVersion) -> str:
     return f"/templates/{quote(version.template)}/versions/{version.id}"
 
 
+def _current_page(template: TemplateSummary) -> str:
+    return f"/templates/{quote(template.id)}/versions/{template.version_id}"
+
+
 _TEMPLATES = columns(
     TemplateSummary,
     "id",
@@ -30,30 +34,21 @@ _TEMPLATES = columns(
     "changed_at",
     id={"label": "Template", "link": lambda template: f"/templates/{quote(template.id)}"},
     content_hash={"value": lambda template: template.content_hash[:_SHORT], "form": "code", "is_minor": True},
+    version_id={"label": "Current version", "form": "code", "link": _current_page},
     changed_at={"label": "Current since"},
 )
 _VERSIONS = (
-    ListColumn("state", "State", "state", value=lambda version: "replaced" if version.replaced_at else "current"),
+    ListColumn("id", "Version", "code", link=_path),
+    ListColumn("state", "Status", "state", value=lambda version: "replaced" if version.replaced_at else "current"),
     *columns(
         TemplateVersion,
-        "id",
         "content_hash",
         "published_at",
         "published_by",
         "replaced_at",
-        id={"label": "Version", "link": _path},
         content_hash={"value": lambda version: version.content_hash[:_SHORT], "form": "code", "is_minor": True},
     ),
 )
-
-
-async def list_page(request: PageRequest) -> Answer:
-    return request.listing(
-        "Templates",
-        _TEMPLATES,
-        (await library.list_templates(request.pool), None),
-        lead="Mail is accepted with the current version of its template, and keeps it.",
-    )
 
 
 async def versions_page(request: PageRequest) -> Answer:
@@ -66,9 +61,14 @@ async def version_page(request: PageRequest) -> Answer:
     """The changes of the version, its samples as they would be sent, and its files."""
     found = await _version(request)
     version = found.version
+    width = request.asked("width")
     return request.page(
         "template_version.html",
         version=version,
+        width=width if width in WIDTHS else WIDTHS[0],
+        widths=WIDTHS,
+        is_dark=request.asked("dark") is not None,
+        is_first=await library.is_first_version(request.pool, version.template, version.id),
         files=sorted(found.files.items()),
         diff=await library.compare_versions(request.pool, version.template, version.id),
         samples=[_shown(version, *each) for each in library.render_samples(found)],
@@ -100,7 +100,14 @@ def _shown(version: TemplateVersion, name: str, locale: str, rendered: Rendered)
 
 
 PAGES = (
-    page("/templates", list_page, scope=READ),
+    listing(
+        "/templates",
+        "Templates",
+        _TEMPLATES,
+        library.list_templates,
+        scope=READ,
+        lead="Mail is accepted with the current version of its template, and keeps it.",
+    ),
     page("/templates/{template_id}", versions_page, scope=READ),
     page("/templates/{template_id}/versions/{version_id:int}", version_page, scope=READ),
     page("/templates/{template_id}/versions/{version_id:int}/preview", preview_page, scope=READ),

@@ -1,5 +1,6 @@
 """Malformed commands: by reason, one with its content, corrected and resubmitted, dismissed, or redriven in bulk."""
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -7,13 +8,12 @@ import msgspec
 
 from postroom.dashboard.events import json_block
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns
-from postroom.dashboard.page import OPERATE, READ, PageRequest, checked, form, page
+from postroom.dashboard.page import OPERATE, READ, PageRequest, form, page
 from postroom.dashboard.views import words
 from postroom.errors import BadInput
-from postroom.http.routing import LARGEST_ID
 from postroom.intake import service
 from postroom.intake.command import read_fields
-from postroom.intake.model import CommandRedrive, MalformedCommand, MalformedFilter, MalformedGroup, MalformedSummary
+from postroom.intake.model import CommandRedrive, MalformedFilter, MalformedGroup, MalformedSummary
 from postroom.mail.template_check import TemplateCheck
 from postroom.runtime.endpoint import Answer
 
@@ -43,7 +43,7 @@ def state_of(command: MalformedSummary) -> str:
 
 _COMMAND = (
     ListColumn("id", "Command", "code", link=lambda command: command_page(command.id)),
-    ListColumn("state", "State", "state", value=state_of),
+    ListColumn("state", "Status", "state", value=state_of),
     *columns(MalformedSummary, "reason", "detail", "source", "recorded_at", "size",
         reason={"value": lambda command: words(command.reason)}, detail={"form": "clip"},
         size={"form": "size", "is_minor": True}),
@@ -61,26 +61,32 @@ _GROUP = (
 )
 
 
+_ONE = "/malformed/{command_id:int}"
+_FILTERS = (
+    Filter("state", "Status", options=STATES),
+    Filter("reason", "Reason", placeholder="bad_payload"),
+    Filter("source", "Source", placeholder="shop"),
+)
+_REDRIVE = PageAction("Redrive…", "/malformed/redrive?reason={reason}", OPERATE, is_link=True)
+_DISMISS = PageAction(
+    "Dismiss", f"{_ONE}/dismiss", OPERATE,
+    question="It is kept, but no longer waits or counts as a problem. It can still be resubmitted.",
+)  # fmt: skip
+
+
 async def list_page(request: PageRequest) -> Answer:
-    asked = {name: request.asked(name) for name in ("reason", "source", "state")}
-    found = await service.list_malformed_commands(
-        request.pool,
-        MalformedFilter(reason=asked["reason"], source=asked["source"], **_state(asked["state"])),
-        cursor=request.asked("cursor"),
-    )
-    filters = [
-        Filter("state", "State", asked["state"], STATES),
-        Filter("reason", "Reason", asked["reason"], placeholder="bad_payload"),
-        Filter("source", "Source", asked["source"], placeholder="shop"),
-    ]
+    chosen = request.chosen(_FILTERS)
+    chosen |= _state(chosen.pop("state"))
+    wanted = MalformedFilter(**chosen)
+    found = await service.list_malformed_commands(request.pool, wanted, cursor=request.asked("cursor"))
     empty = "No command is malformed. Commands from Redis, NATS and other streams that cannot be accepted come here."
     return request.page(
         "malformed.html",
         reasons=await service.group_malformed_commands(request.pool),
         group_columns=_GROUP,
         group_actions=_group_actions,
-        filters=filters,
-        rows=request.rows(_COMMAND, found, path="/malformed", filters=filters, empty=empty),
+        filters=request.filters(_FILTERS),
+        rows=request.rows(_COMMAND, found, path="/malformed", filters=_FILTERS, empty=empty),
     )
 
 
@@ -93,32 +99,24 @@ def _state(written: str | None) -> dict[str, bool]:
 
 
 def _group_actions(group: MalformedGroup) -> list[PageAction]:
-    path = f"/malformed/redrive?reason={quote(group.reason, safe='')}"
-    return [PageAction(label="Redrive…", path=path, scope=OPERATE, is_link=True)]
+    return [_REDRIVE.at(group.reason)]
 
 
 # ── one command ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def show_page(request: PageRequest) -> Answer:
-    return _show(request, await service.get_malformed_command(request.pool, request.id("command_id")))
-
-
-def _show(request: PageRequest, command: MalformedCommand, problem: str | None = None) -> Answer:
+    command = await service.get_malformed_command(request.pool, request.id("command_id"))
     summary = command.summary
     is_open, path = summary.resubmitted_at is None, command_page(summary.id)
-    question = "It is kept, but no longer waits or counts as a problem. It can still be resubmitted."
-    dismiss = PageAction(label="Dismiss", path=f"{path}/dismiss", scope=OPERATE, question=question)
     content = request.form.get("content") or shown_content(command.raw)
     return request.page(
         "malformed_command.html",
-        status=400 if problem else 200,
         command=summary,
         state=state_of(summary),
         facts=_FACTS,
-        actions=[dismiss] if is_open and summary.dismissed_at is None else [],
+        actions=[_DISMISS.at(summary.id)] if is_open and summary.dismissed_at is None else [],
         path=path,
-        problem=problem,
         is_cut=len(command.raw) > LARGEST_SHOWN,
         content=content[:LARGEST_SHOWN],
         field=FormField("content", "The command as JSON", "area", content)
@@ -157,7 +155,7 @@ async def resubmit_page(request: PageRequest) -> Answer:
             idempotency_ttl=request.call.room.settings.idempotency_ttl,
         )
     except BadInput as error:
-        return _show(request, command, str(error))
+        return await show_page(replace(request, problem=str(error)))
     done = "The command was accepted before: this is its delivery." if accepted.replayed else "The command is accepted."
     return request.done(f"/deliveries/{accepted.id}", done)
 
@@ -225,15 +223,13 @@ async def _redrive(
 
 
 async def redrive_page(request: PageRequest) -> Answer:
-    written = request.form.get("before", "")
-    if not written.isdecimal() or int(written) > LARGEST_ID:
+    before = request.number("before")
+    if before is None:
         raise BadInput.of("before", "is not from the page that counts the commands")
-    reason, source = (checked(name, request.form.get(name)) for name in ("reason", "source"))
-    done = await _redrive(request, reason, source, int(written), dry_run=False)
+    done = await _redrive(request, request.asked("reason"), request.asked("source"), before, dry_run=False)
     return request.done("/malformed", f"{done.accepted} accepted, {done.malformed} still malformed.")
 
 
-_ONE = "/malformed/{command_id:int}"
 PAGES = (
     page("/malformed", list_page, scope=READ),
     page("/malformed/redrive", ask_redrive_page, scope=OPERATE),

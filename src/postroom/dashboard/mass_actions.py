@@ -9,15 +9,14 @@ from typing import Any
 
 import msgspec
 
+from postroom.dashboard.deliveries import FILTERS, chosen_of
 from postroom.dashboard.deliveries import MASS as PATH
-from postroom.dashboard.deliveries import chosen_of, filters_of
 from postroom.dashboard.listing import ListColumn, columns, query_with
-from postroom.dashboard.page import OPERATE, PageRequest, form, page
+from postroom.dashboard.page import OPERATE, PageRequest, form, listing, page
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, read_filter, write_filter
 from postroom.delivery.model import ENDED, DeliveryFilter
 from postroom.errors import BadInput
-from postroom.http.routing import LARGEST_ID
 from postroom.runtime.endpoint import Answer
 
 _REFRESH_S = 2
@@ -69,7 +68,7 @@ def reasons(skipped: Mapping[str, int]) -> str:
 _ACTION = (
     ListColumn("id", "Id", "code", link=lambda action: f"{PATH}/{action.id}"),
     ListColumn("kind", "Change", "words"),
-    ListColumn("state", "State", "state", value=state_of),
+    ListColumn("state", "Status", "state", value=state_of),
     ListColumn("filter", "Deliveries", "clip", value=lambda action: selected(action.filter)),
     *columns(MassAction, "changed"),
     ListColumn("skipped", "Skipped", value=lambda action: reasons(action.skipped)),
@@ -84,19 +83,9 @@ _FACTS = (
 )
 
 
-async def list_page(request: PageRequest) -> Answer:
-    return request.listing(
-        "Mass actions",
-        _ACTION,
-        await service.list_mass_actions(request.pool, cursor=request.asked("cursor")),
-        lead="Changes of all deliveries of a filter. They start below the list of deliveries.",
-        empty="No mass action was started.",
-    )
-
-
 async def ask_page(request: PageRequest) -> Answer:
     """The dry run: how many would be changed, and why others would not."""
-    kind, chosen = _kind(request.asked("kind")), chosen_of(request)
+    kind, chosen = _kind(request), chosen_of(request)
     if chosen.state in ENDED:  # those that end after the count are not changed
         chosen = replace(chosen, finished_before=datetime.now(UTC))
     counted = await service.preview(request.pool, kind, chosen)
@@ -106,7 +95,7 @@ async def ask_page(request: PageRequest) -> Answer:
         "before_id": str(counted.before_id),
         "key": secrets.token_urlsafe(12),
     }
-    query = query_with(filters_of(request))
+    query = query_with(request.filters(FILTERS))
     return request.confirm(
         f"{kind.value.capitalize()} deliveries",
         f"{_counted(kind, counted)} Filter: {selected(chosen)}.",
@@ -127,30 +116,20 @@ def _counted(kind: MassKind, counted: MassPreview) -> str:
     return f"{would}{skipped}{rest} {_QUESTIONS[kind]}"
 
 
-def _kind(written: str | None) -> MassKind:
-    try:
-        return MassKind(written or "")
-    except ValueError:
-        raise BadInput.of("kind", f"must be one of {', '.join(MassKind)}") from None
+def _kind(request: PageRequest) -> MassKind:
+    with BadInput.naming("kind", f"must be one of {', '.join(MassKind)}"):
+        return MassKind(request.asked("kind") or "")
 
 
 async def start_page(request: PageRequest) -> Answer:
     """Start the action that was counted. A form sent twice starts it once."""
-    given = request.form
-    try:
-        chosen = read_filter(given.get("filter", ""))
-    except msgspec.MsgspecError:
-        raise BadInput.of("filter", "is not a filter of deliveries") from None
-    written = given.get("before_id", "")
-    if not written.isdecimal() or int(written) > LARGEST_ID or not given.get("key"):
+    with BadInput.naming("filter", "is not a filter of deliveries"):
+        chosen = read_filter(request.form.get("filter", ""))
+    before_id, key = request.number("before_id"), request.form.get("key")
+    if before_id is None or not key:
         raise BadInput.of("before_id", "is not from the page that counts the deliveries")
     started = await service.start(
-        request.pool,
-        _kind(given.get("kind")),
-        chosen,
-        actor=request.actor,
-        idempotency_key=given["key"],
-        before_id=int(written),
+        request.pool, _kind(request), chosen, actor=request.actor, idempotency_key=key, before_id=before_id
     )
     return request.done(f"{PATH}/{started.id}", "The mass action is started.")
 
@@ -164,7 +143,14 @@ async def show_page(request: PageRequest) -> Answer:
 
 
 PAGES = (
-    page(PATH, list_page),
+    listing(
+        PATH,
+        "Mass actions",
+        _ACTION,
+        service.list_mass_actions,
+        lead="Changes of all deliveries of a filter. They start below the list of deliveries.",
+        empty="No mass action was started.",
+    ),
     page(f"{PATH}/new", ask_page, scope=OPERATE),
     form(PATH, start_page, scope=OPERATE),
     page(f"{PATH}/{{action_id:int}}", show_page),

@@ -1,8 +1,9 @@
 """The figures of the overview, and sign-in codes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from postroom.delivery.model import DeadLetter, Lane, LaneDepth
 from postroom.outbox.model import ProgressLine
@@ -30,13 +31,19 @@ class TriedCode:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A month of a large table; `rows` is an estimate."""
+    """A month of a large table; `rows` is an estimate, unknown before the first ANALYZE."""
 
     table_name: str
     name: str
     bounds: str
-    rows: int
+    rows: int | None
     bytes: int
+
+    @property
+    def period(self) -> str:
+        """The month that PostgreSQL's `FOR VALUES FROM ('2026-11-01 …') TO ('2026-12-01 …')` names."""
+        days = re.findall(r"\d{4}-\d\d-\d\d", self.bounds)
+        return f"{date.fromisoformat(days[0]):%B %Y}" if days else "all other rows"
 
 
 @dataclass(frozen=True, slots=True)

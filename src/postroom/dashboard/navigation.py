@@ -19,6 +19,7 @@ ICONS = {
     "dead_letters": '<path d="M3 6h18v12H3zM3 6l9 7 9-7"/><path d="m15 15 5 5m0-5-5 5"/>',
     "deliveries": '<path d="M3 6h18v12H3zM3 6l9 7 9-7"/>',
     "destinations": '<path d="M12 21s7-6.2 7-11a7 7 0 0 0-14 0c0 4.8 7 11 7 11z"/><circle cx="12" cy="10" r="2.5"/>',
+    "erasures": '<path d="m14 4 6 6-9 9H6l-3-3zM9 9l6 6M11 19h9"/>',
     "events": '<path d="M13 2 5 14h6l-1 8 9-13h-6z"/>',
     "health": '<path d="M3 12h4l2-6 4 12 3-8 1.5 2H21"/>',
     "inbox": '<path d="M4 5h16l1 9v5H3v-5zM3 14h5l1.5 2.5h5L16 14h5"/>',
@@ -93,6 +94,7 @@ GROUPS = (
         (
             Link("/schedule", "Schedule", "schedule", "users:read", "j"),
             Link("/accounts", "Accounts", "accounts", "accounts:read", "a"),
+            Link("/erasures", "Erasures", "erasures", "erasures:manage", "q"),
         ),
     ),
     Group(
@@ -133,8 +135,13 @@ def groups_for(principal: Principal) -> Iterator[Group]:
             yield Group(group.name, allowed)
 
 
-def current(groups: Iterable[Group], path: str) -> str | None:
-    """The path of the link whose page is shown: the longest one that begins it."""
-    paths = [link.path for group in groups for link in group.links]
-    fitting = [known for known in paths if path == known or (known != "/" and path.startswith(known + "/"))]
-    return max(fitting, key=len, default=None)
+_UNDER = {"/people": "/schedule"}
+"""Pages that are reached from a page at another path."""
+
+
+def current(groups: Iterable[Group], path: str) -> Link | None:
+    """The link of the page that is shown, or of the page above it: the longest one that begins its path."""
+    path = next((above + path for known, above in _UNDER.items() if path.startswith(known)), path)
+    links = [link for group in groups for link in group.links]
+    fitting = [link for link in links if path == link.path or (link.path != "/" and path.startswith(link.path + "/"))]
+    return max(fitting, key=lambda link: len(link.path), default=None)

@@ -27,7 +27,7 @@ from postroom.settings import Settings
 from postroom.transports.exchange import Answered, Exchange, is_private_channel
 
 FLOW_S = 600  # to sign in at the provider
-TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0  # a person waits for the page
 CALLBACK = "/sign-in/oidc/callback"
 
 _ANYONE = "*"

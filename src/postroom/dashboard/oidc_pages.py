@@ -5,8 +5,10 @@ from http import HTTPStatus
 import structlog
 
 from postroom.dashboard.oidc import FLOW_S, OidcProvider, OidcRefusedError, person_of
-from postroom.dashboard.page import Dashboard, cookie_of, local_path, query_of, sign_in_page
+from postroom.dashboard.problem_pages import sign_in_page
+from postroom.dashboard.request import cookie_of, local_path, query_of
 from postroom.dashboard.sign_in import begin_session
+from postroom.dashboard.site import Dashboard
 from postroom.errors import BadInput
 from postroom.http import operators
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect

@@ -1,6 +1,6 @@
 """The outbox: progress and lag of every publisher, and pause, resume, reset and skip."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -9,10 +9,12 @@ from postroom.dashboard.chart import Chart, Series, draw_chart
 from postroom.dashboard.events import place_page
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns
 from postroom.dashboard.live import stream
-from postroom.dashboard.page import PageRequest, checked, form, page
+from postroom.dashboard.page import PageRequest, actions, form, page
+from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.outbox import service
 from postroom.outbox.model import VIEW, LagSample, ProgressLine, PublisherStatus, ResetPreview, Skipped, Subscription
+from postroom.outbox.topics import remove_publisher
 from postroom.runtime.endpoint import Answer
 
 READ, OPERATE = "outbox:read", "outbox:operate"
@@ -151,64 +153,71 @@ def _asked_pair(request: PageRequest) -> Subscription:
     return Subscription(path["topic"], path["publisher"])
 
 
+def _of_pair(step: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    """A step of the service, given the two names in the path."""
+
+    async def act(pool: Pool, topic: str, publisher: str, *, actor: str) -> object:
+        return await step(pool, Subscription(topic, publisher), actor=actor)
+
+    return act
+
+
+_PAIR = "/outbox/{topic}/{publisher}"
+_PAUSE = PageAction(
+    "Pause", f"{_PAIR}/pause", OPERATE, _of_pair(service.pause), "The publisher is paused.",
+    question="It stops after the current batch. Nothing is lost: events wait until it is resumed, and keep their "
+    "order.",
+)  # fmt: skip
+_RESUME = PageAction(
+    "Resume", f"{_PAIR}/resume", OPERATE, _of_pair(service.resume), "The publisher continues.",
+    question="It clears its errors and continues after position {position}. Nothing is lost or repeated.",
+)  # fmt: skip
+_SKIP = PageAction(
+    "Skip the next event", f"{_PAIR}/skip", OPERATE,
+    question="{type} at position {position} is not published by {publisher} in the topic {topic}: its subscribers never"
+    " get it. Other publishers are unchanged.",
+)  # fmt: skip
+_RESET = PageAction("Reset…", f"{_PAIR}/reset", OPERATE, is_link=True)
+_REMOVE = PageAction(
+    "Unsubscribe", f"{_PAIR}/remove", OPERATE, _of_pair(remove_publisher),
+    "{publisher} is no longer subscribed to {topic}.", to="/outbox",
+    question="{publisher} gets no more events of {topic}, and its position is deleted.",
+)  # fmt: skip
+
+
 def _actions(line: ProgressLine, upcoming: Skipped | None) -> list[PageAction]:
     pair = _pair_of(line)
-    path = pair_page(pair)
-    is_active = line.status is PublisherStatus.ACTIVE
-    question = (
-        "It stops after the current batch. Nothing is lost: events wait until it is resumed, and keep their order."
-    )
-    if not is_active:
-        question = (
-            f"It clears its errors and continues after position {line.last_position}. Nothing is lost or repeated."
-        )
-    verb = "Pause" if is_active else "Resume"
-    switch = PageAction(label=verb, path=f"{path}/{verb.lower()}", scope=OPERATE, question=question)
-    actions = [switch]
+    switch = _PAUSE if line.status is PublisherStatus.ACTIVE else _RESUME
+    offered = [switch.at(*pair, position=line.last_position)]
     if upcoming is not None:
-        question = (
-            f"{upcoming.type} at position {upcoming.position} is not published by {pair.publisher} in the topic "
-            f"{pair.topic}: its subscribers never get it. Other publishers are unchanged."
-        )
-        position = {"position": str(upcoming.position)}
-        actions.append(
-            PageAction(
-                label="Skip the next event", path=f"{path}/skip", scope=OPERATE, question=question, fields=position
-            )
-        )
+        event = {"type": upcoming.type, "position": str(upcoming.position)}
+        fields = {"position": event["position"]}
+        offered.append(_SKIP.at(*pair, fields=fields, publisher=pair.publisher, topic=pair.topic, **event))
     if not pair.publisher.startswith(VIEW):
-        actions.append(PageAction(label="Reset…", path=f"{path}/reset", scope=OPERATE, is_link=True))
-    question = f"{pair.publisher} gets no more events of {pair.topic}, and its position is deleted."
-    remove = PageAction(label="Unsubscribe", path=f"{path}/remove", scope=OPERATE, question=question)
-    return [*actions, remove]
-
-
-async def pause_page(request: PageRequest) -> Answer:
-    pair = _asked_pair(request)
-    await service.pause(request.pool, pair, actor=request.actor)
-    return request.done(pair_page(pair), "The publisher is paused.")
-
-
-async def resume_page(request: PageRequest) -> Answer:
-    pair = _asked_pair(request)
-    await service.resume(request.pool, pair, actor=request.actor)
-    return request.done(pair_page(pair), "The publisher continues.")
+        offered.append(_RESET.at(*pair))
+    return [*offered, _REMOVE.at(*pair, publisher=pair.publisher, topic=pair.topic)]
 
 
 async def skip_page(request: PageRequest) -> Answer:
     """Skip the event that the page named; if another is the next by now, nothing is skipped."""
     pair = _asked_pair(request)
-    position = _position(request.form.get("position"))
+    position = request.number("position")
     if position is None:
         raise BadInput.of("position", "is needed")
     skipped = await service.skip(request.pool, pair, position=position, actor=request.actor)
     return request.done(pair_page(pair), f"{skipped.type} at position {skipped.position} was skipped.")
 
 
+_RESET_FILTERS = (
+    Filter("position", "After position", placeholder="0 is the beginning"),
+    Filter("since", "Or since", kind="datetime-local"),
+)
+
+
 async def ask_reset_page(request: PageRequest) -> Answer:
     """The form; with a position or a time, the effect of the reset and the question."""
     pair = _asked_pair(request)
-    position, since = _position(request.asked("position")), request.moment("since")
+    position, since = request.number("position"), request.moment("since")
     line = await service.get_progress(request.pool, pair)
     preview, problem = None, None
     if position is not None or since is not None:
@@ -217,16 +226,18 @@ async def ask_reset_page(request: PageRequest) -> Answer:
         except BadInput as error:
             problem = error.message
     return request.page(
-        "reset.html",
-        status=400 if problem else 200,
-        line=line,
-        path=pair_page(pair),
-        filters=[
-            Filter("position", "After position", request.asked("position"), placeholder="0 is the beginning"),
-            Filter("since", "Or since", request.asked("since"), kind="datetime-local"),
-        ],
+        "effect.html",
+        title="Reset",
+        above=(f"{line.publisher} of {line.topic}", pair_page(pair)),
+        path=f"{pair_page(pair)}/reset",
+        lead=f"It has published everything up to position {line.last_position}. Choose the position after which it "
+        "continues, or a time: then it continues with the first event since.",
+        filters=request.filters(_RESET_FILTERS),
+        show="Show the effect",
         effect=None if preview is None else effect_of(preview),
+        is_possible=True,
         fields={"position": position, "since": None if since is None else since.isoformat()},
+        button="Reset the publisher",
         problem=problem,
     )
 
@@ -247,43 +258,16 @@ def effect_of(preview: ResetPreview) -> str:
 
 async def reset_page(request: PageRequest) -> Answer:
     pair = _asked_pair(request)
-    since = checked("since", request.form.get("since"))
-    moved = await service.reset(
-        request.pool,
-        pair,
-        position=_position(request.form.get("position")),
-        since=_instant(since) if since else None,
-        actor=request.actor,
-    )
+    position, since = request.number("position"), request.moment("since", has_zone=True)
+    moved = await service.reset(request.pool, pair, position=position, since=since, actor=request.actor)
     return request.done(pair_page(pair), f"It continues after position {moved.to_position}.")
 
 
-def _position(written: str | None) -> int | None:
-    written = checked("position", written)
-    if written is None:
-        return None
-    if not written.isdecimal() or len(written) > 18:  # noqa: PLR2004 - digits of a bigint
-        raise BadInput.of("position", "must be a position: a number, 0 for the beginning")
-    return int(written)
-
-
-def _instant(written: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError:
-        raise BadInput.of("since", "must be a time") from None
-    if moment.tzinfo is None:
-        raise BadInput.of("since", "must have a time zone")
-    return moment
-
-
-_PAIR = "/outbox/{topic}/{publisher}"
 PAGES = (
     page("/outbox", list_page, scope=READ),
     page("/outbox/live", live_page, scope=READ, keeps_session=False),
     page(_PAIR, show_page, scope=READ),
-    form(f"{_PAIR}/pause", pause_page, scope=OPERATE),
-    form(f"{_PAIR}/resume", resume_page, scope=OPERATE),
+    *actions(_PAUSE, _RESUME, _REMOVE),
     form(f"{_PAIR}/skip", skip_page, scope=OPERATE),
     page(f"{_PAIR}/reset", ask_reset_page, scope=OPERATE),
     form(f"{_PAIR}/reset", reset_page, scope=OPERATE),

@@ -33,14 +33,26 @@ _METRICS = (("sent", "sent"), ("deferred", "deferred"), ("refused", "failed"), (
 ROWS_BEHIND = {
     "workers": "/workers",
     "claims": "/workers",
+    "loops": "/workers",
     "queue": "/deliveries?status=queued",
     "senders": "/senders",
     "keys": "/keys",
     "outbox": "/outbox",
     "malformed commands": "/malformed",
     "schedule": "/schedule",
+    "tokens": "/accounts",
+    "templates": "/templates",
+    "partitions": "/storage",
+    "indexes": "/storage",
+    "archive": "/archive",
+    "archived files": "/archive",
+    "transport": "/settings",
+    "dkim": "/settings",
+    "secret key": "/settings",
+    "sealed secrets": "/senders",
+    "connections": "/workers",
 }
-"""Checks of the doctor, and the page with the rows behind them."""
+"""Checks of the doctor, and the page with the rows behind them; the others are about the host or the server."""
 
 
 async def show_overview(request: PageRequest) -> Answer:
@@ -70,6 +82,7 @@ async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) 
             problems=problems,
             rows_behind=ROWS_BEHIND,
             counted=service.COUNTED,
+            is_captured=request.call.room.settings.transport == "capture",
             lease_s=request.call.room.settings.lease.total_seconds(),
         )
         for name, scope in PARTS.items()

@@ -1,119 +1,52 @@
 """A page of the dashboard: its request, the session behind it, and the row of its endpoint.
 
-To add a page, write a function from `PageRequest` to `Answer` and a row in `endpoints.ENDPOINTS`; a link to it is a
-row in `navigation.GROUPS`. A list of records needs no template: `PageRequest.listing` takes columns and filters
-as data. An action is a form that posts; `PageRequest.done` leads back to a page with a sentence about the result, and
+To add a page, write a row in `PAGES` of its module; a link to it is a row in `navigation.GROUPS`. There are four kinds:
+
+- `listing` shows the records that a service function finds, as columns, with filters in the types of its filter record;
+- `form_pages` is a form and the function that takes it; an error shows the form again with its values;
+- `actions` are buttons that call one service function and lead back with a sentence (`listing.PageAction`);
+- `page` and `form` are all others: a function from `PageRequest` to `Answer`, with a template.
+
 `PageRequest.confirm` asks before an action, with the result of its dry run.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Any
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from inspect import signature
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
 
 from postroom.dashboard import service
-from postroom.dashboard.codes import SignInCodes
-from postroom.dashboard.listing import Filter, FormField, ListColumn, query_with
+from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, query_with
 from postroom.dashboard.navigation import current, groups_for
-from postroom.dashboard.oidc import OidcProvider
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
-from postroom.dashboard.service import FigureReader
-from postroom.dashboard.session import DashboardSession, Sessions
-from postroom.dashboard.views import PageTemplates
+from postroom.dashboard.problem_pages import refuse
+from postroom.dashboard.request import checked, cookie_of, local_path, query_of, read_form
+from postroom.dashboard.session import DashboardSession
+from postroom.dashboard.site import HEADERS, HTML, SESSION_COOKIE, Dashboard, SignInError
 from postroom.db.pool import Pool
-from postroom.db.room import Room
 from postroom.delivery.contents import Contents
-from postroom.errors import BadInput, ScopeMissing
-from postroom.http.auth import Authenticator
+from postroom.errors import AccessError, BadInput, ConflictError, LimitError, PostroomError, ScopeMissing
 from postroom.http.model import ApiKey, Operator
-from postroom.http.problems import Problem
 from postroom.http.routing import LARGEST_ID
-from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
-from postroom.runtime.peers import WrongKeyCounter
+from postroom.runtime.wrong_field import find_wrong_field
 from postroom.runtime.zones import instant_of
 
 READ = "deliveries:read"
 OPERATE = "deliveries:operate"
 INBOX = "inbox:read"
 
-SESSION_COOKIE = "postroom_session"
-
-HTML = "text/html; charset=utf-8"
-POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "frame-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-HEADERS = {
-    "content-security-policy": POLICY,
-    "x-frame-options": "DENY",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
-    "cache-control": "no-store",
-}
-"""Headers of every answer, unless a page sets a stricter value itself."""
+Model = TypeVar("Model")
 
 _FORM = "application/x-www-form-urlencoded"
 _LARGEST_FORM = 65_536
-_LONGEST_VALUE = 1000
-_LOCAL = re.compile(r"/(?:[A-Za-z0-9_-][A-Za-z0-9/_?=&%.@+-]*)?")
-
-
-class SignInError(ProtocolError):
-    """The request has no valid session."""
-
-    def __init__(self) -> None:
-        super().__init__(HTTPStatus.UNAUTHORIZED, "Sign in first.")
-
-
-@dataclass(frozen=True, slots=True)
-class Dashboard:
-    """The tools of all pages."""
-
-    room: Room
-    views: PageTemplates
-    sessions: Sessions
-    auth: Authenticator
-    guesses: WrongKeyCounter
-    figures: FigureReader
-    static: Mapping[str, bytes]
-    is_secure: bool
-    oidc: OidcProvider | None = None
-    discover: Discover | None = None
-
-    def cookie(self, name: str) -> str:
-        """A cookie's name; behind https, with the prefix that makes browsers refuse it from any other host.
-
-        Browsers permit the prefix `__Host-` only for cookies of a whole host.
-        """
-        prefix = "__Secure-" if self.room.settings.url_path else "__Host-"
-        return f"{prefix}{name}" if self.is_secure else name
-
-    def with_cookie(self, answer: Answer, name: str, value: str, *, age_s: int, same_site: str = "strict") -> Answer:
-        """The answer with a cookie that scripts and other sites cannot read."""
-        path = f"{self.room.settings.url_path}/"
-        cookie = f"{self.cookie(name)}={value}; HttpOnly; Max-Age={age_s}; Path={path}; SameSite={same_site}"
-        cookie += "; Secure" if self.is_secure else ""
-        return replace(answer, headers={**answer.headers, "set-cookie": cookie})
-
-    def with_session(self, answer: Answer, session: DashboardSession | None) -> Answer:
-        """The answer with a cookie that holds the session, or removes it."""
-        if session is None:
-            return self.with_cookie(answer, SESSION_COOKIE, "", age_s=0)
-        age_s = self.sessions.left_s(session)
-        return self.with_cookie(answer, SESSION_COOKIE, self.sessions.seal(session), age_s=age_s)
-
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
-        """A page without a session."""
-        return Answer(self.views.draw(template, viewer=Viewer(), principal=None, **values).encode(), status, HTML)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +59,7 @@ class PageRequest:
     principal: ApiKey | Operator
     viewer: Viewer
     form: Mapping[str, str] = field(default_factory=dict)
+    problem: str | None = None  # why the values of the form were rejected
 
     @property
     def pool(self) -> Pool:
@@ -139,34 +73,62 @@ class PageRequest:
     def actor(self) -> str:
         return self.principal.actor
 
-    def id(self, name: str) -> int:
-        """The number in the path."""
-        number: int = self.call.path[name]
-        return number
+    def id(self, name: str) -> Any:
+        """The number, name or UUID in the path."""
+        return self.call.path[name]
 
     def asked(self, name: str) -> str | None:
-        """A parameter of the query; an empty field of a form counts as absent."""
-        return checked(name, query_of(self.call).get(name))
+        """A field of the form or a parameter of the query; an empty one counts as absent."""
+        return checked(name, self.form.get(name) or query_of(self.call).get(name))
 
-    def number(self, name: str) -> int | None:
-        """An id of the query."""
+    def number(self, name: str, *, most: int = LARGEST_ID) -> int | None:
+        """An id or another whole number that was asked for."""
         written = self.asked(name)
         if written is None:
             return None
-        if not written.isdecimal() or int(written) > LARGEST_ID:
-            raise BadInput.of(name, "must be the id of one")
+        if not written.isdecimal() or int(written) > most:
+            raise BadInput.of(name, "must be a whole number")
         return int(written)
 
-    def moment(self, name: str) -> datetime | None:
-        """A time of the query, in the viewer's zone unless it has its own."""
+    def moment(self, name: str, *, has_zone: bool = False) -> datetime | None:
+        """A time that was asked for, in the viewer's zone unless it has its own, which `has_zone` demands."""
         written = self.asked(name)
         if written is None:
             return None
         try:
             moment = datetime.fromisoformat(written)
-        except ValueError:
+            if not has_zone and moment.tzinfo is None:
+                moment = instant_of(moment, self.viewer.zone)
+        except (ValueError, OverflowError):
             raise BadInput.of(name, "must be a time such as 2026-11-16T14:30") from None
-        return moment if moment.tzinfo else instant_of(moment, self.viewer.zone)
+        if moment.tzinfo is None:
+            raise BadInput.of(name, "must have a time zone")
+        return moment
+
+    def read(self, kind: type[Model], fields: Mapping[str, Any]) -> Model:
+        """Values of a form as a record; an empty one is absent. Raises `BadInput`."""
+        given = {name: value for name, value in fields.items() if value not in ("", [])}
+        try:
+            return msgspec.convert(given, kind, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadInput.of(*find_wrong_field(str(error), kind)) from None
+
+    def chosen(self, filters: Sequence[Filter]) -> dict[str, Any]:
+        """The value of each filter in the address, by the name of its field."""
+        return {each.field or each.name: self._read(each) for each in filters}
+
+    def _read(self, chosen: Filter) -> Any:
+        if chosen.type is int:
+            return self.number(chosen.name)
+        if chosen.type is datetime:
+            return self.moment(chosen.name)
+        written = self.asked(chosen.name)
+        with BadInput.naming(chosen.name, f"must be one of {', '.join(chosen.options)}"):
+            return chosen.type(written) if written else None
+
+    def filters(self, declared: Sequence[Filter]) -> list[Filter]:
+        """The filters with their values in the address, for a form."""
+        return [replace(each, value=self.asked(each.name)) for each in declared]
 
     def may(self, scope: str) -> bool:
         """Whether the principal has this scope; a page offers only actions that it has."""
@@ -183,18 +145,22 @@ class PageRequest:
             template, viewer=self.viewer, may=self.may, token=self.dashboard.sessions.form_token(self.session), **values
         )
 
-    def page(self, template: str, *, status: int = 200, **values: Any) -> Answer:
+    def page(self, template: str, **values: Any) -> Answer:
+        """A page; after a rejected form, the one that shows it again with the problem and status 400."""
         groups, here = list(groups_for(self.principal)), self.call.asgi["path"]
-        drawn = self.draw(
-            template,
-            principal=self.principal,
-            groups=groups,
-            current=current(groups, here),
-            here=here,
-            done=self._sentence(),
+        link = current(groups, here)
+        given = {
+            "principal": self.principal,
+            "groups": groups,
+            "current": link.path if link else None,
+            "section": link if link and link.path != here else None,  # the first crumb; tabs lead back without one
+            "here": here,
+            "done": self._sentence(),
+            "problem": self.problem,
             **values,
-        )
-        return Answer(drawn.encode(), status, HTML)
+        }
+        status = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK
+        return Answer(self.draw(template, **given).encode(), int(status), HTML)
 
     def listing(
         self,
@@ -211,12 +177,10 @@ class PageRequest:
         address, is shown) and `live`: the address of the stream that keeps the first page current.
         """
         given = {"lead": None, "actions": (), "tabs": (), "live": None, **values}
-        is_first = self.asked("cursor") is None
+        given |= {"section": None} if given["tabs"] else {}
+        given |= {"is_first": self.asked("cursor") is None, "query": query_with(self.filters(filters))}
         rows = self.rows(columns, found, filters=filters, path=self.call.asgi["path"], **given)
-        query = query_with(filters)
-        return self.page(
-            "listing.html", title=title, filters=filters, rows=rows, is_first=is_first, query=query, **given
-        )
+        return self.page("listing.html", title=title, filters=self.filters(filters), rows=rows, **given)
 
     def rows(
         self,
@@ -230,30 +194,32 @@ class PageRequest:
         """The table of a listing at this path and its pager, as HTML."""
         records, next_cursor = found
         given = {"empty": "The list is empty.", "row_actions": None, **values}
+        given |= {"is_first": self.asked("cursor") is None, "query": query_with(self.filters(filters))}
         return self.draw(
-            "parts/rows.html",
-            columns=columns,
-            records=records,
-            next_cursor=next_cursor,
-            is_first=self.asked("cursor") is None,
-            query=query_with(filters),
-            path=path,
-            **given,
+            "parts/rows.html", columns=columns, records=records, next_cursor=next_cursor, path=path, **given
         )
 
-    def form_page(self, title: str, fields: Sequence[FormField], *, to: str, button: str, **values: Any) -> Answer:
-        """A form that posts to `to`, filled with its rejected values if there are some.
+    def form_page(self, title: str, fields: Sequence[FormField], *, button: str, **values: Any) -> Answer:
+        """A form that posts to its own address, filled with its rejected values if there are some.
 
-        `values` may hold `lead`, `back`, `actions`, `tabs` (name, address, is shown), `suggestions` (values by the name
-        in `FormField.suggestions`) and `problem`: then its status is 400.
+        `values` may hold `to` (another address), `lead`, `back`, `actions`, `tabs` (name, address, is shown) and
+        `suggestions` (values by the name in `FormField.suggestions`).
         """
-        given = {"lead": None, "problem": None, "back": None, "tabs": (), "actions": (), "suggestions": {}, **values}
-        status, filled = HTTPStatus.BAD_REQUEST if given["problem"] else HTTPStatus.OK, self.filled(fields)
-        return self.page("form.html", status=int(status), title=title, fields=filled, to=to, button=button, **given)
+        given = {"lead": None, "back": None, "tabs": (), "actions": (), "suggestions": {}, **values}
+        given = {"to": quote(self.call.asgi["path"]), **given}
+        return self.page("form.html", title=title, fields=self.filled(fields), button=button, **given)
 
     def filled(self, fields: Sequence[FormField]) -> list[FormField]:
-        """The fields with the values that were posted, if there are some."""
-        return [replace(each, value=self.form.get(each.name, each.value)) for each in fields]
+        """The fields with the values that were posted, if there are some. Browsers do not post an unchecked box."""
+        if not self.form:
+            return list(fields)
+        return [
+            replace(each, value=self.form.get(each.name, "" if each.kind == "check" else each.value)) for each in fields
+        ]
+
+    def secret_page(self, title: str, secret: str, *, about: str, back: str, until: datetime | None = None) -> Answer:
+        """A new secret, which no later page shows; `until` is the time at which the one before it ends."""
+        return self.page("secret.html", title=title, secret=secret, about=about, back=back, until=until)
 
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
@@ -292,9 +258,67 @@ def listing_page(path: str, show: Page, *, scope: str = READ) -> Endpoint:
     return replace(page(path, show, scope=scope), from_replica=True)
 
 
+def listing(  # noqa: PLR0913 - a page as data
+    path: str,
+    title: str,
+    columns: Sequence[ListColumn],
+    read: Callable[..., Awaitable[Any]],
+    *,
+    scope: str = READ,
+    filters: Sequence[Filter] = (),
+    from_replica: bool = False,
+    **values: Any,
+) -> Endpoint:
+    """A page with the records that `read` finds, given the pool, the values of the filters and a cursor.
+
+    `values` as for `PageRequest.listing`.
+    """
+    taken = signature(read).parameters.values()
+    is_paged = any(each.name == "cursor" or each.kind is each.VAR_KEYWORD for each in taken)
+
+    async def show(request: PageRequest) -> Answer:
+        place = {"cursor": request.asked("cursor")} if is_paged else {}
+        found = await read(request.pool, **request.chosen(filters), **place)
+        return request.listing(title, columns, found if is_paged else (found, None), filters=filters, **values)
+
+    return replace(page(path, show, scope=scope), from_replica=from_replica)
+
+
 def form(path: str, act: Page, *, scope: str = READ, most_body: int = _LARGEST_FORM) -> Endpoint:
     """A page that a form posts to: it needs the session's token, and a browser that says the form was ours."""
     return replace(public("POST", path, partial(_act, act, scope)), most_body=most_body)
+
+
+def form_pages(
+    path: str, ask: Page, act: Page, *, scope: str = READ, most_body: int = _LARGEST_FORM
+) -> tuple[Endpoint, Endpoint]:
+    """A form and the page that it posts to; a rejected form is shown again with its values and the problem."""
+
+    async def save(request: PageRequest) -> Answer:
+        try:
+            return await act(request)
+        except (AccessError, LimitError):  # other values would be refused too
+            raise
+        except PostroomError as error:
+            status = HTTPStatus.CONFLICT if isinstance(error, ConflictError) else HTTPStatus.BAD_REQUEST
+            return replace(await ask(replace(request, problem=error.message)), status=int(status))
+
+    return page(path, ask, scope=scope), form(path, save, scope=scope, most_body=most_body)
+
+
+def actions(*declared: PageAction) -> list[Endpoint]:
+    """The forms behind the buttons of these actions."""
+    return [form(each.path, partial(_run, each), scope=each.scope) for each in declared]
+
+
+async def _run(action: PageAction, request: PageRequest) -> Answer:
+    assert action.act is not None
+    taken = signature(action.act).parameters
+    by = {"actor": request.actor, "by": request.principal}
+    place = request.call.path
+    result = await action.act(request.pool, *place.values(), **{name: by[name] for name in by if name in taken})
+    to = action.to.format(result, **place) if action.to else quote(request.call.asgi["path"].rpartition("/")[0])
+    return request.done(to, action.done.format(result, **place))
 
 
 def public(method: str, path: str, handler: Callable[[Call], Awaitable[Answer]]) -> Endpoint:
@@ -346,92 +370,3 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
     if not owner.allows(scope):
         raise ScopeMissing(scope, owner.name)
     return PageRequest(dashboard, call, session, owner, read_viewer(cookie_of(call, COOKIE)))
-
-
-def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
-    """A refusal as a page; for programs, and below /v1, the problem document."""
-    path: str = call.asgi["path"]
-    if "authorization" in call.headers or path.startswith("/v1/"):
-        return None
-    if isinstance(error, SignInError):
-        return _to_sign_in(call)
-    shown: Problem = problem.value
-    reference = call.request_id if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
-    answer = call.tool(Dashboard).page("trouble.html", status=problem.status, problem=shown, reference=reference)
-    return replace(answer, headers={**HEADERS, **problem.headers})
-
-
-def _to_sign_in(call: Call) -> Answer:
-    """Send people to the sign-in page, and from there to where they were going."""
-    path: str = call.asgi["path"]
-    if path.endswith("/live"):  # read by a script, which cannot sign in
-        return Answer(b"Sign in first.", int(HTTPStatus.UNAUTHORIZED), "text/plain")
-    if call.method == "POST":  # the form's fields would be lost on the way back
-        problem = "Nothing was done: the session is over. Sign in and try again."
-        return sign_in_page(call, "/", problem, HTTPStatus.UNAUTHORIZED)
-    query = call.asgi["query_string"].decode("latin-1")
-    to = f"{path}?{query}" if query else path
-    return redirect("/sign-in" if to == "/" else f"/sign-in?next={quote(to, safe='')}")
-
-
-def sign_in_page(call: Call, to: str, problem: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Answer:
-    """The forms of all methods to sign in that this client can use; `to` is the page that follows."""
-    dashboard = call.tool(Dashboard)
-    return dashboard.page(
-        "sign_in.html",
-        status=status,
-        next=to,
-        problem=problem,
-        mails_codes=call.tool(SignInCodes).are_offered(call.client),
-        oidc=dashboard.oidc.name if dashboard.oidc else None,
-    )
-
-
-# ── reading ────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def query_of(call: Call) -> dict[str, str]:
-    return dict(parse_qsl(call.asgi["query_string"].decode("latin-1"), keep_blank_values=True))
-
-
-def cookie_of(call: Call, name: str) -> str | None:
-    pairs = (pair.strip().partition("=") for pair in call.headers.get("cookie", "").split(";"))
-    return next((value for found, _, value in pairs if found == name), None)
-
-
-def checked(name: str, value: str | None) -> str | None:
-    """A value that the database can hold, or None."""
-    value = (value or "").strip()
-    if len(value) > _LONGEST_VALUE or "\x00" in value:
-        raise BadInput.of(name, f"must be at most {_LONGEST_VALUE} characters without NUL")
-    return value or None
-
-
-def local_path(asked: str | None) -> str:
-    """Where to go after signing in: a path of ours, or the overview. Never another host."""
-    return asked if asked is not None and len(asked) <= _LONGEST_VALUE and _LOCAL.fullmatch(asked) else "/"
-
-
-def read_form(call: Call) -> dict[str, str]:
-    """The fields of a form that a page of ours sent."""
-    need_own(call)
-    try:
-        return dict(parse_qsl(call.raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=50))
-    except ValueError:
-        raise ProtocolError(HTTPStatus.BAD_REQUEST, "The form has too many fields.") from None
-
-
-def need_own(call: Call) -> None:
-    """Raise `ProtocolError` if another site sent the form."""
-    if not _is_ours(call):
-        raise ProtocolError(HTTPStatus.FORBIDDEN, "This form was sent by another site.")
-
-
-def _is_ours(call: Call) -> bool:
-    """True unless the browser says that the form came from another site; without a word of it, the token decides."""
-    site = call.headers.get("sec-fetch-site")
-    if site is not None:
-        return site in ("same-origin", "none")
-    origin = call.headers.get("origin")
-    known = {call.headers.get("host"), urlsplit(call.room.settings.public_url or "").netloc or None}
-    return origin is None or urlsplit(origin).netloc in known

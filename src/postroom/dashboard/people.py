@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
-from uuid import UUID
 
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, actions, form, form_pages, page
 from postroom.dashboard.preferences import zones
 from postroom.dashboard.preview import preview
 from postroom.dashboard.schedule import EVENT, READ, local_time, person_page, tabs
@@ -24,6 +23,7 @@ from postroom.schedule.kinds import OCCASIONS
 from postroom.schedule.model import Occasion, Person, ScheduledEvent, User, person_fields
 
 WRITE = "users:write"
+_LARGEST_VERSION = 2**31 - 1  # integer
 
 
 def _rule(occasion: Occasion) -> str:
@@ -36,7 +36,7 @@ _PERSON = (
     ListColumn("name", "Person", value=lambda user: user.person.name, link=lambda user: person_page(user.id)),
     ListColumn("email", "Address", value=lambda user: user.person.email or user.person.webhook_url),
     ListColumn("born", "Born", value=lambda user: f"{user.person.date_of_birth}"),
-    ListColumn("timezone", "Zone", value=lambda user: user.person.timezone),
+    ListColumn("timezone", "Time zone", value=lambda user: user.person.timezone),
     ListColumn("created_at", "Created", "when", is_minor=True),
 )
 
@@ -49,6 +49,23 @@ _OCCASION = (
     ListColumn("rule", "Rule", "clip", value=_rule),
 )
 
+_ONE = "/people/{user_id:uuid}"
+_EDIT = PageAction("Edit", f"{_ONE}/edit", WRITE, is_link=True)
+_DELETE = PageAction(
+    "Delete", f"{_ONE}/delete", WRITE, service.delete_user, "The person and their planned messages are deleted.",
+    to="/people",
+    question="The person, their occasions and planned messages are deleted, and queued greetings are cancelled.",
+)  # fmt: skip
+_MOVE = PageAction("Move…", f"{_ONE}/events/{{event_id:uuid}}/move", WRITE, is_link=True)
+_CANCEL = PageAction(
+    "Cancel this message", f"{_ONE}/events/{{event_id:uuid}}/cancel", WRITE,
+    question="It is not sent, and cannot be sent later. The occurrence after it is planned.",
+)  # fmt: skip
+_REMOVE = PageAction(
+    "Remove", f"{_ONE}/occasions/{{occasion_id:uuid}}/remove", WRITE, service.remove_occasion,
+    "The occasion and its planned messages are deleted.", to="/people/{user_id}",
+    question="The occasion and its planned messages are deleted.",
+)  # fmt: skip
 _TEMPLATE = "Empty: the message is subject and text"
 _WORDS = (
     FormField("message", "Message", "lines", hint="Empty: a text of the kind"),
@@ -83,20 +100,15 @@ async def people_page(request: PageRequest) -> Answer:
         found,
         lead="People who get messages at their local time.",
         empty="There is no person yet.",
-        filters=[Filter("email", "Address", email, placeholder="ada@example.org")],
+        filters=[Filter("email", "Address", placeholder="ada@example.org")],
         tabs=tabs("/people"),
-        actions=[PageAction(label="New person", path="/people/new", scope=WRITE, is_link=True, is_main=True)],
+        actions=[PageAction("New person", "/people/new", WRITE, is_link=True, is_main=True)],
     )
-
-
-def _asked_person(request: PageRequest) -> UUID:
-    user_id: UUID = request.call.path["user_id"]
-    return user_id
 
 
 async def show_page(request: PageRequest) -> Answer:
     """A person: the next message as it would be sent now, their occasions, and past messages."""
-    user_id = _asked_person(request)
+    user_id = request.id("user_id")
     user = await service.get_user(request.pool, user_id)
     coming = await agenda.preview_next(request.pool, user_id, policy=service.policy_of(request.call.room.settings))
     events = await agenda.list_user_events(request.pool, user_id, cursor=request.asked("cursor"), limit=20)
@@ -109,7 +121,8 @@ async def show_page(request: PageRequest) -> Answer:
         message=message,
         problem=problem,
         path=person_page(user_id),
-        edit=PageAction(label="Edit", path=f"{person_page(user_id)}/edit", scope=WRITE, is_link=True),
+        edit=_EDIT.at(user_id),
+        delete=_DELETE.at(user_id),
         actions=_event_actions(coming.event) if coming else [],
         occasions=await service.list_occasions(request.pool, user_id),
         occasion_columns=_OCCASION,
@@ -132,7 +145,7 @@ async def _render(request: PageRequest, wanted: DeliveryRequest) -> tuple[Render
 
 async def frame_page(request: PageRequest) -> Answer:
     """The HTML of the next message, harmless, for the frame on the person's page."""
-    user_id = _asked_person(request)
+    user_id = request.id("user_id")
     coming = await agenda.preview_next(request.pool, user_id, policy=service.policy_of(request.call.room.settings))
     message, _problem = await _render(request, coming.request) if coming and coming.request else (None, None)
     if message is None or message.html is None:
@@ -141,24 +154,14 @@ async def frame_page(request: PageRequest) -> Answer:
 
 
 def _event_actions(event: ScheduledEvent) -> list[PageAction]:
-    path = f"{person_page(event.user_id)}/events/{event.id}"
-    question = "It is not sent, and cannot be sent later. The occurrence after it is planned."
-    fields = {"version": str(event.version)}
-    return [
-        PageAction(label="Move…", path=f"{path}/move", scope=WRITE, is_link=True),
-        PageAction(label="Cancel this message", path=f"{path}/cancel", scope=WRITE, question=question, fields=fields),
-    ]
-
-
-def _asked_event(request: PageRequest) -> UUID:
-    event_id: UUID = request.call.path["event_id"]
-    return event_id
+    place = (event.user_id, event.id)
+    return [_MOVE.at(*place), _CANCEL.at(*place, fields={"version": str(event.version)})]
 
 
 async def cancel_page(request: PageRequest) -> Answer:
     cancelled = await agenda.cancel_event(
         request.pool,
-        _asked_event(request),
+        request.id("event_id"),
         version=_version(request),
         actor=request.actor,
         policy=service.policy_of(request.call.room.settings),
@@ -167,17 +170,14 @@ async def cancel_page(request: PageRequest) -> Answer:
 
 
 def _version(request: PageRequest) -> int:
-    written = request.form.get("version", "")
-    if not written.isdecimal() or len(written) > 9:  # noqa: PLR2004 - digits of an integer
+    version = request.number("version", most=_LARGEST_VERSION)
+    if version is None:
         raise BadInput.of("version", "is not from the page of the person")
-    return int(written)
+    return version
 
 
 async def ask_move_page(request: PageRequest) -> Answer:
-    return _move_form(request, await agenda.get_event(request.pool, _asked_event(request)))
-
-
-def _move_form(request: PageRequest, event: ScheduledEvent, problem: str | None = None) -> Answer:
+    event = await agenda.get_event(request.pool, request.id("event_id"))
     return request.form_page(
         "Move the message",
         (
@@ -186,27 +186,18 @@ def _move_form(request: PageRequest, event: ScheduledEvent, problem: str | None 
                 "at", f"Local time in {event.timezone}", "datetime-local", f"{event.target_local:%Y-%m-%dT%H:%M}"
             ),
         ),
-        to=f"{person_page(event.user_id)}/events/{event.id}/move",
         button="Move it",
         lead="Only this occurrence moves; the ones after it follow their rule.",
         back=person_page(event.user_id),
-        problem=problem,
     )
 
 
 async def move_page(request: PageRequest) -> Answer:
-    event = await agenda.get_event(request.pool, _asked_event(request))
-    try:
+    with BadInput.naming("at"):
         at = datetime.fromisoformat(request.form.get("at", ""))
-        moved = await agenda.move_event(request.pool, event.id, at=at, version=_version(request), actor=request.actor)
-    except (ValueError, PostroomError) as error:
-        return _move_form(request, event, str(error))
+    event_id, version = request.id("event_id"), _version(request)
+    moved = await agenda.move_event(request.pool, event_id, at=at, version=version, actor=request.actor)
     return request.done(person_page(moved.user_id), f"The message moved to {local_time(moved)} in {moved.timezone}.")
-
-
-async def delete_page(request: PageRequest) -> Answer:
-    await service.delete_user(request.pool, _asked_person(request), actor=request.actor)
-    return request.done("/people", "The person and their planned messages are deleted.")
 
 
 # ── forms ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -235,115 +226,87 @@ def _read_person(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _new_form(request)
-
-
-def _new_form(request: PageRequest, problem: str | None = None) -> Answer:
     return request.form_page(
         "New person",
         _person_fields(None),
-        to="/people/new",
         button="Create the person",
         lead="Their next birthday greeting is planned at once. Applications write people by POST /v1/users.",
         back="/people",
         suggestions={"zones": zones()},
-        problem=problem,
     )
 
 
 async def create_page(request: PageRequest) -> Answer:
-    policy = service.policy_of(request.call.room.settings)
-    try:
-        person = Person(**_read_person(request.form))
-        made = await service.create_user(request.pool, person, policy=policy, actor=request.actor)
-    except PostroomError as error:
-        return _new_form(request, str(error))
+    policy, person = service.policy_of(request.call.room.settings), Person(**_read_person(request.form))
+    made = await service.create_user(request.pool, person, policy=policy, actor=request.actor)
     return request.done(person_page(made.id), "The person is created, and their next greeting is planned.")
 
 
 async def edit_page(request: PageRequest) -> Answer:
-    return _edit_form(request, await service.get_user(request.pool, _asked_person(request)))
-
-
-def _edit_form(request: PageRequest, user: User, problem: str | None = None) -> Answer:
+    user = await service.get_user(request.pool, request.id("user_id"))
     return request.form_page(
         f"Edit {user.person.name}",
         [FormField("version", "Version", "hidden", str(user.version)), *_person_fields(user.person)],
-        to=f"{person_page(user.id)}/edit",
         button="Save",
         lead="Planned messages move to the new date of birth and time zone.",
         back=person_page(user.id),
         suggestions={"zones": zones()},
-        problem=problem,
     )
 
 
 async def update_page(request: PageRequest) -> Answer:
-    user = await service.get_user(request.pool, _asked_person(request))
+    user = await service.get_user(request.pool, request.id("user_id"))
     known = person_fields(user.person)
-    try:
-        changes = {name: value for name, value in _read_person(request.form).items() if value != known[name]}
-        _changed, moved = await service.update_user(
-            request.pool,
-            user.id,
-            changes,
-            policy=service.policy_of(request.call.room.settings),
-            version=_version(request),
-            actor=request.actor,
-        )
-    except PostroomError as error:
-        return _edit_form(request, user, str(error))
+    _changed, moved = await service.update_user(
+        request.pool,
+        user.id,
+        {name: value for name, value in _read_person(request.form).items() if value != known[name]},
+        policy=service.policy_of(request.call.room.settings),
+        version=_version(request),
+        actor=request.actor,
+    )
     events = "1 planned message moved" if moved.moved == 1 else f"{moved.moved} planned messages moved"
     return request.done(person_page(user.id), f"The person is saved; {events}.")
 
 
 def _occasion_actions(occasion: Occasion) -> list[PageAction]:
-    path = f"{person_page(occasion.user_id)}/occasions/{occasion.id}/remove"
-    question = "The occasion and its planned messages are deleted."
-    return [PageAction(label="Remove", path=path, scope=WRITE, question=question)]
+    return [_REMOVE.at(occasion.user_id, occasion.id)]
+
+
+def _kind(request: PageRequest) -> str:
+    written = (request.asked("kind") or "reminder").upper()
+    if written not in OCCASIONS:
+        raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS).lower()}")
+    return written
 
 
 async def new_occasion_page(request: PageRequest) -> Answer:
-    return await _occasion_form(request, _kind(request.asked("kind") or "reminder"))
-
-
-def _kind(written: str) -> str:
-    if written.upper() not in OCCASIONS:
-        raise BadInput.of("kind", f"must be one of {', '.join(OCCASIONS).lower()}")
-    return written.upper()
-
-
-async def _occasion_form(request: PageRequest, kind: str, problem: str | None = None) -> Answer:
-    user = await service.get_user(request.pool, _asked_person(request))
+    kind = _kind(request)
+    user = await service.get_user(request.pool, request.id("user_id"))
     path = f"{person_page(user.id)}/occasions/new"
     return request.form_page(
         f"New occasion of {user.person.name}",
         [FormField("kind", "Kind", "hidden", kind.lower()), *_RULES[kind], *_WORDS],
-        to=path,
         button="Add it",
         lead=f"Times are local times in {user.person.timezone}.",
         back=person_page(user.id),
         tabs=[(each.lower(), f"{path}?kind={each.lower()}", each == kind) for each in sorted(OCCASIONS)],
-        problem=problem,
     )
 
 
 async def add_occasion_page(request: PageRequest) -> Answer:
-    kind = _kind(request.form.get("kind", ""))
-    try:
-        await service.add_occasion(
-            request.pool,
-            _asked_person(request),
-            kind,
-            rule=_read_rule(kind, request.form),
-            message=request.form.get("message", "").replace("\r\n", "\n"),
-            template=request.form.get("template", "").strip() or None,
-            policy=service.policy_of(request.call.room.settings),
-            actor=request.actor,
-        )
-    except BadInput as error:
-        return await _occasion_form(request, kind, str(error))
-    return request.done(person_page(_asked_person(request)), "The occasion is added, and its first message is planned.")
+    kind = _kind(request)
+    await service.add_occasion(
+        request.pool,
+        request.id("user_id"),
+        kind,
+        rule=_read_rule(kind, request.form),
+        message=request.form.get("message", "").replace("\r\n", "\n"),
+        template=request.form.get("template", "").strip() or None,
+        policy=service.policy_of(request.call.room.settings),
+        actor=request.actor,
+    )
+    return request.done(person_page(request.id("user_id")), "The occasion is added, and its first message is planned.")
 
 
 def _read_rule(kind: str, form: Mapping[str, str]) -> dict[str, Any]:
@@ -356,26 +319,14 @@ def _read_rule(kind: str, form: Mapping[str, str]) -> dict[str, Any]:
     return {**rule, **numbers}
 
 
-async def remove_occasion_page(request: PageRequest) -> Answer:
-    occasion_id: UUID = request.call.path["occasion_id"]
-    await service.remove_occasion(request.pool, _asked_person(request), occasion_id, actor=request.actor)
-    return request.done(person_page(_asked_person(request)), "The occasion and its planned messages are deleted.")
-
-
-_ONE = "/people/{user_id:uuid}"
 PAGES = (
     page("/people", people_page, scope=READ),
-    page("/people/new", new_page, scope=WRITE),
-    form("/people/new", create_page, scope=WRITE),
+    *form_pages("/people/new", new_page, create_page, scope=WRITE),
     page(_ONE, show_page, scope=READ),
     page(f"{_ONE}/preview", frame_page, scope=READ),
-    page(f"{_ONE}/edit", edit_page, scope=WRITE),
-    form(f"{_ONE}/edit", update_page, scope=WRITE),
-    form(f"{_ONE}/delete", delete_page, scope=WRITE),
-    page(f"{_ONE}/occasions/new", new_occasion_page, scope=WRITE),
-    form(f"{_ONE}/occasions/new", add_occasion_page, scope=WRITE),
-    form(f"{_ONE}/occasions/{{occasion_id:uuid}}/remove", remove_occasion_page, scope=WRITE),
-    page(f"{_ONE}/events/{{event_id:uuid}}/move", ask_move_page, scope=WRITE),
-    form(f"{_ONE}/events/{{event_id:uuid}}/move", move_page, scope=WRITE),
+    *form_pages(f"{_ONE}/edit", edit_page, update_page, scope=WRITE),
+    *form_pages(f"{_ONE}/occasions/new", new_occasion_page, add_occasion_page, scope=WRITE),
+    *form_pages(f"{_ONE}/events/{{event_id:uuid}}/move", ask_move_page, move_page, scope=WRITE),
     form(f"{_ONE}/events/{{event_id:uuid}}/cancel", cancel_page, scope=WRITE),
+    *actions(_DELETE, _REMOVE),
 )

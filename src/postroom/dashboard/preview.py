@@ -12,10 +12,14 @@ from collections.abc import Mapping
 import nh3
 
 from postroom.dashboard.stylesheet import PROPERTIES, clean_declarations, clean_styles, styles_of
+from postroom.post.html_guard import find_html_excess
 from postroom.runtime.endpoint import Answer
 
 LONGEST = 1_000_000
 """Characters of HTML that are shown."""
+
+WIDTHS = ("desktop", "tablet", "phone")
+"""Classes of the frame."""
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -94,6 +98,8 @@ def preview(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool 
 
 def preview_document(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool = False) -> str:
     """The cleaned HTML as a document of its own."""
+    if (excess := find_html_excess(html[:LONGEST])) is not None:
+        return _DOCUMENT.format(styles="", body=f"<p>The HTML is not shown: it {excess}.</p>", **_LIGHT)
     styles = clean_styles(styles_of(html[:LONGEST]), dark=dark)
     # A fragment has no body element, and its colours are part of the mail.
     body = clean(_BODY.sub(r"<\1div", html[:LONGEST]), pictures or {})

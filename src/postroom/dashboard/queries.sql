@@ -48,9 +48,9 @@ INSERT INTO sign_in_codes (nonce_hash, expires_at, operator_id, address_hash, cl
 VALUES (:nonce_hash, now() + :lifetime::interval, :operator_id, :address_hash, :client, :code_hash);
 
 -- name: list_partitions :many
--- The monthly partitions of large tables with their size; rows are the estimate of the last ANALYZE.
+-- The monthly partitions of large tables with their size; rows are the estimate of the last ANALYZE, or NULL before the first.
 SELECT p.relname::text AS table_name, c.relname::text AS name, pg_get_expr(c.relpartbound, c.oid) AS bounds,
-    greatest(c.reltuples, 0)::bigint AS rows, pg_total_relation_size(c.oid) AS bytes
+    CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows, pg_total_relation_size(c.oid) AS bytes
 FROM pg_inherits AS i
 JOIN pg_class AS c ON c.oid = i.inhrelid
 JOIN pg_class AS p ON p.oid = i.inhparent AND p.relkind = 'p'

@@ -47,7 +47,7 @@ def _message(event: ScheduledEvent) -> str | None:
 _COMING = (
     ListColumn("target_utc", "Due", "when"),
     ListColumn("local", "Local time", value=local_time, link=lambda event: person_page(event.user_id)),
-    *columns(ScheduledEvent, "timezone", timezone={"label": "Zone", "is_minor": True}),
+    *columns(ScheduledEvent, "timezone", timezone={"label": "Time zone", "is_minor": True}),
     ListColumn("kind", "Kind", "words", value=lambda event: event.kind.lower()),
     ListColumn("message", "Message", "clip", value=_message),
 )
@@ -60,7 +60,13 @@ EVENT = (
     ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
 )
 
-_ZONE = (ListColumn("zone", "Zone"), ListColumn("events", "Messages", "bar"))
+_FILTERS = (
+    Filter("status", "Status", options=[each.lower() for each in options_of(ScheduledEventStatus)]),
+    Filter("kind", "Kind", options=[kind.lower() for kind in KINDS]),
+    Filter("late", "Late", options=("yes",)),
+)
+
+_ZONE = (ListColumn("zone", "Time zone"), ListColumn("events", "Messages", "bar"))
 
 
 def tabs(shown: str) -> list[tuple[str, str, bool]]:
@@ -74,13 +80,8 @@ def tabs(shown: str) -> list[tuple[str, str, bool]]:
 
 
 async def list_page(request: PageRequest) -> Answer:
-    asked = {name: request.asked(name) for name in ("status", "kind", "late")}
-    filters = [
-        Filter("status", "Status", asked["status"], [each.lower() for each in options_of(ScheduledEventStatus)]),
-        Filter("kind", "Kind", asked["kind"], [kind.lower() for kind in KINDS]),
-        Filter("late", "Late", asked["late"], ("yes",)),
-    ]
-    found = await _events(request, asked["status"], asked["kind"], asked["late"])
+    asked = request.chosen(_FILTERS)
+    found = await _events(request, **asked)
     counted = await service.count_coming(request.pool, until=datetime.now(UTC) + timedelta(days=DAYS))
     is_plain = not any(asked.values())
     shown = "/schedule?late=yes" if asked["late"] else "/schedule?status=failed" if asked["status"] == "failed" else ""
@@ -93,9 +94,9 @@ async def list_page(request: PageRequest) -> Answer:
         most=service.MOST_COUNTED,
         zones=_zones(counted) if is_plain else [],
         zone_columns=_ZONE,
-        filters=filters,
+        filters=request.filters(_FILTERS),
         rows=request.rows(
-            _COMING if is_plain else EVENT, found, path="/schedule", filters=filters, empty="No message is planned."
+            _COMING if is_plain else EVENT, found, path="/schedule", filters=_FILTERS, empty="No message is planned."
         ),
     )
 
@@ -116,10 +117,8 @@ async def _events(
 
 
 def _status(written: str) -> ScheduledEventStatus:
-    try:
+    with BadInput.naming("status", f"must be one of {', '.join(ScheduledEventStatus)}"):
         return ScheduledEventStatus(written.upper())
-    except ValueError:
-        raise BadInput.of("status", f"must be one of {', '.join(ScheduledEventStatus)}") from None
 
 
 def _draw_days(request: PageRequest, counted: Sequence[ComingDay]) -> Chart:

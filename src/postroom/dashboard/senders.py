@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns
-from postroom.dashboard.page import PageRequest
-from postroom.errors import BadInput, PostroomError
+from postroom.dashboard.page import PageRequest, actions, form, form_pages, listing, page
+from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.record import given as changed_fields
 from postroom.senders import service
 from postroom.senders.api import SenderChange
 from postroom.senders.check import SenderRequest
-from postroom.senders.model import DAILY_LIMIT, AuthType, SenderAccount, SenderStatus
+from postroom.senders.model import DAILY_LIMIT, LANES, AuthType, SenderAccount, SenderStatus
 from postroom.senders.tools import tools_of
 
 READ, MANAGE = "senders:read", "senders:manage"
@@ -50,7 +50,10 @@ _FACTS = columns(
     SenderAccount, "auth_type", "display_name", "smtp_host", "smtp_port", "smtp_username", "smtp_use_tls",
     "gmail_subject_email", "ses_region", "lanes", "daily_limit", "batch_size", "send_delay_ms", "paused_by",
     "paused_until", "last_used_at", "last_reset_at", "created_at", "updated_at", "notes",
-    auth_type={"form": "words"}, smtp_port={"form": "text"}, paused_by={"form": "words"},
+    auth_type={"form": "words", "label": "Type"}, smtp_port={"form": "text"}, paused_by={"form": "words"},
+    smtp_username={"label": "SMTP user"}, smtp_use_tls={"label": "TLS"}, daily_limit={"label": "Mails per day"},
+    batch_size={"label": "Mails per batch"}, send_delay_ms={"label": "Pause between mails, in ms"},
+    last_reset_at={"label": "Day began"},
 )  # fmt: skip
 
 _OF_TYPE = {
@@ -59,6 +62,7 @@ _OF_TYPE = {
         FormField("smtp_port", "Port", "number", "587", is_required=True),
         FormField("smtp_username", "User"),
         FormField("smtp_password", "Password", "password"),
+        FormField("smtp_use_tls", "Encrypt the connection with TLS", "check", "on"),
     ),
     AuthType.GMAIL: (
         FormField("gmail_subject_email", "Mailbox to send as", "email", is_required=True),
@@ -81,31 +85,33 @@ def form_fields(kind: AuthType) -> tuple[FormField, ...]:
         *_OF_TYPE[kind],
         FormField("daily_limit", "Mails per day", "number", str(DAILY_LIMIT)),
         FormField("send_delay_ms", "Pause between mails, in ms", "number", hint="Empty: the default of the type"),
+        FormField("lanes", "Lanes", value=" ".join(LANES), hint="With spaces between; other accounts send the others"),
         FormField("warmup", "Warm up: begin with few mails a day", "check"),
     )
 
 
-async def list_page(request: PageRequest) -> Answer:
-    found = await service.list_senders(request.pool, cursor=request.asked("cursor"))
-    return request.listing(
-        "Senders",
-        _SENDER,
-        found,
-        lead="Mailboxes that mail leaves by, with their quota of today.",
-        empty="There is no sender account: mail leaves by POSTROOM_TRANSPORT.",
-        actions=[PageAction(label="Add a sender", path="/senders/new", scope=MANAGE, is_link=True, is_main=True)],
-        row_actions=_actions,
-    )
+_ONE = "/senders/{sender_id:int}"
+_PAUSE = PageAction(
+    "Pause", f"{_ONE}/pause", MANAGE,
+    question="It sends nothing until a person resumes it; its mail goes by other accounts or waits.",
+)  # fmt: skip
+_RESUME = PageAction(
+    "Resume", f"{_ONE}/resume", MANAGE, service.resume_sender, "{0.email} sends again.",
+    question="Its error record is cleared.",
+)  # fmt: skip
+_TEST = PageAction(
+    "Test", f"{_ONE}/test", MANAGE, question="Connects, signs in and sends a mail from this account to itself.",
+)  # fmt: skip
+_DELETE = PageAction(
+    "Delete", f"{_ONE}/delete", MANAGE, service.delete_sender, "The sender account is deleted.", to="/senders",
+    question="The account and its secret are deleted. Mail that it has claimed goes back to the queue.",
+)  # fmt: skip
+_CHANGE = PageAction("Change", f"{_ONE}/edit", MANAGE, is_link=True)
 
 
 def _actions(account: SenderAccount) -> list[PageAction]:
-    path = f"/senders/{account.id}"
-    if account.status in (SenderStatus.PAUSED, SenderStatus.SUSPENDED):
-        return [
-            PageAction(label="Resume", path=f"{path}/resume", scope=MANAGE, question="Its error record is cleared.")
-        ]
-    question = "It sends nothing until a person resumes it; its mail goes by other accounts or waits."
-    return [PageAction(label="Pause", path=f"{path}/pause", scope=MANAGE, question=question)]
+    is_stopped = account.status in (SenderStatus.PAUSED, SenderStatus.SUSPENDED)
+    return [_RESUME.at(account.id) if is_stopped else _PAUSE.at(account.id)]
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -114,16 +120,6 @@ async def show_page(request: PageRequest) -> Answer:
 
 async def _show(request: PageRequest, trial: Any = None) -> Answer:
     account = await service.get_sender(request.pool, request.id("sender_id"))
-    path = f"/senders/{account.id}"
-    test = PageAction(
-        label="Test",
-        path=f"{path}/test",
-        scope=MANAGE,
-        question="Connects, signs in and sends a mail from this account to itself.",
-    )
-    question = "The account and its secret are deleted. Mail that it has claimed goes back to the queue."
-    delete = PageAction(label="Delete", path=f"{path}/delete", scope=MANAGE, question=question)
-    change = PageAction(label="Change", path=f"{path}/edit", scope=MANAGE, is_link=True)
     stages = [
         {"limit": limit, "state": _stage(account, index)} for index, limit in enumerate(account.warmup_limits, start=1)
     ]
@@ -131,7 +127,7 @@ async def _show(request: PageRequest, trial: Any = None) -> Answer:
         "sender.html",
         account=account,
         facts=_FACTS,
-        actions=[change, *_actions(account), test, delete],
+        actions=[_CHANGE.at(account.id), *_actions(account), _TEST.at(account.id), _DELETE.at(account.id)],
         warmup=warmup_of(account),
         stages=stages if account.warmup_stage else [],
         pace=pace_of(account),
@@ -140,19 +136,13 @@ async def _show(request: PageRequest, trial: Any = None) -> Answer:
 
 
 async def edit_page(request: PageRequest) -> Answer:
-    return await _edit(request)
-
-
-async def _edit(request: PageRequest, problem: str | None = None) -> Answer:
     account = await service.get_sender(request.pool, request.id("sender_id"))
     return request.form_page(
         f"Change {account.email}",
         [replace(each, value=_current(account, each)) for each in _changeable(account.auth_type)],
-        to=f"/senders/{account.id}/edit",
         button="Save",
         lead="An empty password or key keeps the stored one.",
         back=f"/senders/{account.id}",
-        problem=problem,
     )
 
 
@@ -173,27 +163,28 @@ def is_secret(each: FormField) -> bool:
 
 
 def _current(account: SenderAccount, each: FormField) -> str:
-    if each.name == "warmup":
-        return "on" if account.warmup_stage else ""
-    value = None if is_secret(each) else getattr(account, each.name, None)
-    return "" if value is None else str(value)
+    if each.kind == "check":
+        return "on" if _is_checked(account, each.name) else ""
+    return "" if is_secret(each) else _written(account, each.name) or ""
+
+
+def _is_checked(account: SenderAccount, name: str) -> bool:
+    return account.warmup_stage > 0 if name == "warmup" else bool(getattr(account, name))
 
 
 async def change_page(request: PageRequest) -> Answer:
     sender_id = request.id("sender_id")
     account = await service.get_sender(request.pool, sender_id)
-    try:
-        changes = read_changes(request.form, account)
-        changed = await service.change_sender(
-            request.pool, tools_of(request.call.room), sender_id, changes, actor=request.actor
-        )
-    except PostroomError as error:
-        return await _edit(request, error.message)
+    changes, tools = read_changes(request.form, account), tools_of(request.call.room)
+    changed = await service.change_sender(request.pool, tools, sender_id, changes, actor=request.actor)
     return request.done(f"/senders/{changed.id}", f"{changed.email} is changed.")
 
 
 def read_changes(given: Mapping[str, str], account: SenderAccount) -> dict[str, Any]:
-    """The fields of the form that differ from the account. An empty field is removed, an empty secret kept."""
+    """The fields of the form that differ from the account.
+
+    An empty field is removed, an empty secret kept, and without lanes it serves all.
+    """
     fields: dict[str, Any] = {}
     for each in _changeable(account.auth_type):
         written = given.get(each.name, "").strip()
@@ -201,20 +192,19 @@ def read_changes(given: Mapping[str, str], account: SenderAccount) -> dict[str, 
             fields[each.name] = bool(written)
         elif written or not is_secret(each):
             fields[each.name] = written or None
+    fields["lanes"] = " ".join((fields["lanes"] or " ".join(LANES)).split())
     same = {
         name for name, value in fields.items() if _written(account, name) == (value if value is None else str(value))
     }
-    try:
-        asked = msgspec.convert(
-            {name: value for name, value in fields.items() if name not in same}, SenderChange, strict=False
-        )
-    except msgspec.ValidationError as error:
-        raise BadInput.of("form", str(error)) from None
-    return changed_fields(asked)
+    changed = {name: _value(name, value) for name, value in fields.items() if name not in same}
+    with BadInput.naming("form"):
+        return changed_fields(msgspec.convert(changed, SenderChange, strict=False))
 
 
 def _written(account: SenderAccount, name: str) -> str | None:
-    value = account.warmup_stage > 0 if name == "warmup" else getattr(account, name, None)
+    value = _is_checked(account, name) if name == "warmup" else getattr(account, name, None)
+    if isinstance(value, tuple):
+        return " ".join(value)
     return None if value is None or value == "" else str(value)
 
 
@@ -225,14 +215,9 @@ def _stage(account: SenderAccount, number: int) -> str:
 
 
 async def pause_page(request: PageRequest) -> Answer:
-    reason = request.form.get("reason") or "paused in the dashboard"
+    reason = request.asked("reason") or "paused in the dashboard"
     account = await service.pause_sender(request.pool, request.id("sender_id"), reason=reason, actor=request.actor)
     return request.done(f"/senders/{account.id}", f"{account.email} is paused.")
-
-
-async def resume_page(request: PageRequest) -> Answer:
-    account = await service.resume_sender(request.pool, request.id("sender_id"), actor=request.actor)
-    return request.done(f"/senders/{account.id}", f"{account.email} sends again.")
 
 
 async def try_page(request: PageRequest) -> Answer:
@@ -242,52 +227,60 @@ async def try_page(request: PageRequest) -> Answer:
     return await _show(request, trial)
 
 
-async def delete_page(request: PageRequest) -> Answer:
-    await service.delete_sender(request.pool, request.id("sender_id"), actor=request.actor)
-    return request.done("/senders", "The sender account is deleted.")
+def _kind(request: PageRequest) -> AuthType:
+    with BadInput.naming("type", f"must be one of {', '.join(AuthType)}"):
+        return AuthType(request.asked("auth_type") or request.asked("type") or AuthType.SMTP)
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _form(request, _kind(request.asked("type")))
-
-
-def _kind(written: str | None) -> AuthType:
-    try:
-        return AuthType(written or AuthType.SMTP)
-    except ValueError:
-        raise BadInput.of("type", f"must be one of {', '.join(AuthType)}") from None
-
-
-def _form(request: PageRequest, kind: AuthType, problem: str | None = None) -> Answer:
+    kind = _kind(request)
     return request.form_page(
         "Add a sender",
         form_fields(kind),
-        to="/senders/new",
         button="Add the sender",
         lead="A mailbox that mail leaves by.",
         tabs=[(each.value, f"/senders/new?type={each.value}", each is kind) for each in AuthType],
         back="/senders",
-        problem=problem,
     )
 
 
 async def create_page(request: PageRequest) -> Answer:
-    kind = _kind(request.form.get("auth_type"))
-    try:
-        wanted = read_sender(request.form, kind)
-        tools = tools_of(request.call.room)
-        made = await service.create_sender(request.pool, tools, wanted, actor=request.actor)
-    except PostroomError as error:
-        return _form(request, kind, error.message)
+    wanted, tools = read_sender(request, _kind(request)), tools_of(request.call.room)
+    made = await service.create_sender(request.pool, tools, wanted, actor=request.actor)
     return request.done(f"/senders/{made.id}", f"{made.email} is added. Test it before you rely on it.")
 
 
-def read_sender(form: Mapping[str, str], kind: AuthType) -> SenderRequest:
+def _value(name: str, written: Any) -> Any:
+    """A field of the form as the account has it: lanes are a list."""
+    if not isinstance(written, str):
+        return written
+    return written.split() if name == "lanes" else written.strip()
+
+
+def read_sender(request: PageRequest, kind: AuthType) -> SenderRequest:
     """The account of a form; an empty field counts as absent."""
-    names = [each.name for each in form_fields(kind)]
-    given = {name: form[name].strip() for name in names if form.get(name, "").strip()}
-    fields: dict[str, Any] = {**given, "warmup": "warmup" in given}
-    try:
-        return msgspec.convert(fields, SenderRequest, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadInput.of("form", str(error)) from None
+    offered = form_fields(kind)
+    given = {each.name: _value(each.name, request.form.get(each.name, "")) for each in offered}
+    checks = {each.name: bool(given[each.name]) for each in offered if each.kind == "check"}
+    return request.read(SenderRequest, {**given, **checks})
+
+
+PAGES = (
+    listing(
+        "/senders",
+        "Senders",
+        _SENDER,
+        service.list_senders,
+        scope=READ,
+        lead="Mailboxes that mail leaves by, with their quota of today.",
+        empty="There is no sender account: POSTROOM_TRANSPORT handles all mail.",
+        actions=[PageAction("Add a sender", "/senders/new", MANAGE, is_link=True, is_main=True)],
+        row_actions=_actions,
+    ),
+    *form_pages("/senders/new", new_page, create_page, scope=MANAGE),
+    page(_ONE, show_page, scope=READ),
+    *form_pages(f"{_ONE}/edit", edit_page, change_page, scope=MANAGE),
+    form(f"{_ONE}/pause", pause_page, scope=MANAGE),
+    form(f"{_ONE}/test", try_page, scope=MANAGE),
+    *actions(_RESUME, _DELETE),
+)

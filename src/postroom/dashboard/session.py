@@ -20,13 +20,13 @@ import msgspec
 
 from postroom.http.model import ApiKey, Operator
 
-LIFETIME_S = 12 * 3600
-IDLE_S = 3600
+LIFETIME_S = 12 * 3600  # a working day
+IDLE_S = 3600  # an unattended screen is closed after an hour
 RENEWED_AFTER_S = 300  # a cookie is written again with the last use when it is older than this
 
 OwnerKind = Literal["key", "operator"]
 
-_LONGEST_COOKIE = 400
+_LONGEST_COOKIE = 400  # ours are shorter; bounds the work for a forged one
 _SHAPE = tuple[OwnerKind, int, int, int, str, int]
 
 

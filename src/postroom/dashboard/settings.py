@@ -30,38 +30,21 @@ class DashboardSettings:
     """The settings of the dashboard."""
 
     sign_in_codes: bool = setting(
-        "POSTROOM_SIGN_IN_CODES",
-        switch,
-        default=True,
-        about="operators sign in to the dashboard with a code that is mailed to them",
+        switch, default=True, about="operators sign in to the dashboard with a code that is mailed to them"
     )
-    oidc_issuer: str | None = setting(
-        "POSTROOM_OIDC_ISSUER", http_url, None, "URL of the OpenID Connect provider at which operators sign in"
-    )
-    oidc_client_id: str | None = setting(
-        "POSTROOM_OIDC_CLIENT_ID", str, None, "client id of the dashboard at the OpenID Connect provider"
-    )
+    oidc_issuer: str | None = setting(http_url, None, "URL of the OpenID Connect provider at which operators sign in")
+    oidc_client_id: str | None = setting(str, None, "client id of the dashboard at the OpenID Connect provider")
     oidc_client_secret: str | None = setting(
-        "POSTROOM_OIDC_CLIENT_SECRET",
-        str,
-        None,
-        "client secret of the dashboard; absent: a public client, protected by PKCE only",
-        secret=True,
+        str, None, "client secret of the dashboard; absent: a public client, protected by PKCE only", secret=True
     )
-    oidc_scopes: str = setting(
-        "POSTROOM_OIDC_SCOPES", _scopes, "openid email", "scopes that the provider is asked for, separated by spaces"
-    )
+    oidc_scopes: str = setting(_scopes, "openid email", "scopes that the provider is asked for, separated by spaces")
     oidc_domains: tuple[str, ...] = setting(
-        "POSTROOM_OIDC_DOMAINS", _words, (), "domains of addresses that may sign in by OpenID Connect; absent: all"
+        _words, (), "domains of addresses that may sign in by OpenID Connect; absent: all"
     )
     oidc_role_claim: str = setting(
-        "POSTROOM_OIDC_ROLE_CLAIM",
-        str,
-        "groups",
-        "claim of the ID token that POSTROOM_OIDC_ROLES is about, such as groups or realm_access.roles",
+        str, "groups", "claim of the ID token that POSTROOM_OIDC_ROLES is about, such as groups or realm_access.roles"
     )
     oidc_roles: tuple[tuple[str, str], ...] = setting(
-        "POSTROOM_OIDC_ROLES",
         _roles,
         (),
         "roles by value of the claim, the first that fits: mail-admins=admin,*=read-only. People without a role "

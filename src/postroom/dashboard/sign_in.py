@@ -5,19 +5,11 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from postroom.dashboard.codes import LIFETIME, SignInCodes
-from postroom.dashboard.page import (
-    READ,
-    Dashboard,
-    PageRequest,
-    SignInError,
-    admit,
-    cookie_of,
-    local_path,
-    query_of,
-    read_form,
-    sign_in_page,
-)
+from postroom.dashboard.page import READ, PageRequest, admit
+from postroom.dashboard.problem_pages import sign_in_page
+from postroom.dashboard.request import cookie_of, local_path, query_of, read_form
 from postroom.dashboard.service import end_session
+from postroom.dashboard.site import Dashboard, SignInError
 from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
 from postroom.http.model import ApiKey, Operator
@@ -60,9 +52,12 @@ async def sign_in(call: Call) -> Answer:
 async def begin_session(call: Call, owner: ApiKey | Operator, answer: Answer, *, by: str) -> Answer:
     """The answer with the cookie of a new session; `by` is the method of the sign-in, for the audit log."""
     dashboard = call.tool(Dashboard)
-    subject = owner.actor if isinstance(owner, Operator) else f"key:{owner.id}"
-    await record_audit(call.room.pool, owner.actor, "dashboard.sign_in", subject, after={"by": by})
+    await record_audit(call.room.pool, owner.actor, "dashboard.sign_in", _subject(owner), after={"by": by})
     return dashboard.with_session(answer, dashboard.sessions.begin(owner))
+
+
+def _subject(owner: ApiKey | Operator) -> str:
+    return owner.actor if isinstance(owner, Operator) else f"key:{owner.id}"
 
 
 def too_often(call: Call, to: str, wait: int) -> Answer:
@@ -117,5 +112,6 @@ def _codes(call: Call) -> SignInCodes:
 
 async def sign_out(request: PageRequest) -> Answer:
     """End the session in every process and remove the cookie."""
-    await end_session(request.pool, request.session)
+    if await end_session(request.pool, request.session):
+        await record_audit(request.pool, request.actor, "dashboard.sign_out", _subject(request.principal))
     return request.dashboard.with_session(redirect("/sign-in"), None)

@@ -1,13 +1,13 @@
-"""Statistics: any metric by time, campaign, sender, domain, template or tag, beside the period before, and as CSV."""
+"""Statistics: any metric by time, campaign, sender, domain, template or tag, beside another period, and as CSV."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
 from postroom.dashboard.chart import Chart, Series, draw_chart
-from postroom.dashboard.listing import Filter, ListColumn, label_of, query_with
+from postroom.dashboard.listing import Filter, ListColumn, filters, label_of, query_with
 from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
@@ -19,6 +19,12 @@ READ = "stats:read"
 DAYS = ("1", "7", "30", "90")
 SHOWN = ("accepted", "sent", "deferred", "bounced", "dead_lettered", "opened_unique", "clicked_unique", "unsubscribed")
 """Metrics in the table; the CSV has all of them."""
+
+LATE = frozenset({Grouping.DOMAIN, Grouping.SENDER})
+"""Groupings by values that an attempt decides."""
+
+YEARS = range(2000, 2100)
+"""Years of a day; every room is younger."""
 
 MOST_ROWS = 500
 """Groups that are read for one page; times are not limited, because a chart has all of them."""
@@ -38,24 +44,42 @@ class Question:
     metric: str
     days: int
     selection: Selection
+    other_end: datetime | None = None  # of the period to compare with; None: the one before
 
     @property
-    def before(self) -> Selection:
-        """The period of the same length before the selected one."""
+    def other(self) -> Selection:
+        """The period of the same length to compare with: the one before the selected one, unless another was chosen."""
         begin, end = self.selection.begin, self.selection.end
         assert begin is not None
         assert end is not None
-        return replace(self.selection, begin=begin - (end - begin), end=begin)
+        other_end = self.other_end or begin
+        return replace(self.selection, begin=other_end - (end - begin), end=other_end)
+
+    @property
+    def other_name(self) -> str:
+        if self.other_end is None:
+            return "the period before"
+        return f"the period to {self.other_end - timedelta(days=1):%Y-%m-%d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Rows and total of the selected period, and of the one before."""
+    """Rows and total of the selected period, and of the one to compare with."""
 
     rows: Sequence[StatsRow]
-    rows_before: Sequence[StatsRow]
+    other_rows: Sequence[StatsRow]
     now: Figures
     then: Figures
+
+
+_SELECTED = filters(
+    Selection,
+    Filter("campaign", "Campaign id", field="campaign_id", is_rare=True),
+    Filter("sender", "Sender id", field="sender_account_id", is_rare=True),
+    Filter("domain", "Domain", placeholder="example.org", is_rare=True),
+    Filter("template", "Template", placeholder="welcome", is_rare=True),
+    Filter("tag", "Tag", placeholder="kind=receipt", is_rare=True),
+)
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -64,38 +88,34 @@ async def show_page(request: PageRequest) -> Answer:
     if asked.by is Grouping.HOUR and asked.days > MOST_DAYS_BY_HOUR:
         raise BadInput.of("by", f"hour is shown for {MOST_DAYS_BY_HOUR} days at most; choose day, or download the CSV")
     read = await (_read_times if is_over_time else _read_groups)(request, asked)
-    filters = _filters(request, asked)
+    shown = _filters(request, asked)
     return request.page(
         "statistics.html",
-        filters=filters,
-        query=query_with(filters),
+        filters=shown,
+        query=query_with(shown),
         asked=asked,
         now=read.now,
         then=read.then,
         drawn=_chart(request, asked, read) if is_over_time else None,
         columns=_columns(asked, read),
-        rows=(read.rows[::-1] if is_over_time else read.rows)[:MOST_SHOWN],
+        rows=(read.rows[::-1] if is_over_time else _with_figures(asked, read.rows))[:MOST_SHOWN],
         hidden=max(len(read.rows) - MOST_SHOWN, 0),
     )
 
 
 async def _read_times(request: PageRequest, asked: Question) -> Answers:
-    """Both periods in one statement; the totals are the sums of their times."""
-    begin = asked.selection.begin_hour
-    assert begin is not None
-    both = replace(asked.selection, begin=asked.before.begin)
-    rows = await service.measure(request.pool, both, groups=[asked.by])
-    now = [row for row in rows if row.moment is not None and row.moment >= begin]
-    then = rows[: len(rows) - len(now)]
+    """The totals are the sums of the times."""
+    now = await service.measure(request.pool, asked.selection, groups=[asked.by])
+    then = await service.measure(request.pool, asked.other, groups=[asked.by])
     return Answers(now, then, *(Figures.sum(row.figures for row in period) for period in (now, then)))
 
 
 async def _read_groups(request: PageRequest, asked: Question) -> Answers:
     """The largest groups of both periods."""
     rows = await service.measure(request.pool, asked.selection, groups=[asked.by], limit=MOST_ROWS)
-    before = await service.measure(request.pool, asked.before, groups=[asked.by], limit=MOST_ROWS)
+    others = await service.measure(request.pool, asked.other, groups=[asked.by], limit=MOST_ROWS)
     now = await _total(request, asked.selection, asked.by, rows)
-    return Answers(rows, before, now, await _total(request, asked.before, asked.by, before))
+    return Answers(rows, others, now, await _total(request, asked.other, asked.by, others))
 
 
 async def _total(request: PageRequest, period: Selection, by: Grouping, rows: Sequence[StatsRow]) -> Figures:
@@ -115,30 +135,34 @@ async def csv_page(request: PageRequest) -> Answer:
 
 
 def read_question(request: PageRequest, *, now: datetime) -> Question:
-    """The question in the address; its period ends with the current hour."""
+    """The question in the address; its period ends with the current hour, or with a chosen day."""
     days = request.asked("days") or "7"
     metric = request.asked("metric") or "sent"
     if days not in DAYS:
         raise BadInput.of("days", f"must be one of {', '.join(DAYS)}")
     if metric not in METRICS:
         raise BadInput.of("metric", f"must be one of {', '.join(METRICS)}")
-    try:
+    with BadInput.naming("by", f"must be one of {', '.join(Grouping)}"):
         by = Grouping(request.asked("by") or ("hour" if days == "1" else "day"))
-    except ValueError:
-        raise BadInput.of("by", f"must be one of {', '.join(Grouping)}") from None
-    end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    end = _end_of_day(request, "until") or now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     if by is Grouping.DAY:  # whole days
         end = end.replace(hour=0) + timedelta(days=1) if end.hour else end
-    selection = Selection(
-        campaign_id=request.number("campaign"),
-        sender_account_id=request.number("sender"),
-        domain=request.asked("domain"),
-        template=request.asked("template"),
-        tag=request.asked("tag"),
-        begin=end - timedelta(days=int(days)),
-        end=end,
-    )
-    return Question(by, metric, int(days), selection)
+    selection = Selection(**request.chosen(_SELECTED), begin=end - timedelta(days=int(days)), end=end)
+    return Question(by, metric, int(days), selection, _end_of_day(request, "other_until"))
+
+
+def _end_of_day(request: PageRequest, name: str) -> datetime | None:
+    """The end of a UTC day in the address."""
+    asked = request.asked(name)
+    if asked is None:
+        return None
+    try:
+        day = date.fromisoformat(asked)
+    except ValueError:
+        day = date.min
+    if day.year not in YEARS:
+        raise BadInput.of(name, "must be a day, for example 2026-11-30")
+    return datetime.combine(day, time(), UTC) + timedelta(days=1)
 
 
 def _filters(request: PageRequest, asked: Question) -> list[Filter]:
@@ -146,11 +170,9 @@ def _filters(request: PageRequest, asked: Question) -> list[Filter]:
         Filter("by", "By", asked.by.value, [group.value for group in Grouping], is_required=True),
         Filter("days", "Period in days", str(asked.days), DAYS, is_required=True),
         Filter("metric", "Metric", asked.metric, METRICS, is_required=True),
-        Filter("campaign", "Campaign id", request.asked("campaign")),
-        Filter("sender", "Sender id", request.asked("sender")),
-        Filter("domain", "Domain", request.asked("domain"), placeholder="example.org"),
-        Filter("template", "Template", request.asked("template"), placeholder="welcome"),
-        Filter("tag", "Tag", request.asked("tag"), placeholder="kind=receipt"),
+        Filter("until", "Period ends on", request.asked("until"), kind="date"),
+        Filter("other_until", "Compared period ends on", request.asked("other_until"), kind="date", is_rare=True),
+        *request.filters(_SELECTED),
     ]
 
 
@@ -176,7 +198,6 @@ def _columns(asked: Question, read: Answers) -> list[ListColumn]:
         return lambda row: getattr(row.figures, name)
 
     most = max((getattr(row.figures, asked.metric) for row in read.rows), default=0)
-    shown = SHOWN if asked.metric in SHOWN else (asked.metric, *SHOWN)
     return [
         _first_column(asked.by),
         ListColumn(
@@ -185,18 +206,32 @@ def _columns(asked: Question, read: Answers) -> list[ListColumn]:
             "bar",
             value=lambda r: (metric(asked.metric)(r), most),
         ),
-        *([] if asked.by in TIMES else [_before_column(asked, read)]),
-        *(ListColumn(name, label_of(name), "number", value=metric(name)) for name in shown if name != asked.metric),
+        *([] if asked.by in TIMES else [_other_column(asked, read)]),
+        *(
+            ListColumn(name, label_of(name), "number", value=metric(name))
+            for name in _shown(asked)
+            if name != asked.metric
+        ),
     ]
 
 
-def _before_column(asked: Question, read: Answers) -> ListColumn:
-    """The metric in the period before; unknown for a group that was not among the largest then."""
-    amounts = {group_of(row, asked.by): getattr(row.figures, asked.metric) for row in read.rows_before}
-    unknown = None if len(read.rows_before) == MOST_ROWS else 0
-    return ListColumn(
-        "before", "Period before", "number", value=lambda row: amounts.get(group_of(row, asked.by), unknown)
-    )
+def _shown(asked: Question) -> tuple[str, ...]:
+    """The metrics in the table. Mail is accepted before its domain and its sender are known."""
+    return tuple(name for name in SHOWN if asked.by not in LATE or name != "accepted")
+
+
+def _with_figures(asked: Question, rows: Sequence[StatsRow]) -> list[StatsRow]:
+    """The rows without the one of mail whose domain or sender is not known yet, if it has nothing to show."""
+    shown = (asked.metric, *_shown(asked))
+    return [row for row in rows if group_of(row, asked.by) or any(getattr(row.figures, name) for name in shown)]
+
+
+def _other_column(asked: Question, read: Answers) -> ListColumn:
+    """The metric in the other period; unknown for a group that was not among the largest then."""
+    amounts = {group_of(row, asked.by): getattr(row.figures, asked.metric) for row in read.other_rows}
+    unknown = None if len(read.other_rows) == MOST_ROWS else 0
+    label = asked.other_name.removeprefix("the ").capitalize()
+    return ListColumn("other", label, "number", value=lambda row: amounts.get(group_of(row, asked.by), unknown))
 
 
 def _first_column(by: Grouping) -> ListColumn:
@@ -221,9 +256,9 @@ def _link(by: Grouping, group: Any) -> str | None:
 
 
 def _chart(request: PageRequest, asked: Question, read: Answers) -> Chart:
-    """The metric in this period and in the one before, as two lines."""
+    """The metric in this period and in the other one, as two lines."""
     step = timedelta(hours=1) if asked.by is Grouping.HOUR else timedelta(days=1)
-    begin, end, earlier = asked.selection.begin_hour, asked.selection.end_hour, asked.before.begin_hour
+    begin, end, earlier = asked.selection.begin_hour, asked.selection.end_hour, asked.other.begin_hour
     assert begin is not None
     assert end is not None
     assert earlier is not None
@@ -232,9 +267,9 @@ def _chart(request: PageRequest, asked: Question, read: Answers) -> Chart:
     series = [
         Series("this period", "now", _values(read.rows, moments, asked.metric)),
         Series(
-            "the period before",
+            asked.other_name,
             "then",
-            _values(read.rows_before, [earlier + index * step for index in range(count)], asked.metric),
+            _values(read.other_rows, [earlier + index * step for index in range(count)], asked.metric),
         ),
     ]
     write = request.viewer.date_and_hour if asked.by is Grouping.HOUR else _date

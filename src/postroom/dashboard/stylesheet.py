@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 from selectolax.lexbor import LexborHTMLParser
 
+from postroom.post.html_guard import find_html_excess
+
 LONGEST = 200_000
 """Characters of style sheets that are read."""
 
@@ -39,6 +41,8 @@ _ALWAYS, _NEVER = "(min-width: 0px)", "(max-width: 0px)"
 
 def styles_of(html: str) -> str:
     """The style sheets inside a document, joined, and the background that its body element asks for."""
+    if find_html_excess(html) is not None:
+        return ""
     page = LexborHTMLParser(html)
     paper = page.body.attributes.get("bgcolor") if page.body is not None else None
     found = [f"body {{ background-color: {paper} }}"] if paper and _COLOR.fullmatch(paper) else []

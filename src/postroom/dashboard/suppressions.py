@@ -1,17 +1,17 @@
 """Suppressions: search, the history of an address, add, lift, import and export."""
 
+from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
-from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns, options_of
-from postroom.dashboard.page import PageRequest
-from postroom.errors import BadInput
+from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns, filters, options_of
+from postroom.dashboard.page import PageRequest, form, form_pages, listing, listing_page, page
+from postroom.db.pool import Pool
 from postroom.feedback import service
 from postroom.feedback.lists import ListReader, write_lines
 from postroom.feedback.model import NewSuppression, Suppression, SuppressionChange, SuppressionReason
 from postroom.feedback.service import SuppressionFilter
 from postroom.runtime.endpoint import Answer, redirect
+from postroom.runtime.page import Found
 
 READ, WRITE = "suppressions:read", "suppressions:write"
 LARGEST_IMPORT = 1024 * 1024
@@ -25,7 +25,8 @@ def address_page(email: str) -> str:
 
 
 _SUPPRESSION = columns(
-    Suppression, "email", "reason", "scope", "origin", "until", "bounce_count", "detail", "created_at",
+    Suppression, "email", "reason", "scope", "origin", "bounce_count", "until", "detail", "created_at",
+    bounce_count={"label": "Bounces", "value": lambda each: each.bounce_count or None}, until={"is_minor": True},
     email={"link": lambda each: address_page(each.email)}, scope={"form": "words"}, detail={"form": "clip"},
     reason={"form": "words"},
 )  # fmt: skip
@@ -43,37 +44,21 @@ _NEW = (
 )
 
 
-async def list_page(request: PageRequest) -> Answer:
-    chosen = {name: request.asked(name) for name in ("email", "reason", "origin")}
-    found = await service.list_suppressions(
-        request.pool,
-        SuppressionFilter(email=chosen["email"], reason=_reason(chosen["reason"]), origin=chosen["origin"]),
-        cursor=request.asked("cursor"),
-    )
-    return request.listing(
-        "Suppressions",
-        _SUPPRESSION,
-        found,
-        lead="Addresses that get no mail, or no bulk mail.",
-        empty="No address is suppressed.",
-        filters=[
-            Filter("email", "Address", chosen["email"], placeholder="ada@example.org"),
-            Filter("reason", "Reason", chosen["reason"], options_of(SuppressionReason)),
-            Filter("origin", "Origin", chosen["origin"], placeholder="import"),
-        ],
-        actions=[
-            PageAction(label="Export", path="/suppressions/export", scope=READ, is_link=True),
-            PageAction(label="Import", path="/suppressions/import", scope=WRITE, is_link=True),
-            PageAction(label="Add", path="/suppressions/new", scope=WRITE, is_link=True, is_main=True),
-        ],
-    )
+_FILTERS = filters(
+    SuppressionFilter,
+    Filter("email", "Address", placeholder="ada@example.org"),
+    Filter("reason", "Reason"),
+    Filter("origin", "Origin", placeholder="import"),
+)
+_LIFT = PageAction(
+    "Lift", "/suppressions/lift", WRITE,
+    question="The address gets mail again. A person or their provider had asked for the opposite: the audit log and the"
+    " history name you.",
+)  # fmt: skip
 
 
-def _reason(written: str | None) -> SuppressionReason | None:
-    try:
-        return SuppressionReason(written) if written else None
-    except ValueError:
-        raise BadInput.of("reason", f"must be one of {', '.join(SuppressionReason)}") from None
+async def _find(pool: Pool, *, cursor: str | None, **chosen: Any) -> Found[Suppression]:
+    return await service.list_suppressions(pool, SuppressionFilter(**chosen), cursor=cursor)
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -88,42 +73,23 @@ async def show_page(request: PageRequest) -> Answer:
         history=await service.list_history(request.pool, email),
         columns=tuple(column for column in _SUPPRESSION if column.name != "email"),
         changes=_CHANGE,
-        actions=[
-            PageAction(
-                label="Lift",
-                path="/suppressions/lift",
-                scope=WRITE,
-                question="The address gets mail again. A person or their provider had asked for the opposite: the "
-                "audit log and the history name you.",
-                fields={"email": email},
-            )
-        ],
+        actions=[_LIFT.at(fields={"email": email})],
     )
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _form(request)
-
-
-def _form(request: PageRequest, problem: str | None = None) -> Answer:
     return request.form_page(
         "Suppress an address",
         _NEW,
-        to="/suppressions/new",
         button="Suppress it",
         lead="Waiting mail to the address is not sent either.",
         back="/suppressions",
-        problem=problem,
     )
 
 
 async def add_page(request: PageRequest) -> Answer:
-    given = {each.name: request.form.get(each.name, "").strip() for each in _NEW}
-    try:
-        wanted = msgspec.convert({name: value for name, value in given.items() if value}, NewSuppression)
-        made = await service.suppress(request.pool, wanted, actor=request.actor)
-    except (BadInput, msgspec.ValidationError) as error:
-        return _form(request, str(error))
+    wanted = request.read(NewSuppression, {each.name: request.form.get(each.name, "").strip() for each in _NEW})
+    made = await service.suppress(request.pool, wanted, actor=request.actor)
     return request.done(address_page(made.email), f"{made.email} is suppressed.")
 
 
@@ -137,7 +103,6 @@ async def ask_import_page(request: PageRequest) -> Answer:
     return request.form_page(
         "Import suppressions",
         (FormField("list", "Addresses", "area", is_required=True),),
-        to="/suppressions/import",
         button="Import them",
         lead="One address per line, or CSV with a header: email, reason, scope, origin, detail. At most 1 MB; "
         "larger files: postroom suppressions import.",
@@ -166,3 +131,28 @@ async def export_page(request: PageRequest) -> Answer:
     found, _more = await service.export_page(request.pool, cursor=None, limit=EXPORTED)
     headers = {"content-disposition": 'attachment; filename="suppressions.csv"'}
     return Answer(write_lines(found, header=True).encode(), 200, "text/csv; charset=utf-8", headers)
+
+
+PAGES = (
+    listing(
+        "/suppressions",
+        "Suppressions",
+        _SUPPRESSION,
+        _find,
+        scope=READ,
+        from_replica=True,
+        lead="Addresses that get no mail, or no bulk mail.",
+        empty="No address is suppressed.",
+        filters=_FILTERS,
+        actions=[
+            PageAction("Export", "/suppressions/export", READ, is_link=True),
+            PageAction("Import", "/suppressions/import", WRITE, is_link=True),
+            PageAction("Add", "/suppressions/new", WRITE, is_link=True, is_main=True),
+        ],
+    ),
+    page("/suppressions/address", show_page, scope=READ),
+    listing_page("/suppressions/export", export_page, scope=READ),
+    *form_pages("/suppressions/new", new_page, add_page, scope=WRITE),
+    form("/suppressions/lift", lift_page, scope=WRITE),
+    *form_pages("/suppressions/import", ask_import_page, import_page, scope=WRITE, most_body=LARGEST_IMPORT),
+)

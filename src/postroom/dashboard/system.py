@@ -1,6 +1,6 @@
 """The pages about the installation itself: health, workers, settings, storage, archive."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
@@ -14,10 +14,11 @@ from postroom.dashboard import store
 from postroom.dashboard.listing import Filter, ListColumn, columns
 from postroom.dashboard.model import Partition, SeenWorker
 from postroom.dashboard.overview import ROWS_BEHIND
-from postroom.dashboard.page import PageRequest
+from postroom.dashboard.page import PageRequest, listing, page
 from postroom.rooms.model import FoundRoom
 from postroom.runtime.endpoint import Answer, ProtocolError
 from postroom.runtime.finding import Finding
+from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
 
 SYSTEM = "audit:read"
@@ -28,11 +29,12 @@ MOST_ROOMS = 200
 
 _FINDING = columns(
     Finding,
-    "verdict",
     "check",
+    "verdict",
     "found",
-    "advice",
     check={"link": lambda finding: ROWS_BEHIND.get(finding.check)},
+    verdict={"label": "Status", "form": "state"},
+    found={"form": "noted", "value": lambda finding: (finding.found, finding.advice)},
 )
 
 
@@ -45,9 +47,16 @@ async def health_page(request: PageRequest) -> Answer:
         "Health",
         _FINDING,
         (shown, None),
-        lead="The checks of postroom doctor, run on this host at most a minute ago.",
+        lead=f"{_summary(findings)} The checks of `postroom doctor`, run on this host at most a minute ago.",
         empty="This process runs no checks; use postroom doctor.",
     )
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    passed = sum(finding.verdict == "ok" for finding in findings)
+    if passed == len(findings):
+        return f"All {passed} checks pass."
+    return f"{len(findings) - passed} of {len(findings)} checks need attention; they come first."
 
 
 async def workers_page(request: PageRequest) -> Answer:
@@ -65,8 +74,18 @@ async def workers_page(request: PageRequest) -> Answer:
 
 def _worker_columns(lease: timedelta) -> tuple[ListColumn, ...]:
     return (
-        ListColumn("state", "State", "state", value=lambda worker: worker.state(datetime.now(UTC), lease)),
-        *columns(SeenWorker, "host", "pid", "id", "started_at", "seen_at", "asleep", pid={"form": "code"}),
+        ListColumn("host", "Host"),
+        ListColumn("state", "Status", "state", value=lambda worker: worker.state(datetime.now(UTC), lease)),
+        *columns(
+            SeenWorker,
+            "pid",
+            "asleep",
+            "started_at",
+            "seen_at",
+            pid={"form": "code"},
+            asleep={"label": "Waits for work in"},
+            seen_at={"label": "Last report"},
+        ),
     )
 
 
@@ -87,27 +106,35 @@ _SETTING = columns(
     "is_changed",
     "about",
     variable={"form": "code"},
-    is_changed={"label": "Changed"},
+    value={"form": "text"},
+    is_changed={"label": "Source", "form": "state", "value": lambda each: "set" if each.is_changed else None},
+    about={"form": "marked"},
 )
+SOURCES = ("set", "default")
 
 
 async def settings_page(request: PageRequest) -> Answer:
-    wanted = (request.asked("q") or "").lower()
-    shown = [each for each in shown_settings(request.call.room.settings) if wanted in each.variable.lower()]
+    wanted, source = (request.asked("q") or "").lower(), request.asked("source")
+    shown = [
+        each
+        for each in shown_settings(request.call.room.settings)
+        if wanted in f"{each.variable} {each.about}".lower()
+        and (source not in SOURCES or each.is_changed == (source == "set"))
+    ]
     return request.listing(
         "Settings",
         _SETTING,
         (shown, None),
         lead="The settings of this process. The value of a secret is not shown.",
-        filters=[Filter("q", "Name contains", request.asked("q"), placeholder="SMTP")],
+        filters=[Filter("q", "Search", placeholder="SMTP"), Filter("source", "Source", options=SOURCES)],
     )
 
 
 def shown_settings(settings: Settings) -> Iterator[ShownSetting]:
-    for entry in sorted(fields(settings), key=lambda entry: entry.metadata["variable"]):
+    for entry in sorted(fields(settings), key=variable_of):
         value = getattr(settings, entry.name)
         text = ("set, not shown" if value else "") if not entry.repr else without_password(_plain(value))
-        yield ShownSetting(entry.metadata["variable"], text, value != entry.default, entry.metadata["about"])
+        yield ShownSetting(variable_of(entry), text, value != entry.default, entry.metadata["about"])
 
 
 def _plain(value: Any) -> str:
@@ -115,7 +142,9 @@ def _plain(value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return ", ".join(_plain(each) for each in value)
-    return f"{value.total_seconds():g}s" if isinstance(value, timedelta) else str(value)
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return write_duration(value) if isinstance(value, timedelta) else str(value)
 
 
 def without_password(text: str) -> str:
@@ -130,9 +159,9 @@ def without_password(text: str) -> str:
 
 
 _PARTITION = columns(
-    Partition, "table_name", "name", "bounds", "rows", "bytes",
-    name={"form": "code", "label": "Partition"}, rows={"label": "Rows (estimate)"},
-    bytes={"form": "size", "label": "Size"}, bounds={"is_minor": True},
+    Partition, "table_name", "name", "period", "rows", "bytes",
+    table_name={"label": "Table"}, name={"form": "code", "label": "Partition"}, rows={"label": "Rows (estimate)"},
+    bytes={"form": "size", "label": "Size"}, period={"is_minor": True},
 )  # fmt: skip
 _ROOM = columns(
     FoundRoom, "name", "server", "state", "version", "bytes",
@@ -142,9 +171,9 @@ _ROOM = columns(
 
 
 def _storage_tabs(request: PageRequest, shown: str) -> list[tuple[str, str, bool]]:
-    pages = {"partitions": "/storage", "rooms": "/storage/rooms", "backups": "/storage/backups"}
+    pages = {"Partitions": "/storage", "Rooms": "/storage/rooms", "Backups": "/storage/backups"}
     is_alone = request.dashboard.discover is None
-    return [(name, path, name == shown) for name, path in pages.items() if name != "rooms" or not is_alone]
+    return [(name, path, name == shown) for name, path in pages.items() if name != "Rooms" or not is_alone]
 
 
 async def partitions_page(request: PageRequest) -> Answer:
@@ -154,7 +183,7 @@ async def partitions_page(request: PageRequest) -> Answer:
         (await store.list_partitions(request.pool, page_limit=MOST_PARTITIONS), None),
         lead="Large tables have a partition per month. Workers make those of the coming months, and the archive "
         "exports and drops old ones.",
-        tabs=_storage_tabs(request, "partitions"),
+        tabs=_storage_tabs(request, "Partitions"),
     )
 
 
@@ -170,7 +199,7 @@ async def rooms_page(request: PageRequest) -> Answer:
         (list(found.rooms[:MOST_ROOMS]), None),
         lead=f"{len(found.rooms)} rooms on the servers of POSTROOM_SERVERS, each in its own schema; "
         f"`postroom rooms list` prints them all. This dashboard shows {request.call.room.name}.{silent}",
-        tabs=_storage_tabs(request, "rooms"),
+        tabs=_storage_tabs(request, "Rooms"),
     )
 
 
@@ -185,23 +214,31 @@ async def backups_page(request: PageRequest) -> Answer:
         "Backups",
         _BACKUP,
         (await list_backups(request.call.room), None),
-        lead="Finished backups in the store of this room. Making, verifying and restoring them are commands: postroom "
-        "backup and postroom restore. Those written to other places are in the audit log.",
+        lead="Finished backups in the store of this room. Making, verifying and restoring them are commands: `postroom "
+        "backup` and `postroom restore`. Those written to other places are in the audit log.",
         empty="There is no backup in the store. POSTROOM_BACKUP_URL switches scheduled backups on.",
-        tabs=_storage_tabs(request, "backups"),
+        tabs=_storage_tabs(request, "Backups"),
     )
 
 
 _SEGMENT = columns(Segment, "table_name", "from_time", "part", "state", "rows", "bytes", bytes={"form": "size"})
 
 
-async def archive_page(request: PageRequest) -> Answer:
-    found = await archive.list_page(request.pool, cursor=request.asked("cursor"))
-    return request.listing(
+PAGES = (
+    page("/health", health_page, scope=SYSTEM),
+    page("/workers", workers_page, scope=SYSTEM),
+    page("/settings", settings_page, scope=SYSTEM),
+    page("/storage", partitions_page, scope=SYSTEM),
+    page("/storage/rooms", rooms_page, scope=SYSTEM),
+    page("/storage/backups", backups_page, scope=SYSTEM),
+    listing(
+        "/archive",
         "Archive",
         _SEGMENT,
-        found,
+        archive.list_page,
+        scope="archive:operate",
         lead="Months of large tables that were exported to files. Running, verifying and restoring the archive are "
-        "commands: postroom archive.",
+        "commands: `postroom archive`.",
         empty="Nothing is archived yet. POSTROOM_ARCHIVE_URL switches the archive on.",
-    )
+    ),
+)

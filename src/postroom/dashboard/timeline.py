@@ -47,7 +47,7 @@ async def read_timeline(request: PageRequest, delivery: Delivery) -> list[Timeli
     if request.may(AUDIT):
         actions, _more = await list_audit(request.pool, subject=f"delivery:{delivery.id}", limit=MOST_ENTRIES)
     entries = [
-        *_beginning(delivery),
+        *_beginning(delivery, attempts),
         *map(_attempt, attempts),
         *_end(delivery, attempts),
         *engagement_entries(await find_engagement(request.pool, delivery.id)),
@@ -57,14 +57,17 @@ async def read_timeline(request: PageRequest, delivery: Delivery) -> list[Timeli
     return sorted(entries, key=lambda entry: entry.at)
 
 
-def _beginning(delivery: Delivery) -> Iterator[TimelineEntry]:
+def _beginning(delivery: Delivery, attempts: Sequence[Attempt]) -> Iterator[TimelineEntry]:
+    """The acceptance and the rendering, which a worker does as the first step of the first attempt."""
     facts = [("lane", delivery.lane.value)]
     if delivery.idempotency_key:
         facts.append(("idempotency key", delivery.idempotency_key))
     yield TimelineEntry(at=delivery.created_at, title=f"Accepted from {delivery.source}", facts=facts)
-    if delivery.rendered_at:
-        text = None if delivery.template_id is None else f"from the template {delivery.template_id}"
-        yield TimelineEntry(at=delivery.rendered_at, title="Rendered", text=text)
+    rendered_at = delivery.rendered_at or (attempts[0].started_at if attempts else None)
+    if rendered_at and (delivery.template_id or delivery.rendered_at):
+        source = (("template", delivery.template_id), ("locale", delivery.locale))
+        facts = [(name, value) for name, value in source if value]
+        yield TimelineEntry(at=rendered_at, title="Rendered", facts=facts)
 
 
 def _attempt(attempt: Attempt) -> TimelineEntry:

@@ -1,16 +1,12 @@
 """Topics of the outbox, their publishers, and the rules that turn events into mails."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import quote
-
-import msgspec
 
 from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns, options_of
 from postroom.dashboard.outbox import OPERATE, READ, pair_page, tabs
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, actions, form_pages, listing, page
 from postroom.delivery.model import Lane
-from postroom.errors import PostroomError
 from postroom.outbox import topics
 from postroom.outbox.mails import service as mails
 from postroom.outbox.mails.model import MailRule, NewRule
@@ -37,6 +33,18 @@ _RULE = columns(
     MailRule, "event_type", "template", "recipient_path", "locale_path", "lane", "topic", "created_at",
     template={"link": lambda rule: f"/templates/{quote(rule.template, safe='')}"},
     lane={"form": "words"}, created_at={"form": "when", "is_minor": True},
+)  # fmt: skip
+
+_SUBSCRIBE = PageAction("Add a publisher", "/outbox/topics/{name}/publishers", OPERATE, is_link=True)
+_DELETE = PageAction(
+    "Delete", "/outbox/topics/{name}/delete", OPERATE, topics.delete_topic, "The topic is deleted.",
+    to="/outbox/topics",
+    question="Its mail rules and the positions of its publishers are deleted too. Refused while an endpoint uses it.",
+)  # fmt: skip
+_DELETE_RULE = PageAction(
+    "Delete", "/outbox/rules/{rule_id:int}/delete", OPERATE, mails.delete_rule, "The rule is deleted.",
+    to="/outbox/rules",
+    question="Later events cause no mail by this rule. Mail that is accepted already is sent.",
 )  # fmt: skip
 
 _STARTS = ("now", "beginning")
@@ -79,37 +87,28 @@ async def list_page(request: PageRequest) -> Answer:
         lead="A topic selects events by conditions; publishers that are subscribed to it publish them.",
         empty="There is no topic.",
         tabs=tabs("/outbox/topics"),
-        actions=[PageAction(label="New topic", path="/outbox/topics/new", scope=OPERATE, is_link=True, is_main=True)],
+        actions=[PageAction("New topic", "/outbox/topics/new", OPERATE, is_link=True, is_main=True)],
     )
 
 
 async def new_page(request: PageRequest) -> Answer:
-    return _new_form(request)
-
-
-def _new_form(request: PageRequest, problem: str | None = None) -> Answer:
     return request.form_page(
         "New topic",
         _new_fields(),
-        to="/outbox/topics/new",
         button="Create the topic",
         lead="Without conditions it contains every event.",
         back="/outbox/topics",
-        problem=problem,
     )
 
 
 async def create_page(request: PageRequest) -> Answer:
-    try:
-        made = await topics.create_topic(
-            request.pool,
-            _conditions(request.form.get("name", "").strip(), request.form),
-            publishers=request.form.get("publishers", "").split(),
-            from_now=request.form.get("start") != "beginning",
-            actor=request.actor,
-        )
-    except PostroomError as error:
-        return _new_form(request, error.message)
+    made = await topics.create_topic(
+        request.pool,
+        _conditions(request.form.get("name", "").strip(), request.form),
+        publishers=request.form.get("publishers", "").split(),
+        from_now=request.form.get("start") != "beginning",
+        actor=request.actor,
+    )
     return request.done(topic_page(made.name), "The topic is created.")
 
 
@@ -127,121 +126,60 @@ def _conditions(name: str, given: Mapping[str, str]) -> Topic:
 
 
 async def show_page(request: PageRequest) -> Answer:
-    topic = await topics.get_topic(request.pool, _name(request))
-    return await _show(request, topic)
-
-
-async def _show(request: PageRequest, topic: Topic, problem: str | None = None) -> Answer:
+    topic = await topics.get_topic(request.pool, request.id("name"))
     return request.form_page(
         f"Topic {topic.name}",
         (
             *_condition_fields(topic),
             FormField(_EVERYTHING, "Remove all conditions: the topic contains every event", "check"),
         ),
-        to=topic_page(topic.name),
         button="Save the conditions",
         lead=f"It contains {topic.about}. A change applies to all its publishers at once.",
         back="/outbox/topics",
-        problem=problem,
-        actions=_topic_actions(topic),
+        actions=[_SUBSCRIBE.at(topic.name), _DELETE.at(topic.name)],
     )
 
 
-def _topic_actions(topic: Topic) -> list[PageAction]:
-    path = topic_page(topic.name)
-    question = "Its mail rules and the positions of its publishers are deleted too. Refused while an endpoint uses it."
-    return [
-        PageAction(label="Add a publisher", path=f"{path}/publishers", scope=OPERATE, is_link=True),
-        PageAction(label="Delete", path=f"{path}/delete", scope=OPERATE, question=question),
-    ]
-
-
-def _name(request: PageRequest) -> str:
-    name: str = request.call.path["name"]
-    return name
-
-
 async def save_page(request: PageRequest) -> Answer:
-    topic = await topics.get_topic(request.pool, _name(request))
+    topic = await topics.get_topic(request.pool, request.id("name"))
     wanted = _conditions(topic.name, request.form)
-    try:
-        await topics.save_topic(request.pool, wanted, everything=_EVERYTHING in request.form, actor=request.actor)
-    except PostroomError as error:
-        return await _show(request, topic, error.message)
+    await topics.save_topic(request.pool, wanted, everything=_EVERYTHING in request.form, actor=request.actor)
     return request.done(topic_page(topic.name), "The conditions are saved.")
 
 
-async def delete_page(request: PageRequest) -> Answer:
-    await topics.delete_topic(request.pool, _name(request), actor=request.actor)
-    return request.done("/outbox/topics", "The topic is deleted.")
-
-
 async def ask_publisher_page(request: PageRequest) -> Answer:
-    return _publisher_form(request)
-
-
-def _publisher_form(request: PageRequest, problem: str | None = None) -> Answer:
-    name = _name(request)
+    name = request.id("name")
     return request.form_page(
         f"Add a publisher to {name}",
         (
             FormField("publisher", "Publisher", is_required=True, hint="webhook, log, intake, redis, nats or your own"),
             FormField("start", "It begins with", options=_STARTS, value="now"),
         ),
-        to=f"{topic_page(name)}/publishers",
         button="Subscribe it",
         lead="From the beginning, it publishes all events of the topic that exist.",
         back=topic_page(name),
-        problem=problem,
     )
 
 
 async def add_publisher_page(request: PageRequest) -> Answer:
-    pair = Subscription(_name(request), request.form.get("publisher", "").strip())
+    pair = Subscription(request.id("name"), request.form.get("publisher", "").strip())
     is_from_now = request.form.get("start") != "beginning"
-    try:
-        is_new = await topics.add_publisher(request.pool, pair, from_now=is_from_now, actor=request.actor)
-    except PostroomError as error:
-        return _publisher_form(request, error.message)
+    is_new = await topics.add_publisher(request.pool, pair, from_now=is_from_now, actor=request.actor)
     done = "The publisher is subscribed." if is_new else "It was subscribed already; its position is unchanged."
     return request.done(pair_page(pair), done)
-
-
-async def remove_publisher_page(request: PageRequest) -> Answer:
-    pair = Subscription(request.call.path["topic"], request.call.path["publisher"])
-    await topics.remove_publisher(request.pool, pair, actor=request.actor)
-    return request.done("/outbox", f"{pair.publisher} is no longer subscribed to {pair.topic}.")
 
 
 # ── rules ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def rules_page(request: PageRequest) -> Answer:
-    return request.listing(
-        "Mail rules",
-        _RULE,
-        (await mails.list_rules(request.pool), None),
-        lead="The publisher intake sends a mail for each event that matches a rule.",
-        empty="There is no rule.",
-        tabs=tabs("/outbox/rules"),
-        actions=[PageAction(label="New rule", path="/outbox/rules/new", scope=OPERATE, is_link=True, is_main=True)],
-        row_actions=_rule_actions,
-    )
-
-
 def _rule_actions(rule: MailRule) -> list[PageAction]:
-    question = "Later events cause no mail by this rule. Mail that is accepted already is sent."
-    return [PageAction(label="Delete", path=f"/outbox/rules/{rule.id}/delete", scope=OPERATE, question=question)]
+    return [_DELETE_RULE.at(rule.id)]
 
 
 async def new_rule_page(request: PageRequest) -> Answer:
-    return await _rule_form(request)
-
-
-async def _rule_form(request: PageRequest, problem: str | None = None) -> Answer:
     known = [topic.name for topic in await topics.list_topics(request.pool)]
     templates = sorted(await mails.list_template_names(request.pool))
-    fields: list[Any] = [
+    fields = [
         FormField("topic", "Topic", options=known),
         FormField("event_type", "Type of the event", is_required=True),
         FormField("template", "Template", options=templates),
@@ -252,43 +190,37 @@ async def _rule_form(request: PageRequest, problem: str | None = None) -> Answer
     return request.form_page(
         "New mail rule",
         fields,
-        to="/outbox/rules/new",
         button="Create the rule",
         lead="Each event of this type in this topic causes a mail, from now on. The event's data are its variables.",
         back="/outbox/rules",
-        problem=problem,
     )
 
 
 async def create_rule_page(request: PageRequest) -> Answer:
     names = ("topic", "event_type", "template", "recipient_path", "locale_path", "lane")
-    given = {name: request.form[name].strip() for name in names if request.form.get(name, "").strip()}
-    try:
-        rule = msgspec.convert(given, NewRule)
-        templates = await mails.list_template_names(request.pool)
-        await mails.add_rule(request.pool, rule, templates=templates, actor=request.actor)
-    except (PostroomError, msgspec.ValidationError) as error:
-        return await _rule_form(request, str(error))
+    rule = request.read(NewRule, {name: request.form.get(name, "").strip() for name in names})
+    templates = await mails.list_template_names(request.pool)
+    await mails.add_rule(request.pool, rule, templates=templates, actor=request.actor)
     return request.done("/outbox/rules", "The rule is created.")
-
-
-async def delete_rule_page(request: PageRequest) -> Answer:
-    await mails.delete_rule(request.pool, request.id("rule_id"), actor=request.actor)
-    return request.done("/outbox/rules", "The rule is deleted.")
 
 
 PAGES = (
     page("/outbox/topics", list_page, scope=READ),
-    page("/outbox/topics/new", new_page, scope=OPERATE),
-    form("/outbox/topics/new", create_page, scope=OPERATE),
-    page("/outbox/topics/{name}", show_page, scope=OPERATE),
-    form("/outbox/topics/{name}", save_page, scope=OPERATE),
-    form("/outbox/topics/{name}/delete", delete_page, scope=OPERATE),
-    page("/outbox/topics/{name}/publishers", ask_publisher_page, scope=OPERATE),
-    form("/outbox/topics/{name}/publishers", add_publisher_page, scope=OPERATE),
-    form("/outbox/{topic}/{publisher}/remove", remove_publisher_page, scope=OPERATE),
-    page("/outbox/rules", rules_page, scope=READ),
-    page("/outbox/rules/new", new_rule_page, scope=OPERATE),
-    form("/outbox/rules/new", create_rule_page, scope=OPERATE),
-    form("/outbox/rules/{rule_id:int}/delete", delete_rule_page, scope=OPERATE),
+    *form_pages("/outbox/topics/new", new_page, create_page, scope=OPERATE),
+    *form_pages("/outbox/topics/{name}", show_page, save_page, scope=OPERATE),
+    *form_pages("/outbox/topics/{name}/publishers", ask_publisher_page, add_publisher_page, scope=OPERATE),
+    listing(
+        "/outbox/rules",
+        "Mail rules",
+        _RULE,
+        mails.list_rules,
+        scope=READ,
+        lead="The publisher intake sends a mail for each event that matches a rule.",
+        empty="There is no rule.",
+        tabs=tabs("/outbox/rules"),
+        actions=[PageAction("New rule", "/outbox/rules/new", OPERATE, is_link=True, is_main=True)],
+        row_actions=_rule_actions,
+    ),
+    *form_pages("/outbox/rules/new", new_rule_page, create_rule_page, scope=OPERATE),
+    *actions(_DELETE, _DELETE_RULE),
 )

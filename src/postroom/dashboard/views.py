@@ -60,6 +60,7 @@ class PageTemplates:
                 "cut": cut,
                 "exact": exact,
                 "latency": latency,
+                "marked": marked,
                 "number": number,
                 "percent": percent,
                 "size": size,
@@ -149,6 +150,8 @@ def number(amount: float) -> str:
 
 
 def percent(share: float | None) -> str:
+    if share in (0, 1):  # exactly; a rounded 100.0 % keeps its digit
+        return f"{share * 100:.0f} %"
     return "–" if share is None else f"{share * 100:.1f} %"
 
 
@@ -188,6 +191,11 @@ def indented(value: Any) -> str:
 def breakable(address: str) -> str:
     """An address that a narrow column breaks behind its @ first, and within a word only if it must."""
     return safe(escape(address).replace("@", "@<wbr>"))
+
+
+def marked(text: str) -> str:
+    """A text whose `code` is set as code."""
+    return safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 def words(slug: object) -> str:

@@ -2,17 +2,18 @@
 
 import secrets
 from collections.abc import Mapping
-from datetime import datetime
+from functools import partial
 from typing import Any
 
 from postroom.dashboard.deliveries import MASS
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns, options_of
-from postroom.dashboard.page import PageRequest, form, page
+from postroom.dashboard.page import PageRequest, actions, form, form_pages, listing, page
+from postroom.db.pool import Pool
 from postroom.delivery.mass.model import MassKind, MassPreview
-from postroom.errors import BadInput, PostroomError
+from postroom.errors import BadInput
 from postroom.outbox import topics
 from postroom.outbox.webhooks import service
-from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookAnswer, WebhookEndpoint
+from postroom.outbox.webhooks.model import EndpointFormat, EndpointStatus, WebhookEndpoint
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.secrets import SecretBox
 
@@ -21,10 +22,6 @@ MANAGE = "webhooks:manage"
 
 def endpoint_page(endpoint_id: int) -> str:
     return f"/webhooks/{endpoint_id}"
-
-
-def _duration(answer: WebhookAnswer) -> str | None:
-    return None if answer.duration_s is None else f"{answer.duration_s * 1000:,.0f} ms"
 
 
 _ENDPOINT = (
@@ -49,25 +46,42 @@ _ANSWER = (
         value=lambda each: each.delivery.id,
         link=lambda each: f"/deliveries/{each.delivery.id}",
     ),
-    ListColumn("state", "State", "state", value=lambda each: each.delivery.state.value),
-    ListColumn("status", "Answer", "code"),
-    ListColumn("took", "Duration", value=_duration),
+    ListColumn("state", "Status", "state", value=lambda each: each.delivery.state.value),
+    ListColumn("text", "Reply", "clip", value=lambda each: each.attempt and each.attempt.reply_text),
+    ListColumn("duration_s", "Duration", "latency"),
     ListColumn("attempts", "Attempts", "number", value=lambda each: each.delivery.attempt_count, is_minor=True),
     ListColumn("at", "Last attempt", "when", value=lambda each: each.attempt and each.attempt.finished_at),
-    ListColumn("text", "Reply", "clip", value=lambda each: each.attempt and each.attempt.reply_text),
 )
 
 
-async def list_page(request: PageRequest) -> Answer:
-    return request.listing(
-        "Webhooks",
-        _ENDPOINT,
-        await service.list_endpoints(request.pool, cursor=request.asked("cursor")),
-        lead="URLs that get the events of topics. A silent topic does not exist, or its publisher webhook is missing, "
-        "paused or failed: nothing of it is posted.",
-        empty="No endpoint is registered.",
-        actions=[PageAction(label="Add an endpoint", path="/webhooks/new", scope=MANAGE, is_link=True, is_main=True)],
-    )
+async def _set_status(status: EndpointStatus, pool: Pool, endpoint_id: int, *, actor: str) -> WebhookEndpoint:
+    reason = None if status is EndpointStatus.ENABLED else "operator"
+    return await service.set_status(pool, endpoint_id, status, reason=reason, actor=actor)
+
+
+_ONE = "/webhooks/{endpoint_id:int}"
+_TEST = PageAction(
+    "Send a test event", f"{_ONE}/test", MANAGE, service.send_test,
+    "The test event is delivery {0}. Its answer follows below.", is_main=True,
+)  # fmt: skip
+_DISABLE = PageAction(
+    "Disable", f"{_ONE}/disable", MANAGE, partial(_set_status, EndpointStatus.DISABLED), "The endpoint is disabled.",
+    question="Nothing is posted to it. Events of that time are not stored for it, and queued ones fail: recover later.",
+)  # fmt: skip
+_ENABLE = PageAction(
+    "Enable", f"{_ONE}/enable", MANAGE, partial(_set_status, EndpointStatus.ENABLED), "The endpoint is enabled.",
+    is_main=True,
+)  # fmt: skip
+_ROTATE = PageAction(
+    "Rotate the secret", f"{_ONE}/rotate", MANAGE,
+    question="A new secret is made and shown once. The old one signs too for a day, so that the receiver can switch.",
+)  # fmt: skip
+_DELETE = PageAction(
+    "Delete", f"{_ONE}/delete", MANAGE, service.delete, "The endpoint is deleted.", to="/webhooks",
+    question="The endpoint and its secrets are deleted, and its queued webhooks fail.",
+)  # fmt: skip
+_RECOVER = PageAction("Recover…", f"{_ONE}/recover", MANAGE, is_link=True)
+_CHANGE = PageAction("Change", f"{_ONE}/change", MANAGE, is_link=True)
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -83,53 +97,8 @@ async def show_page(request: PageRequest) -> Answer:
 
 
 def _actions(endpoint: WebhookEndpoint) -> list[PageAction]:
-    path, is_enabled = endpoint_page(endpoint.id), endpoint.status is EndpointStatus.ENABLED
-    test = PageAction(label="Send a test event", path=f"{path}/test", scope=MANAGE, is_main=True)
-    question = (
-        "Nothing is posted to it. Events of that time are not stored for it, and queued ones fail: recover later."
-    )
-    switch = PageAction(label="Disable", path=f"{path}/disable", scope=MANAGE, question=question)
-    if not is_enabled:
-        switch = PageAction(label="Enable", path=f"{path}/enable", scope=MANAGE, is_main=True)
-    question = "A new secret is made and shown once. The old one signs too for a day, so that the receiver can switch."
-    rotate = PageAction(label="Rotate the secret", path=f"{path}/rotate", scope=MANAGE, question=question)
-    question = "The endpoint and its secrets are deleted, and its queued webhooks fail."
-    return [
-        *([test] if is_enabled else []),
-        switch,
-        PageAction(label="Recover…", path=f"{path}/recover", scope=MANAGE, is_link=True),
-        rotate,
-        PageAction(label="Change", path=f"{path}/change", scope=MANAGE, is_link=True),
-        PageAction(label="Delete", path=f"{path}/delete", scope=MANAGE, question=question),
-    ]
-
-
-async def test_page(request: PageRequest) -> Answer:
-    delivery_id = await service.send_test(request.pool, request.id("endpoint_id"), actor=request.actor)
-    return request.done(
-        endpoint_page(request.id("endpoint_id")), f"The test event is delivery {delivery_id}. Its answer follows below."
-    )
-
-
-async def enable_page(request: PageRequest) -> Answer:
-    return await _set_status(request, EndpointStatus.ENABLED, "The endpoint is enabled.")
-
-
-async def disable_page(request: PageRequest) -> Answer:
-    return await _set_status(request, EndpointStatus.DISABLED, "The endpoint is disabled.")
-
-
-async def _set_status(request: PageRequest, status: EndpointStatus, done: str) -> Answer:
-    reason = None if status is EndpointStatus.ENABLED else "operator"
-    found = await service.set_status(
-        request.pool, request.id("endpoint_id"), status, reason=reason, actor=request.actor
-    )
-    return request.done(endpoint_page(found.id), done)
-
-
-async def delete_page(request: PageRequest) -> Answer:
-    await service.delete(request.pool, request.id("endpoint_id"), actor=request.actor)
-    return request.done("/webhooks", "The endpoint is deleted.")
+    switch = (_TEST, _DISABLE) if endpoint.status is EndpointStatus.ENABLED else (_ENABLE,)
+    return [each.at(endpoint.id) for each in (*switch, _RECOVER, _ROTATE, _CHANGE, _DELETE)]
 
 
 async def rotate_page(request: PageRequest) -> Answer:
@@ -139,7 +108,13 @@ async def rotate_page(request: PageRequest) -> Answer:
 
 def _show_secret(request: PageRequest, endpoint: WebhookEndpoint, secret: str) -> Answer:
     """The secret, in this answer only."""
-    return request.page("webhook_secret.html", endpoint=endpoint, secret=secret)
+    return request.secret_page(
+        f"The secret of {endpoint.url}",
+        secret,
+        about="The receiver verifies the header webhook-signature with it, as in Standard Webhooks.",
+        back=endpoint_page(endpoint.id),
+        until=endpoint.previous_until,
+    )
 
 
 def _box(request: PageRequest) -> SecretBox:
@@ -155,14 +130,18 @@ async def ask_recover_page(request: PageRequest) -> Answer:
     since = request.moment("since")
     counted = {} if since is None else await service.preview_recovery(request.pool, endpoint.id, since=since)
     return request.page(
-        "recover.html",
-        endpoint=endpoint,
-        path=endpoint_page(endpoint.id),
-        since=since,
-        filter=Filter("since", "Since", request.asked("since"), kind="datetime-local"),
+        "effect.html",
+        title="Recover",
+        above=(endpoint.url, endpoint_page(endpoint.id)),
+        path=f"{endpoint_page(endpoint.id)}/recover",
+        lead="Post again the webhooks that this endpoint did not get since a time, after its receiver was down. "
+        "Webhooks whose content was deleted by retention cannot be recovered.",
+        filters=request.filters([Filter("since", "Since", kind="datetime-local")]),
+        show="Count them",
         effect=_effect(counted) if counted else None,
         is_possible=any(each.changed or not each.is_complete for each in counted.values()),
-        key=secrets.token_urlsafe(12),
+        fields={"since": None if since is None else since.isoformat(), "key": secrets.token_urlsafe(12)},
+        button="Post them again",
     )
 
 
@@ -178,18 +157,15 @@ def _effect(counted: Mapping[MassKind, MassPreview]) -> str:
 
 
 async def recover_page(request: PageRequest) -> Answer:
-    key = request.form.get("key", "")
-    try:
-        since = datetime.fromisoformat(request.form.get("since", ""))
-    except ValueError:
-        raise BadInput.of("since", "must be a time") from None
-    if since.tzinfo is None or not 1 <= len(key) <= 100:  # noqa: PLR2004 - more than any key of ours
+    since, key = request.moment("since", has_zone=True), request.asked("key")
+    if since is None or key is None or len(key) > 100:  # noqa: PLR2004 - more than any key of ours
         raise BadInput.of("since", "is not from the page that counts the webhooks")
     started = await service.recover(
         request.pool, request.id("endpoint_id"), since=since, actor=request.actor, idempotency_key=key
     )
     changed = sum(action.changed for action in started)
-    return request.done(MASS, f"The recovery is started; {changed} webhooks are in the queue so far.")
+    are = "webhook is" if changed == 1 else "webhooks are"
+    return request.done(MASS, f"The recovery is started; {changed} {are} in the queue so far.")
 
 
 # ── add and change ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -199,7 +175,7 @@ async def new_page(request: PageRequest) -> Answer:
     return await _form(request)
 
 
-async def _form(request: PageRequest, endpoint: WebhookEndpoint | None = None, problem: str | None = None) -> Answer:
+async def _form(request: PageRequest, endpoint: WebhookEndpoint | None = None) -> Answer:
     known = ", ".join(topic.name for topic in await topics.list_topics(request.pool)) or "none; create one first"
     fields = (
         FormField("url", "URL", "url", endpoint.url if endpoint else "", is_required=True),
@@ -212,17 +188,14 @@ async def _form(request: PageRequest, endpoint: WebhookEndpoint | None = None, p
             "format", "Envelope", options=options_of(EndpointFormat), value=endpoint.format.value if endpoint else ""
         ),
     )  # fmt: skip
-    path = f"{endpoint_page(endpoint.id)}/change" if endpoint else "/webhooks/new"
     return request.form_page(
         "Change the endpoint" if endpoint else "Add an endpoint",
         fields,
-        to=path,
         button="Save" if endpoint else "Add the endpoint",
         lead="It gets the events of its topics from now on. Queued webhooks go to the new URL."
         if endpoint
         else "It gets the events of its topics from now on, signed with a secret that is shown once.",
         back=endpoint_page(endpoint.id) if endpoint else "/webhooks",
-        problem=problem,
     )
 
 
@@ -240,11 +213,9 @@ def _given(request: PageRequest) -> dict[str, Any]:
 
 
 async def create_page(request: PageRequest) -> Answer:
-    try:
-        endpoint, secret = await service.register(request.pool, _box(request), **_given(request), actor=request.actor)
-    except PostroomError as error:
-        return await _form(request, problem=error.message)
-    return _show_secret(request, endpoint, secret)
+    return _show_secret(
+        request, *await service.register(request.pool, _box(request), **_given(request), actor=request.actor)
+    )
 
 
 async def ask_change_page(request: PageRequest) -> Answer:
@@ -252,27 +223,27 @@ async def ask_change_page(request: PageRequest) -> Answer:
 
 
 async def change_page(request: PageRequest) -> Answer:
-    endpoint = await service.get_endpoint(request.pool, request.id("endpoint_id"))
-    try:
-        await service.change(request.pool, endpoint.id, **_given(request), actor=request.actor)
-    except PostroomError as error:
-        return await _form(request, endpoint, error.message)
-    return request.done(endpoint_page(endpoint.id), "The endpoint is changed.")
+    changed = await service.change(request.pool, request.id("endpoint_id"), **_given(request), actor=request.actor)
+    return request.done(endpoint_page(changed.id), "The endpoint is changed.")
 
 
-_ONE = "/webhooks/{endpoint_id:int}"
 PAGES = (
-    page("/webhooks", list_page, scope=MANAGE),
-    page("/webhooks/new", new_page, scope=MANAGE),
-    form("/webhooks/new", create_page, scope=MANAGE),
+    listing(
+        "/webhooks",
+        "Webhooks",
+        _ENDPOINT,
+        service.list_endpoints,
+        scope=MANAGE,
+        lead="URLs that get the events of topics. A silent topic does not exist, or its publisher webhook is missing, "
+        "paused or failed: nothing of it is posted.",
+        empty="No endpoint is registered.",
+        actions=[PageAction("Add an endpoint", "/webhooks/new", MANAGE, is_link=True, is_main=True)],
+    ),
+    *form_pages("/webhooks/new", new_page, create_page, scope=MANAGE),
     page(_ONE, show_page, scope=MANAGE),
-    form(f"{_ONE}/test", test_page, scope=MANAGE),
-    form(f"{_ONE}/enable", enable_page, scope=MANAGE),
-    form(f"{_ONE}/disable", disable_page, scope=MANAGE),
+    *actions(_TEST, _ENABLE, _DISABLE, _DELETE),
     form(f"{_ONE}/rotate", rotate_page, scope=MANAGE),
-    form(f"{_ONE}/delete", delete_page, scope=MANAGE),
-    page(f"{_ONE}/change", ask_change_page, scope=MANAGE),
-    form(f"{_ONE}/change", change_page, scope=MANAGE),
+    *form_pages(f"{_ONE}/change", ask_change_page, change_page, scope=MANAGE),
     page(f"{_ONE}/recover", ask_recover_page, scope=MANAGE),
     form(f"{_ONE}/recover", recover_page, scope=MANAGE),
 )

@@ -17,7 +17,7 @@
   const show = (event) => {
     for (const [name, html] of Object.entries(JSON.parse(event.data))) {
       const place = document.getElementById("live-" + name);
-      // Whoever stands on a link keeps it under their feet; the part is drawn with the next change.
+      // A part that holds the focus stays; it is drawn with the next change.
       if (place && !place.contains(document.activeElement)) place.innerHTML = html;
     }
     say("Live", "live");

@@ -66,10 +66,19 @@
     }
   }
 
+  // ── rows: a click anywhere opens the row; text can still be selected, and links and buttons do their own work ──
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".list tbody tr")?.querySelector("a:not([target])");
+    if (!link || event.target.closest("a, button, summary, form, .step") || !getSelection().isCollapsed) return;
+    if (event.ctrlKey || event.metaKey) window.open(link.href, "_blank", "noopener");
+    else link.click();
+  });
+
   // ── keyboard ──
   const rows = () => [...document.querySelectorAll(".list tbody tr")].filter((row) => row.querySelector("a"));
   const step = (by) => {
     const all = rows();
+    if (!all.length) return document.querySelector(by > 0 ? "a[rel=next]" : "a[rel=prev]")?.click();
     const at = all.findIndex((row) => row.contains(document.activeElement));
     const to = all[at < 0 ? 0 : Math.min(Math.max(at + by, 0), all.length - 1)];
     to?.querySelector("a").focus();
@@ -82,7 +91,8 @@
   let went = false;
 
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, select, textarea, dialog");
+    // A closed dialog has the focus until the next frame: keys pressed right after Escape are for the page.
+    const typing = event.target.closest?.("input, select, textarea, dialog[open]");
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (went) {
       went = false;
