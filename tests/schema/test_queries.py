@@ -1,6 +1,9 @@
 """Every named statement against the migrated database and its store function."""
 
+import ast
 import inspect
+from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +23,7 @@ def capabilities() -> list[str]:
     return [".".join(("postroom", *path.relative_to(PACKAGE).parts)) for path in found]
 
 
+@cache
 def statements() -> list[tuple[str, queries.Statement]]:
     return [(package, statement) for package in capabilities() for statement in queries.load(package)]
 
@@ -27,6 +31,13 @@ def statements() -> list[tuple[str, queries.Statement]]:
 def store_of(package: str) -> ModuleType:
     """The module that runs a package's statements: `store`, except for db, which has none."""
     return import_module("postroom.db.migrate" if package == "postroom.db" else f"{package}.store")
+
+
+def defaults_of(statement: queries.Statement) -> set[str]:
+    """The parameters that a call may leave out: `now`, and those with a default of the store function."""
+    package = next(package for package, each in statements() if each is statement)
+    taken = inspect.signature(getattr(store_of(package), statement.name)).parameters.values()
+    return {"now"} | {each.name for each in taken if each.default is not inspect.Parameter.empty}
 
 
 @pytest.mark.parametrize("package, statement", statements(), ids=lambda value: getattr(value, "name", value))
@@ -68,3 +79,60 @@ def test_parameters_are_the_store_function_s_arguments(package: str, statement: 
     takes_columns = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)
     assert named <= set(statement.parameters)
     assert takes_columns or named == set(statement.parameters)
+
+
+@cache
+def store_functions() -> dict[str, queries.Statement]:
+    """Every statement by the dotted path of its store function."""
+    return {f"{package}.store.{statement.name}": statement for package, statement in statements()}
+
+
+def calls_of_statements(tree: ast.Module) -> Iterator[tuple[queries.Statement, ast.Call]]:
+    """The calls of store functions in a module, `store.find_event(…)` or `find_event(…)`, with their statements."""
+    nodes = list(ast.walk(tree))
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    paths = {name.asname or name.name: f"{node.module}.{name.name}" for node in imports for name in node.names}
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name)):
+                path = f"{paths.get(module)}.{name}"
+            case ast.Call(func=ast.Name(id=name)):
+                path = paths.get(name, "")
+            case _:
+                continue
+        if statement := store_functions().get(path):
+            yield statement, node
+
+
+def passes_the_parameters(statement: queries.Statement, call: ast.Call, defaults: set[str]) -> bool:
+    passed = {keyword.arg for keyword in call.keywords} - {"room"}
+    takes = set(statement.parameters)
+    if None in passed:  # `**columns`
+        return passed - {None} <= takes
+    return takes - defaults <= passed <= takes
+
+
+def test_calls_pass_the_parameters_of_their_statement() -> None:
+    """A call of a store function names each parameter of its statement; a type checker does not see them."""
+    seen, wrong = 0, []
+    for path in PACKAGE.rglob("*.py"):
+        text = path.read_text("utf-8")
+        for statement, call in calls_of_statements(ast.parse(text if "store" in text else "")):
+            seen += 1
+            if not passes_the_parameters(statement, call, defaults_of(statement)):
+                wrong.append(f"{path.relative_to(PACKAGE)}:{call.lineno}: {statement.name}")
+    assert seen > 300
+    assert not wrong
+
+
+def test_a_call_with_an_unknown_parameter_is_found() -> None:
+    """The check of calls reports a misspelled and a missing parameter, and accepts an omitted `now`."""
+    source = "from postroom.senders import store\nstore.find_sender(c, {})"
+    found = {
+        words: [
+            passes_the_parameters(statement, call, defaults_of(statement))
+            for statement, call in calls_of_statements(ast.parse(source.format(words)))
+        ]
+        for words in ("id=1", "ids=1", "")
+    }
+    assert found == {"id=1": [True], "ids=1": [False], "": [False]}

@@ -81,9 +81,10 @@ async def test_retry_count_excludes_the_first_attempt(pool: Pool, session: Sessi
 
 
 async def test_webhooks_are_not_in_the_mail_queue(session: Session) -> None:
-    """They have no recipient and no subject."""
+    """They go to a URL and have no subject."""
     await session.execute(
-        "INSERT INTO deliveries (channel, next_attempt_at, ladder, source) VALUES ('webhook', now(), 'generic', 'x')"
+        "INSERT INTO deliveries (channel, next_attempt_at, ladder, source, recipient_email)"
+        " VALUES ('webhook', now(), 'generic', 'x', 'https://shop.example.org/hook')"
     )
     assert await session.fetch("SELECT * FROM email_queue") == []
 
@@ -430,11 +431,12 @@ async def test_custom_data_is_found_by_its_index(pool: Pool, session: Session) -
     """Containment uses the index in the view."""
     await session.execute(
         """
-        INSERT INTO deliveries (next_attempt_at, ladder, source, custom_data)
-        SELECT now(), 'generic', 'test', jsonb_build_object('merge_tag', n) FROM generate_series(1, 5000) AS n
+        INSERT INTO deliveries (next_attempt_at, ladder, source, recipient_email, custom_data)
+        SELECT now(), 'generic', 'test', 'ada@example.org', jsonb_build_object('merge_tag', n)
+        FROM generate_series(1, 5000) AS n
         """
     )
     await session.execute("VACUUM ANALYZE deliveries")
     question = """SELECT * FROM email_queue WHERE custom_data @> '{"merge_tag": 7}'"""
-    assert "deliveries_custom_data_idx" in await _plan(session, question)
+    assert "deliveries_data_idx" in await _plan(session, question)
     assert [row["id"] for row in await session.fetch(question)] == [7]
