@@ -166,8 +166,7 @@ async def database_url(server: TestServer) -> AsyncIterator[str]:
 
 @pytest.fixture
 def room_settings(database_url: str) -> Settings:
-    # Tests of silent servers put the loop's clock forward by an hour, and statements that run then must not time out.
-    return Settings(database_url=database_url, database_timeout=timedelta(days=1))
+    return _room_settings(database_url)
 
 
 def _room_settings(url: str) -> Settings:
@@ -176,8 +175,8 @@ def _room_settings(url: str) -> Settings:
 
 
 @pytest.fixture
-async def room(database_url: str) -> AsyncIterator[Room]:
-    async with open_room(_room_settings(database_url)) as opened:
+async def room(room_settings: Settings) -> AsyncIterator[Room]:
+    async with open_room(room_settings) as opened:
         yield opened
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from postroom.errors import SettingInvalid
-from postroom.runtime.setting import parse_duration
+from postroom.runtime.setting import parse_duration, variable_of, write_duration
 from postroom.settings import Settings, read_settings
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference" / "settings.md"
@@ -102,8 +102,14 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
+@pytest.mark.parametrize("text", ["0s", "250ms", "1500ms", "90s", "5m", "12h", "90d"])
+def test_durations_are_written_as_they_are_read(text: str) -> None:
+    """In the largest unit that has a whole number."""
+    assert write_duration(parse_duration(text)) == text
+
+
 @pytest.mark.parametrize(
-    "variable", [e.metadata["variable"] for e in fields(Settings) if isinstance(getattr(Settings(), e.name), timedelta)]
+    "variable", [variable_of(e) for e in fields(Settings) if isinstance(getattr(Settings(), e.name), timedelta)]
 )
 @pytest.mark.parametrize("value", ["9999999d", "999999999999d", "9" * 400])
 def test_no_duration_is_longer_than_a_hundred_years(variable: str, value: str) -> None:
@@ -131,4 +137,4 @@ def test_the_archive_keeps_at_least_what_it_gets(after: str, retention: str) -> 
 def test_every_setting_is_in_the_reference() -> None:
     """The documented table and the code name the same variables."""
     documented = {line.split("`")[1] for line in REFERENCE.read_text().splitlines() if line.startswith("| `POSTROOM_")}
-    assert documented == {entry.metadata["variable"] for entry in fields(Settings)}
+    assert documented == {variable_of(entry) for entry in fields(Settings)}

@@ -5,17 +5,22 @@ from pathlib import Path
 
 import pytest
 from tests.support.failover import run
-from tests.support.patroni import ClusterNotStarted, Failure
+from tests.support.moving_address import MovingAddress
+from tests.support.patroni import ClusterNotStarted, Failure, PatroniCluster
 
 
+@pytest.mark.parametrize("kind", [PatroniCluster, MovingAddress])
 async def test_a_failover_loses_nothing_and_repeats_only_what_the_ledger_explains(
-    server_directory: Path, capsys: pytest.CaptureFixture[str]
+    kind: type[PatroniCluster], server_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """PostgreSQL is killed under load: every acknowledged delivery and event is on the new primary, none is skipped."""
-    directory = server_directory / "failover"
+    """PostgreSQL is killed under load: every acknowledged delivery and event is on the new primary, none is skipped.
+
+    The URL has both hosts, or one that is silent until it moves.
+    """
+    directory = server_directory / f"failover-{kind.__name__}"
     directory.mkdir()
     try:
-        ledger = await run(directory, [Failure.POSTGRES], lease="10s", report=lambda _line: None)
+        ledger = await run(kind(directory), directory, [Failure.POSTGRES], lease="10s", report=lambda _line: None)
     except ClusterNotStarted as error:
         with capsys.disabled():
             sys.stderr.write(f"\nNO FAILOVER WAS TESTED: {error}\n")

@@ -1,7 +1,7 @@
 """Flows run on PostgreSQL itself, and through a real PgBouncer in transaction mode.
 
-Tests with the mark `through_pgbouncer` run in both ways. With TEST_PGBOUNCER=1 (`./dev test --pgbouncer`) all flows run
-through PgBouncer alone.
+Every flow that opens a room runs in both ways; on an older PostgreSQL directly alone. With TEST_PGBOUNCER=1
+(`./dev test --pgbouncer`) all run through PgBouncer alone.
 """
 
 import os
@@ -26,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if PROGRAM is None:
             raise pytest.UsageError("TEST_PGBOUNCER is set, and pgbouncer is not installed")
         metafunc.parametrize("room_settings", [POOLED], indirect=True)
-    elif metafunc.definition.get_closest_marker("through_pgbouncer"):
+    elif "TEST_POSTGRES_MAJOR" not in os.environ:
         metafunc.parametrize("room_settings", ["direct", POOLED], indirect=True)
 
 

@@ -1,6 +1,7 @@
 """The whole way, composed as a process composes it: accepted, rendered, sent to the capture inbox, written."""
 
 import asyncio
+import os
 from dataclasses import replace
 
 import pytest
@@ -37,7 +38,15 @@ async def inbox(room: Room) -> list[str]:
         return [row["subject"] for row in await connection.fetch("SELECT subject FROM inbox_messages ORDER BY id")]
 
 
-@pytest.mark.through_pgbouncer
+@pytest.mark.skipif("TEST_POSTGRES_MAJOR" in os.environ, reason="an older PostgreSQL is tried directly alone")
+async def test_flows_open_their_room_in_both_ways(
+    request: pytest.FixtureRequest, room: Room, database_url: str
+) -> None:
+    """The fixture of the room once ignored these settings, and every flow ran directly."""
+    way = request.node.callspec.params["room_settings"]
+    assert (room.url != database_url) == (way == "pgbouncer")
+
+
 async def test_content_and_templates_arrive(room: Room) -> None:
     """Ready content and a rendered template end in the inbox, each with one attempt that says sent."""
     plain, rendered = await accepted(
@@ -50,7 +59,6 @@ async def test_content_and_templates_arrive(room: Room) -> None:
         assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["sent"]
 
 
-@pytest.mark.through_pgbouncer
 async def test_only_committed_mail_is_delivered(room: Room) -> None:
     """From an application's own transaction, by Python and by SQL."""
     application = await connect(room.url, "public", pooled=room.settings.is_pooled)
@@ -120,7 +128,6 @@ async def test_without_an_account_the_senders_transport_defers(room: Room) -> No
     assert [attempt.outcome for attempt in await attempts_of(room.pool, delivery)] == ["deferred"]
 
 
-@pytest.mark.through_pgbouncer
 async def test_a_process_stops_when_asked(room: Room) -> None:
     """All loops end, and nothing is left claimed."""
     stop = asyncio.Event()

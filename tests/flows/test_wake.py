@@ -18,10 +18,11 @@ NEVER = timedelta(hours=1)
 
 
 @asynccontextmanager
-async def sleeping_worker(room: Room, transport: Recording) -> AsyncIterator[Steps]:
+async def sleeping_worker(room: Room, transport: Recording, *, chunk: int = 100) -> AsyncIterator[Steps]:
     """A worker that polls once an hour and has gone to sleep in all lanes."""
     steps, waker = Steps(), LaneWakeups()
-    worker = a_worker(room.pool, transport, options=WorkerOptions(poll_interval=NEVER), waker=waker, signal=steps)
+    options = WorkerOptions(poll_interval=NEVER, chunk=chunk)
+    worker = a_worker(room.pool, transport, options=options, waker=waker, signal=steps)
     async with room.listener.hearing(f"{room.name}_deliveries", waker.notified):
         await asyncio.wait_for(room.listener.listening.wait(), 60)
         running = asyncio.create_task(worker.run())
@@ -62,7 +63,29 @@ async def test_accepting_wakes_a_sleeping_worker(room: Room, lane: Lane) -> None
     assert transport.delivery_ids == [delivery]
 
 
-@pytest.mark.through_pgbouncer
+async def test_a_worker_stays_notified_while_mail_is_scarce(room: Room) -> None:
+    """Single mails do not end the request for notifications: polls after each delayed the next one by up to 20 ms."""
+    transport = Recording()
+    async with sleeping_worker(room, transport) as steps:
+        for number in range(1, 6):
+            await accepted(room.pool)
+            await steps.reached("completed", times=number)
+            assert await room.pool.fetchval("SELECT cardinality(asleep) FROM workers") == len(Lane)
+    assert len(transport.envelopes) == 5
+    assert steps.heard.count("asleep") == len(Lane)
+
+
+async def test_a_burst_ends_notifications_until_the_queue_is_empty(room: Room) -> None:
+    """A worker that finds a whole chunk polls, and requests notifications again when it finds nothing."""
+    transport = Recording()
+    async with sleeping_worker(room, transport, chunk=5) as steps:
+        await accepted(room.pool, *(a_mail(f"p{number}@example.org") for number in range(5)))
+        await steps.reached("asleep", times=len(Lane) + 1)
+        await accepted(room.pool)
+        await steps.reached("sent", times=6)
+    assert len(transport.envelopes) == 6
+
+
 async def test_sql_wakes_a_sleeping_worker(room: Room) -> None:
     """`send()` from an application's connection rings the same bell."""
     transport = Recording()

@@ -28,7 +28,7 @@ from postroom.delivery.model import (
     RecipientKind,
     RecipientOutcome,
 )
-from postroom.delivery.rows import read_content
+from postroom.delivery.rows import read_started
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.mail.compose import Composer
 from postroom.post.address import Address
@@ -271,7 +271,7 @@ async def with_content(pool: Pool, outgoing: Outgoing) -> Outgoing:
             now=None,
             delivery_ids=[outgoing.id],
         )
-    return read_content(outgoing, row)
+    return read_started(outgoing, row, outgoing.recipients)
 
 
 async def state_of(pool: Pool, delivery_id: int) -> DeliveryState:

@@ -163,6 +163,7 @@ async def signed_in(chromium: Browser, office: Office, **options: Any) -> AsyncI
         await page.get_by_label("API key").fill(office.key)
         await page.get_by_role("button", name="Sign in").click()
         await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        await page.wait_for_load_state()  # the heading is drawn before the deferred script runs; keys would be lost
         yield page
 
 
@@ -181,7 +182,8 @@ async def given_up(pool: Pool, request: DeliveryRequest | None = None, *, reply:
         await a_worker(pool, Recording(reply), clock=hands, options=WorkerOptions(until_empty=True)).run()
         hands.forward(days=1)
     await pool.execute("UPDATE dead_letters SET created_at = now() WHERE delivery_id = $1", delivery_id)
-    await pool.execute("UPDATE deliveries SET finished_at = now() WHERE id = $1", delivery_id)
+    # The clock of the worker is years ahead: by the clock of the database, it was accepted and given up just now.
+    await pool.execute("UPDATE deliveries SET created_at = now(), finished_at = now() WHERE id = $1", delivery_id)
     return delivery_id
 
 
@@ -205,9 +207,11 @@ async def ambiguous(pool: Pool) -> DeliveryId:
     return delivery_id
 
 
-async def captured(pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = "ada@example.org") -> int:
+async def captured(
+    pool: Pool, raw: bytes, *, subject: str = "Hello", to: str = "ada@example.org", delivery_id: int = 7
+) -> int:
     """A message in the inbox; returns its id."""
-    message = Captured(7, "post@example.org", [to], subject, raw)
+    message = Captured(delivery_id, "post@example.org", [to], subject, raw)
     async with pool.acquire() as connection:
         [message_id] = await insert_inbox_messages(connection, **columns_of([message]))
     return message_id

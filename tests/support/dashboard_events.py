@@ -44,9 +44,9 @@ async def fill_people_and_events(pool: Pool, text: str) -> list[str]:
         text,
         text.encode(),
     )
-    user = await create_user(pool, person(email="ada@example.org"), policy=SchedulePolicy())
+    user = await create_user(pool, person(email="ada@example.org"), policy=SchedulePolicy(), actor="tests")
     await add_occasion(
-        pool, user.id, "REMINDER", rule={"at": "2030-01-01T09:00"}, message=text, policy=SchedulePolicy()
+        pool, user.id, "REMINDER", rule={"at": "2030-01-01T09:00"}, message=text, policy=SchedulePolicy(), actor="tests"
     )
     await pool.execute("UPDATE users SET first_name = left($1, 100), last_name = left($1, 100)", text)
     await pool.execute("UPDATE scheduled_events SET delivery_payload = jsonb_build_object('message', $1::text)", text)

@@ -35,7 +35,7 @@ NOT_PAGES = (
     "/static/",
     "/live",
     "/sign-in",
-    "/statistics.csv",
+    ".csv",
     "/export",
     "/raw",
     "/preview",
@@ -110,7 +110,7 @@ async def fill(pool: Pool) -> None:
     await a_campaign(pool, 3, name=LONG[:80])
     await accept_commands(pool, entries(LONG.encode(), raw(payload_mode=LONG)))
     await create_account(pool, f"ada@{LONG[:60]}.example", LONG[:60], actor="tests")
-    await create_user(pool, person(first_name=LONG[:60]), policy=POSTING)
+    await create_user(pool, person(first_name=LONG[:60]), policy=POSTING, actor="tests")
     await create_topic(pool, Topic(name=LONG[:60]), publishers=["log"], actor="tests")
     await create_topic(pool, Topic(name="orders"), publishers=["log", "webhook"], actor="tests")
     await register(pool, BOX, url=f"https://shop.example/{LONG}", topics=["orders"], actor="tests")

@@ -46,7 +46,7 @@ class Application:
 
     async def events(self, method: str, *args: Any, **keywords: Any) -> Any:
         """Call a method of the event store on this connection."""
-        return getattr(sync.Events(self.connection), method)(*args, **keywords)
+        return getattr(sync.EventStore(self.connection), method)(*args, **keywords)
 
 
 class AsyncApplication(Application):

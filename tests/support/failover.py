@@ -1,8 +1,8 @@
 """Failovers under load: `./dev chaos failover [--rounds N]` prints the ledger and exits with 1 if it has a problem.
 
-Real processes (`postroom serve`, two of `postroom work`) use two PostgreSQL servers by a URL with both hosts. In each
-round the primary fails, one worker gets SIGTERM while there is no primary, work resumes on the other server, and the
-old primary rejoins as its standby.
+Real processes (`postroom serve`, two of `postroom work`) use two PostgreSQL servers by a URL with both hosts, or with
+`--one-address` by one that moves. In each round the primary fails, one worker gets SIGTERM while there is no primary,
+work resumes on the other server, and the old primary rejoins as its standby.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from tests.support.failover_ledger import (
 )
 from tests.support.failover_load import COUNTED, ROOM, Acknowledged, load
 from tests.support.forked import Forked, Streams, start
+from tests.support.moving_address import MovingAddress
 from tests.support.patience import PATIENCE_S
 from tests.support.patroni import POLL_S, Failure, PatroniCluster
 from tests.support.ports import free_port
@@ -116,9 +117,16 @@ def _first(times: dict[int, float], start: float) -> float | None:
     return min((at for at in times.values() if at > start), default=None)
 
 
-async def run(directory: Path, failures: Sequence[Failure], *, lease: str, report: Callable[[str], None]) -> Ledger:
+async def run(
+    cluster: PatroniCluster,
+    directory: Path,
+    failures: Sequence[Failure],
+    *,
+    lease: str,
+    report: Callable[[str], None],
+) -> Ledger:
     """Fail the primary once for each of `failures`, and return the ledger."""
-    async with _prepared(directory, lease) as (cluster, sink, fleet, pool, key):
+    async with _prepared(cluster, directory, lease) as (sink, fleet, pool, key):
         fleet.start("serve")
         fleet.start("work")
         async with load(cluster.url, fleet.api, key) as known:
@@ -142,11 +150,13 @@ async def run(directory: Path, failures: Sequence[Failure], *, lease: str, repor
 
 
 @asynccontextmanager
-async def _prepared(directory: Path, lease: str) -> AsyncIterator[tuple[PatroniCluster, Server, Fleet, Pool, str]]:
+async def _prepared(
+    cluster: PatroniCluster, directory: Path, lease: str
+) -> AsyncIterator[tuple[Server, Fleet, Pool, str]]:
     """Servers with an empty room, an SMTP server, and processes that are yet to be started."""
-    async with PatroniCluster(directory) as cluster, smtp_server() as sink:
+    async with cluster, smtp_server() as sink:
         await migrate(cluster.url, ROOM)
-        async with await open_pool(cluster.url, ROOM, size=2, timeout=timedelta(seconds=PATIENCE_S)) as pool:
+        async with await open_pool(cluster.all_hosts, ROOM, size=2, timeout=timedelta(seconds=PATIENCE_S)) as pool:
             await pool.execute("CREATE TABLE public.orders (number int PRIMARY KEY)")
             key, _ = await create_key(pool, "failover", scopes=["*"], actor=ACTOR)
             await create_topic(
@@ -154,7 +164,7 @@ async def _prepared(directory: Path, lease: str) -> AsyncIterator[tuple[PatroniC
             )
             fleet = Fleet(directory, _settings(cluster.url, sink.port, lease))
             try:
-                yield cluster, sink, fleet, pool, key
+                yield sink, fleet, pool, key
             finally:
                 fleet.kill()
 
@@ -226,13 +236,17 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(prog="./dev chaos failover", description="Fail over under load.")
     parser.add_argument("--rounds", type=int, default=5, help="number of failovers (5)")
+    parser.add_argument(
+        "--one-address", action="store_true", help="a URL with one host, which moves to the new primary"
+    )
     options = parser.parse_args()
     configure_logging("error", "text")  # the interruptions of this process's own connections are expected
     in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="postroom-failover-", dir=in_memory) as directory:
         os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
         failures = list(islice(cycle(Failure), options.rounds))
-        ledger = asyncio.run(run(Path(directory), failures, lease="30s", report=_say))
+        cluster = (MovingAddress if options.one_address else PatroniCluster)(Path(directory))
+        ledger = asyncio.run(run(cluster, Path(directory), failures, lease="30s", report=_say))
     for line in (*ledger.lines(), *(problems := [*ledger.problems(), *ledger.slow()])):
         _say(line)
     _say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no skipped event")

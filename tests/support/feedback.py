@@ -8,7 +8,7 @@ from tests.support.builders import NOON, a_mail, accepted
 
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import ReturnPaths
-from postroom.feedback.model import Bounce, BounceClass, Complaint, report_identity
+from postroom.feedback.model import BounceClass, Feedback, FeedbackKind, report_identity
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.return_path import make_return_path
 
@@ -53,25 +53,23 @@ def report(name: str, *, delivery_id: int | None = None, message: str = "<somebo
     return raw.replace(b"@@RETURN_PATH@@", path.encode()).replace(b"@@MESSAGE_ID@@", message.encode())
 
 
-def a_bounce(address: str = "ada@example.org", **fields: Any) -> Bounce:
+def a_bounce(address: str = "ada@example.org", **fields: Any) -> Feedback:
     """A verified bounce; hard by default."""
-    given: dict[str, Any] = {
-        "classification": BounceClass.RECIPIENT_HARD,
-        "address": address,
-        "origin": "smtp",
-        "report_id": report_identity("test", next(_numbers)),
-        "is_verified": True,
-    }
-    return Bounce(**{**given, **fields})
+    return a_report(FeedbackKind.BOUNCE, address, **{"classification": BounceClass.RECIPIENT_HARD, **fields})
 
 
-def a_soft_bounce(address: str = "ada@example.org", **fields: Any) -> Bounce:
+def a_soft_bounce(address: str = "ada@example.org", **fields: Any) -> Feedback:
     return a_bounce(address, classification=BounceClass.RECIPIENT_SOFT, **fields)
 
 
-def a_complaint(address: str | None = "ada@example.org", **fields: Any) -> Complaint:
-    given: dict[str, Any] = {"address": address, "origin": "smtp", "is_verified": True}
-    return Complaint(**{**given, "report_id": report_identity("test", next(_numbers)), **fields})
+def a_complaint(address: str | None = "ada@example.org", **fields: Any) -> Feedback:
+    return a_report(FeedbackKind.COMPLAINT, address, **fields)
+
+
+def a_report(kind: FeedbackKind, address: str | None = "ada@example.org", **fields: Any) -> Feedback:
+    """A verified report."""
+    given: dict[str, Any] = {"origin": "smtp", "report_id": report_identity("test", next(_numbers))}
+    return Feedback(kind=kind, address=address, is_verified=fields.pop("is_verified", True), **{**given, **fields})
 
 
 async def suppressed(pool: Pool, address: str = "ada@example.org") -> list[tuple[str, str, datetime | None]]:

@@ -63,6 +63,7 @@ SPECIAL = {
     ),
     "inbox_messages.raw": f"convert_to(format({MAIL}, $1::text), 'UTF8')",
     "mass_actions.filter": "jsonb_build_object('source', $1::text)",
+    "erasures.counts": "jsonb_build_object($1::text, 1)",
     "mass_actions.skipped": "jsonb_build_object($1::text, 1)",
     "suppression_changes.address": SUPPRESSED,
     "template_versions.files": "files || jsonb_build_object('en/subject', $1::text, 'en/html', $1::text)",

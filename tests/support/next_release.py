@@ -35,7 +35,7 @@ _CHANGES = {
         ("wake_workers(:lanes::text[])", "wake_workers(:lanes::text[], 'statement')"),
     ],
     "delivery/functions/wake_workers.sql": [("(p_lanes text[])", "(p_lanes text[], p_cause text)")],
-    "delivery/functions/accept_delivery.sql": [("(ARRAY[p_lane::text])", "(ARRAY[p_lane::text], 'accept')")],
+    "delivery/functions/send.sql": [("(ARRAY[p_lane])", "(ARRAY[p_lane], 'send')")],
     "delivery/functions/accept_deliveries.sql": [("wake_workers(p_lane)", "wake_workers(p_lane, 'batch')")],
     "delivery/functions/enqueue_deliveries.sql": [("(ARRAY[p_lane::text])", "(ARRAY[p_lane::text], 'queue')")],
 }

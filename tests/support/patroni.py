@@ -96,6 +96,11 @@ class PatroniCluster:
 
     @property
     def url(self) -> str:
+        """The URL of Postroom's processes."""
+        return self.all_hosts
+
+    @property
+    def all_hosts(self) -> str:
         hosts = ",".join(f"127.0.0.1:{member.postgres}" for member in self.servers)
         return f"postgresql://postgres@{hosts}/postgres"
 
@@ -257,6 +262,7 @@ async def _roles(session: aiohttp.ClientSession, member: Member) -> dict[str, st
 
 
 async def _accepts_writes(member: Member) -> bool:
+    """True if a commit is acknowledged; a new primary may wait for a synchronous standby that it no longer has."""
     try:
         connection = await asyncpg.connect(
             host="127.0.0.1", port=member.postgres, user="postgres", database="postgres", ssl=False, timeout=PATIENCE_S
@@ -264,8 +270,10 @@ async def _accepts_writes(member: Member) -> bool:
     except (OSError, asyncpg.PostgresError):
         return False
     try:
-        return not await connection.fetchval("SELECT pg_is_in_recovery()")
-    except (OSError, asyncpg.PostgresError):
+        await connection.fetchval("SELECT pg_logical_emit_message(true, 'postroom', '')", timeout=ANSWER_S)
+    except (OSError, asyncpg.PostgresError):  # read-only, ended, or a timeout
         return False
+    else:
+        return True
     finally:
         connection.terminate()

@@ -41,13 +41,13 @@ def person(**fields: Any) -> Person:
 async def born(pool: Pool, day: str, *, now: str, policy: SchedulePolicy = POSTING, **fields: Any) -> User:
     """A person with this birthday, stored at this time."""
     who = person(date_of_birth=date.fromisoformat(day), **fields)
-    return await service.create_user(pool, who, policy=policy, now=utc(now))
+    return await service.create_user(pool, who, policy=policy, now=utc(now), actor="tests")
 
 
 async def many_due(pool: Pool, count: int, *, at: str = "2026-11-15T09:00") -> list[UUID]:
     """Create people whose greetings are due in the same second."""
     people = [person(first_name=f"Number {n}") for n in range(count)]
-    users, wrong = await service.create_users(pool, people, policy=POSTING, now=utc("2026-11-01T00:00"))
+    users, wrong = await service.create_users(pool, people, policy=POSTING, now=utc("2026-11-01T00:00"), actor="tests")
     assert not wrong
     return [user.id for user in users]
 

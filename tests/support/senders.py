@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.builders import DELIVERED, LEASE, Recording, a_worker, with_recipients
 from tests.support.builders import claimed as claimed_plainly
 
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
@@ -88,6 +88,11 @@ async def account_of(pool: Pool, account_id: int) -> SenderAccount:
     return found.account
 
 
+async def roll_days(connection: Session, now: datetime) -> int:
+    """Start the day of every account, as the first claim of a day does; returns their number."""
+    return int(await connection.fetchval("SELECT roll_sender_days($1)", now))
+
+
 async def set_account(pool: Pool, account_id: int, **columns: Any) -> None:
     """Update columns by SQL, as an operator in psql would."""
     sets = ", ".join(f"{name} = ${n}" for n, name in enumerate(columns, 2))
@@ -159,5 +164,6 @@ __all__ = [
     "an_account",
     "claimed",
     "claimed_plainly",
+    "roll_days",
     "set_account",
 ]

@@ -385,14 +385,17 @@ async def transport_to(
     timeouts: Timeouts | None = None,
     max_connections: int = 20,
     messages_per_connection: int = 1000,
+    is_quick: bool = False,
 ) -> AsyncIterator[SmtpTransport]:
-    """A transport to the server, closed after the block."""
+    """A transport to the server, closed after the block; `is_quick`: it has seen the server answer quickly."""
     transport = SmtpTransport(
         relay or SmtpRelay("127.0.0.1", server.port, tls="none"),
         max_connections=max_connections,
         messages_per_connection=messages_per_connection,
         timeouts=timeouts or Timeouts(connect=60),
     )
+    if is_quick:
+        transport.pace.answer_s = 0.0
     try:
         yield transport
     finally:

@@ -86,20 +86,25 @@ class StreamingReplica:
                 else:
                     return
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the server and its children."""
+    def signal(self, number: signal.Signals) -> list[psutil.Process]:
+        """Send a signal to the server and its children, and return these."""
         if self.process is None or self.process.poll() is not None:
-            return
+            return []
         server = psutil.Process(self.process.pid)  # each process of PostgreSQL has a session of its own
-        for process in (server, *server.children(recursive=True)):
+        server.suspend()  # it starts no process between the list and the signal
+        children: list[psutil.Process] = server.children(recursive=True)
+        for process in (*children, server):
             with suppress(psutil.NoSuchProcess):
                 process.send_signal(number)
+        return children
 
     def kill(self) -> None:
-        self.signal(signal.SIGCONT)
-        self.signal(signal.SIGKILL)
+        """Kill all processes, and wait for them: PostgreSQL does not start while one still has its shared memory."""
+        children = self.signal(signal.SIGKILL)
         if self.process is not None:
             self.process.wait()
+        _, alive = psutil.wait_procs(children, timeout=PATIENCE_S)
+        assert alive == []
 
 
 @asynccontextmanager

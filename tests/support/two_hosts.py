@@ -1,8 +1,10 @@
 """Two worker hosts, one of them cut off under load: `./dev chaos two-hosts [--rounds N]` prints the ledger.
 
-Two processes `postroom work` run in network namespaces and share two sender accounts, one with a daily limit and one
-with a pace, and the daily quota of the room. In each round one host loses its links, or only the one to the database;
-the other takes its mail over after the lease, and the host comes back while mail is left.
+PostgreSQL listens on the address that the hosts reach: it must notice by itself that a host is gone, because a
+transaction of that host may hold locks. Two processes `postroom work` run in network namespaces and share two sender
+accounts, one with a daily limit and one with a pace, and the daily quota of the room. In each round one host loses its
+links, or only the one to the database; the other takes its mail over after the lease, and the host comes back while
+mail is left.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
+import asyncpg
 from tests.support.builders import a_mail, accepted
 from tests.support.chaos import received
 from tests.support.command_line import environment
@@ -76,6 +79,14 @@ class Round:
     links: tuple[Link, ...]
     takeover_s: float = 0.0
     back_s: float = 0.0
+    is_taken_over: bool = False
+    is_back: bool = False
+
+    def problems(self) -> Iterator[str]:
+        if not self.is_taken_over:
+            yield f"host {self.host} was cut off, and its claims were not taken over within {self.takeover_s:.0f} s"
+        if not self.is_back:
+            yield f"host {self.host} was joined, and did not work again within {self.back_s:.0f} s"
 
 
 @dataclass
@@ -98,7 +109,8 @@ class Ledger:
 
     def problems(self) -> list[str]:
         ends = [f"a worker ended with {code} after SIGTERM" for code in self.exit_codes if code]
-        return [*self._states(), *self._copies(), *self._quotas(), *self._pace(), *ends]
+        rounds = [problem for this in self.rounds for problem in this.problems()]
+        return [*rounds, *self._states(), *self._copies(), *self._quotas(), *self._pace(), *ends]
 
     def _states(self) -> Iterator[str]:
         if len(self.deliveries) != self.plan.accepted:
@@ -212,9 +224,9 @@ class Scene:
                 raise WorkerEnded(f"The worker on host {host} has ended with {worker.returncode}.")
 
 
-async def run(url: str, plan: Plan, directory: Path, *, report: Callable[[str], None]) -> Ledger:
-    """Cut one host off in each round, and return the ledger. The URL leads to a migrated room on 127.0.0.1."""
-    async with _prepared(url, plan, directory) as scene:
+async def run(plan: Plan, directory: Path, *, report: Callable[[str], None]) -> Ledger:
+    """Cut one host off in each round, and return the ledger."""
+    async with _prepared(plan, directory) as scene:
         await _until(scene, lambda: _are_ready(scene))
         rounds: list[Round] = []
         for host, links in islice(zip(cycle(HOSTS), cycle(CUTS), strict=False), plan.rounds):
@@ -222,25 +234,48 @@ async def run(url: str, plan: Plan, directory: Path, *, report: Callable[[str], 
                 f"round {len(rounds) + 1} of {plan.rounds}: host {host} loses {', '.join(link.name for link in links)}"
             )
             rounds.append(await _round(scene, Round(host, links)))
-        paced_s = plan.rounds * plan.mails * DELAY_MS / 1000
-        await _until(scene, lambda: _is_drained(scene), most_s=WAITED_S + paced_s)
+        await _drain(scene)
         used = await _used(scene)  # before the workers stop: they return the mails that they took and did not send
         codes = await _stopped(scene)
         return await _read(scene, rounds, codes, used)
 
 
 @asynccontextmanager
-async def _prepared(url: str, plan: Plan, directory: Path) -> AsyncIterator[Scene]:
-    async with TwoHosts() as network, smtp_server() as sink, await open_pool(url, ROOM, size=4) as pool:
-        database = Forwarder(network.addresses[Link.DATABASE], urlsplit(url).port or 0)
+async def reachable_room(network: TwoHosts, directory: Path) -> AsyncIterator[tuple[str, str]]:
+    """A migrated room on a server of its own; yields its URL here and the one for the hosts."""
+    address = network.addresses[Link.DATABASE]
+    options = ServerOptions(fsync=False, extra=(("listen_addresses", f"127.0.0.1,{address}"),))
+    async with EmbeddedServer(directory / "data", options) as server:
+        await asyncio.to_thread(_admit, directory / "data" / "postgres" / "pg_hba.conf", network.network)
+        admin = await asyncpg.connect(server.admin_url)
+        await admin.execute("SELECT pg_reload_conf()")
+        await admin.close()
+        await migrate(server.url, ROOM)
+        parts = urlsplit(server.url)
+        there = parts._replace(netloc=parts.netloc.replace("127.0.0.1", address), query="sslmode=disable")
+        yield server.url, joined(there)
+
+
+def _admit(rules: Path, network: str) -> None:
+    with rules.open("a") as file:
+        file.write(f"host all postroom {network} scram-sha-256\n")
+
+
+@asynccontextmanager
+async def _prepared(plan: Plan, directory: Path) -> AsyncIterator[Scene]:
+    async with (
+        TwoHosts() as network,
+        smtp_server() as sink,
+        reachable_room(network, directory) as (url, url_there),
+        await open_pool(url, ROOM, size=4) as pool,
+    ):
         mail = Forwarder(network.addresses[Link.MAIL], sink.port)
-        settings = _settings(url, database.address, await database.start(), plan)
-        port = await mail.start()
-        columns = {"smtp_host": mail.address, "smtp_port": port}
+        columns = {"smtp_host": mail.address, "smtp_port": await mail.start()}
         await an_account(pool, PACED, send_delay_ms=DELAY_MS, daily_limit=1_000_000, **columns)
         await an_account(pool, LIMITED, daily_limit=plan.limit, **columns)
         await set_room_limits(pool, {"daily_quota": plan.quota}, actor="cli:two-hosts")
-        workers = {host: await _start(network, host, settings, directory) for host in HOSTS}
+        settings = _settings(url_there, plan)
+        workers = {host: await start_worker(network, host, settings, directory) for host in HOSTS}
         try:
             yield Scene(plan, network, pool, sink, workers)
         finally:
@@ -249,16 +284,11 @@ async def _prepared(url: str, plan: Plan, directory: Path) -> AsyncIterator[Scen
                     worker.kill()
                 await worker.wait()
             await mail.stop()
-            await database.stop()
 
 
-def _settings(url: str, address: str, port: int, plan: Plan) -> dict[str, str]:
-    parts = urlsplit(url)
-    credentials, _, _host = parts.netloc.rpartition("@")
+def _settings(url: str, plan: Plan) -> dict[str, str]:
     return {
-        "POSTROOM_DATABASE_URL": joined(
-            parts._replace(netloc=f"{credentials}@{address}:{port}", query="sslmode=disable")
-        ),
+        "POSTROOM_DATABASE_URL": url,
         "POSTROOM_DATABASE_TIMEOUT": f"{plan.lease_s}s",
         "POSTROOM_SECRET_KEY": "0" * 64,
         "POSTROOM_TRANSPORT": "senders",
@@ -269,7 +299,9 @@ def _settings(url: str, address: str, port: int, plan: Plan) -> dict[str, str]:
     }
 
 
-async def _start(network: TwoHosts, host: str, settings: dict[str, str], directory: Path) -> asyncio.subprocess.Process:
+async def start_worker(
+    network: TwoHosts, host: str, settings: dict[str, str], directory: Path
+) -> asyncio.subprocess.Process:
     with (directory / f"work-{host}.log").open("w") as log:
         return await asyncio.create_subprocess_exec(
             *network.inside(host),
@@ -289,11 +321,11 @@ async def _round(scene: Scene, this: Round) -> Round:
     await _until(scene, lambda: _has_claims(scene, this.host))
     await scene.network.cut(this.host, this.links)
     cut_at = time.monotonic()
-    await _until(scene, lambda: _is_taken_over(scene, this.host))
+    this.is_taken_over = await _until(scene, lambda: _is_taken_over(scene, this.host))
     this.takeover_s = time.monotonic() - cut_at
     await scene.network.join(this.host, this.links)
     joined_at, joined_time = time.monotonic(), await scene.pool.fetchval("SELECT clock_timestamp()")
-    await _until(scene, lambda: _was_seen_after(scene, this.host, joined_time))
+    this.is_back = await _until(scene, lambda: _was_seen_after(scene, this.host, joined_time))
     this.back_s = time.monotonic() - joined_at
     return this
 
@@ -322,6 +354,15 @@ _CLAIMS = "SELECT EXISTS (SELECT FROM claims AS c JOIN workers AS w ON w.id = c.
 async def _was_seen_after(scene: Scene, host: str, moment: object) -> bool:
     query = "SELECT EXISTS (SELECT FROM workers WHERE pid = $1 AND seen_at > $2)"
     return bool(await scene.pool.fetchval(query, scene.workers[host].pid, moment))
+
+
+async def _drain(scene: Scene) -> None:
+    """Wait until the mail is sent. A busy machine may take long: give up when no mail has arrived for `WAITED_S`."""
+    arrived = -1
+    while arrived < len(scene.sink.messages):
+        arrived = len(scene.sink.messages)
+        if await _until(scene, lambda: _is_drained(scene)):
+            return
 
 
 async def _is_drained(scene: Scene) -> bool:
@@ -362,20 +403,15 @@ async def _read(scene: Scene, rounds: Sequence[Round], codes: Sequence[int], use
     )
 
 
-async def _until(scene: Scene, is_so: Callable[[], Awaitable[bool]], *, most_s: float = WAITED_S) -> None:
-    """Wait for work of other processes; a condition that never holds shows in the ledger."""
-    ends_at = time.monotonic() + most_s
+async def _until(scene: Scene, is_so: Callable[[], Awaitable[bool]]) -> bool:
+    """Wait for work of other processes; False if it was not done in time."""
+    ends_at = time.monotonic() + WAITED_S
     while not await is_so():
         scene.check_alive()
         await asyncio.sleep(POLL_S)
         if time.monotonic() > ends_at:
-            return
-
-
-async def _run_with_server(directory: Path, plan: Plan) -> Ledger:
-    async with EmbeddedServer(directory / "data", ServerOptions(fsync=False)) as server:
-        await migrate(server.url, ROOM)
-        return await run(server.url, plan, directory, report=_say)
+            return False
+    return True
 
 
 def main() -> int:
@@ -388,7 +424,7 @@ def main() -> int:
     in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
     with TemporaryDirectory(prefix="postroom-two-hosts-", dir=in_memory) as directory:
         os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
-        ledger = asyncio.run(_run_with_server(Path(directory), plan))
+        ledger = asyncio.run(run(plan, Path(directory), report=_say))
     for line in (*ledger.lines(), *(problems := ledger.problems())):
         _say(line)
     _say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no quota or pace exceeded")
