@@ -18,9 +18,8 @@ from typing import Any
 from msgspec.json import schema_components
 
 from postroom.http.asgi import FOREIGN, api_endpoints
-from postroom.http.routing import PARAMETER
 from postroom.http.schemas import REF, mark_times, readable_names
-from postroom.runtime.endpoint import Endpoint
+from postroom.runtime.endpoint import PARAMETER, Endpoint
 from postroom.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "src" / "postroom" / "client" / "api"

@@ -84,12 +84,21 @@ def python_lines() -> int:
     return sum(len(path.read_bytes().splitlines()) for path in SOURCE.rglob("*.py"))
 
 
+def generated_lines() -> int:
+    """Those of them that `./dev docs` writes: the typed clients of the API."""
+    return sum(len(path.read_bytes().splitlines()) for path in (SOURCE / GENERATED).rglob("*.py"))
+
+
 def loop_classes() -> list[str]:
-    """Classes that run until they are stopped, besides `Loop`: both `run` and `stop` are methods of them."""
+    """Classes that repeat work until they are stopped without `Loop`: `run` of a class with `stop` has a `while`.
+
+    `delivery.Worker` has `run` and `stop` too, but each of its lanes and services is a `Loop`.
+    """
     found = []
     for module, node in classes():
-        methods = {part.name for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
-        if {"run", "stop"} <= methods and module != "runtime/loop.py":
+        methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef)}
+        repeats = "run" in methods and any(isinstance(each, ast.While) for each in ast.walk(methods["run"]))
+        if repeats and "stop" in methods and module != "runtime/loop.py":
             found.append(f"{module} {node.name}")
     return found
 
@@ -136,6 +145,7 @@ ROWS: dict[str, Callable[[], list[str] | int]] = {
     "import layers": layers,
     "packages of the core": dependencies,
     "Python lines in src": python_lines,
+    "generated ones among them": generated_lines,
 }
 
 

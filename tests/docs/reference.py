@@ -20,6 +20,7 @@ from postroom.cli import COMMANDS, GROUPS, build
 from postroom.errors import PostroomError, list_errors
 from postroom.http.model import ROLE_SCOPES, SCOPES, Role, is_allowed
 from postroom.http.problems import STATUS
+from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
 
 SOURCE = Path(__file__).parents[2] / "src" / "postroom"
@@ -27,8 +28,7 @@ NOTES = "<!-- notes -->"
 SHARED = frozenset({"--json", "--limit", "--cursor", "--help"})  # explained once, at the top of the page
 
 _ENDPOINT = re.compile(r"\| `([A-Z]+ /\S*)` \|.*")
-_SUFFIXES = {"Counter": "_total", "Gauge": "", "Histogram": ""}
-_UNITS = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1), ("ms", 0.001))
+_SUFFIXES = {"counter": "_total", "gauge": "", "histogram": ""}
 
 
 def with_table(page: str, header: str, rows: Sequence[str]) -> str:
@@ -222,7 +222,7 @@ def _declared(capability: str, module: ast.Module) -> Iterator[Metric]:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in _SUFFIXES:
             arguments = (constants[part.id] if isinstance(part, ast.Name) else part for part in call.args)
             name, about, *labels = map(ast.literal_eval, arguments)
-            suffix, kind = _SUFFIXES[call.func.id], call.func.id.lower()
+            suffix, kind = _SUFFIXES[call.func.id], call.func.id
             yield Metric(capability, f"{name}{suffix}", kind, about, tuple(labels[0]) if labels else ())
 
 
@@ -250,10 +250,10 @@ def _sql_default(default: str | None) -> str:
 
 def settings_page(page: str) -> str:
     rows = [
-        f"| `{entry.metadata['variable']}` | {_default(entry.default)} | {entry.metadata['about']} |"
+        f"| `{variable_of(entry)}` | {_default(entry.default)} | {entry.metadata['about']} |"
         for entry in fields(Settings)
     ]
-    secret = ", ".join(f"`{entry.metadata['variable']}`" for entry in fields(Settings) if not entry.repr)
+    secret = ", ".join(f"`{variable_of(entry)}`" for entry in fields(Settings) if not entry.repr)
     sentence = textwrap.fill(f"The variables that can hold a secret ({secret}) are never logged.", 120)
     table = with_table(page, "| variable | default | means |", [row.replace("|  |", "| |") for row in rows])
     return re.sub(r"The variables that can hold a secret.*?are never\s+logged\.", sentence, table, flags=re.DOTALL)
@@ -264,13 +264,7 @@ def _default(value: Any) -> str:
     if value is None or value == ():
         return ""
     if isinstance(value, timedelta):
-        return _duration(value)
+        return f"`{write_duration(value)}`"
     if isinstance(value, tuple):  # an address, or a list
         return f"`{':'.join(map(str, value)) if isinstance(value[-1], int) else ','.join(map(str, value))}`"
     return f"`{int(value) if isinstance(value, bool) else value}`"
-
-
-def _duration(value: timedelta) -> str:
-    seconds = value.total_seconds()
-    unit, size = next(((unit, size) for unit, size in _UNITS if seconds >= size and seconds % size == 0), _UNITS[-1])
-    return f"`{round(seconds / size)}{unit}`" if seconds else "`0s`"

@@ -51,7 +51,9 @@ IN_ORDER = ("roles.sql", "grants.sql")  # these need an administrator and have a
 ELSEWHERE = {
     "openapi-python-client.yml": "http/test_generated_client.py",
     "send_with_openapi_fetch.mts": "http/test_generated_typescript_client.py",
-    "send_with_pg.mjs": "docs/test_node_example.py",
+    "send_with_pg.mjs": "docs/test_other_languages.py",
+    "send_with_pg.rb": "docs/test_other_languages.py",
+    "send_with_pq.go": "docs/test_other_languages.py",
     "test_inbox.py": "inbox/test_plugin.py",
 }
 _SHOWN = re.compile(r"<!-- examples/(?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
