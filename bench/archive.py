@@ -106,7 +106,7 @@ async def fill_attempts(url: str, count: int) -> None:
 
 async def fill_finished(url: str, count: int) -> None:
     connection = await connect(url, "postroom")
-    for name in ("add_finished", "add_finished_recipients", "add_finished_bodies"):
+    for name in ("add_finished", "add_finished_bodies"):
         await QUERIES[name].exec(connection, **({"count": count} if name == "add_finished" else {}))
     await connection.execute("VACUUM ANALYZE")
     await connection.close()

@@ -13,22 +13,16 @@ FROM generate_series(1, :count::bigint) AS n;
 
 -- name: add_finished :exec
 -- Deliveries that ended long enough ago for bodies and rows alike.
-INSERT INTO deliveries (state, lane, created_at, dated_at, finished_at, attempt_count, ladder, source)
+INSERT INTO deliveries (state, lane, created_at, dated_at, finished_at, attempt_count, ladder, source, recipient_email,
+    recipient_outcome)
 SELECT 'sent', 'bulk', now() - interval '9 days', now() - interval '9 days', now() - interval '8 days' - n * interval '1 ms', 1,
-    'generic', 'bench'
+    'generic', 'bench', 'p' || n || '@example.org', 'delivered'
 FROM generate_series(1, :count::bigint) AS n;
 
 -- name: add_finished_bodies :exec
 -- What they said: two kilobytes each.
 INSERT INTO delivery_payloads (delivery_id, subject, text_body)
 SELECT id, 'Hello', (SELECT string_agg(md5(id::text || n::text), ' ') FROM generate_series(1, 60) AS n)
-FROM deliveries
-WHERE state = 'sent';
-
--- name: add_finished_recipients :exec
--- Whom they went to.
-INSERT INTO delivery_recipients (delivery_id, kind, position, email, outcome)
-SELECT id, 'to', 0, 'p' || id || '@example.org', 'delivered'
 FROM deliveries
 WHERE state = 'sent';
 

@@ -34,6 +34,7 @@ from postroom.campaigns.model import CampaignContent, CampaignRequest, CampaignS
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.upload import Upload
 from postroom.campaigns.worker import Feeder, FeederOptions
+from postroom.cli.lifetime import Lifetime
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
@@ -217,12 +218,13 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
         message_domain="example.org",
         dkim_keys=f"example.org:bench:{key}",
     )
-    stop = asyncio.Event()
+    life = Lifetime(settings.shutdown_grace)
     async with open_room(settings) as opened:
-        working = asyncio.create_task(run_worker(opened, stop=stop))
+        life.running()  # collects garbage as seldom as `postroom work`
+        working = asyncio.create_task(run_worker(opened, stop=life.stop))
         while (await service.get_campaign(opened.pool, campaign)).status is CampaignStatus.ACTIVE:  # noqa: ASYNC110 - in the database
             await asyncio.sleep(0.1)
-        stop.set()
+        life.stop.set()
         await working
 
 

@@ -25,7 +25,7 @@ from postroom.delivery.check import check_batch
 from postroom.delivery.model import DeliveryRequest
 from postroom.delivery.service import accept_batch
 from postroom.feedback.lists import ListReader, batches
-from postroom.feedback.model import Bounce, BounceClass, report_identity
+from postroom.feedback.model import BounceClass, Feedback, FeedbackKind, report_identity
 from postroom.feedback.record import clear_soft, record
 from postroom.feedback.service import import_batch
 from postroom.post.address import Address
@@ -106,8 +106,9 @@ async def measure_clear(pool: Pool) -> float:
     return await timed(ROUNDS, clear)
 
 
-def a_bounce(number: int) -> Bounce:
-    return Bounce(
+def a_bounce(number: int) -> Feedback:
+    return Feedback(
+        kind=FeedbackKind.BOUNCE,
         classification=BounceClass.RECIPIENT_HARD if number % 2 else BounceClass.RECIPIENT_SOFT,
         address=f"bounced{number}@example.org",
         origin="smtp",

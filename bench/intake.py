@@ -29,6 +29,7 @@ from postroom.http import service as keys
 from postroom.http.auth import Authenticator
 from postroom.intake.model import StreamEntry
 from postroom.intake.service import accept_commands
+from postroom.intake.smtp.handler import one_room
 from postroom.intake.smtp.server import submission_server
 from postroom.intake.source import StreamSource
 from postroom.intake.worker import CommandConsumer
@@ -170,7 +171,7 @@ async def measure_nats(room: Room, directory: Path) -> None:
 async def submission(room: Room) -> AsyncIterator[tuple[int, str]]:
     key, _row = await keys.create_key(room.pool, "bench", scopes=["deliveries:write"], actor="bench")
     auth = Authenticator(room.pool)
-    server = submission_server(AcceptCombiner(room.pool), submitter(auth), SmtpOptions(port=0))
+    server = submission_server(one_room(AcceptCombiner(room.pool), submitter(auth)), SmtpOptions(port=0))
     async with server:
         yield server.port, key
 

@@ -1,21 +1,26 @@
 -- Statements of the benchmark of rooms.
 
+-- name: count_bulk :one
+-- Deliveries that wait; only those that a worker holds are missing.
+SELECT count(*) AS count
+FROM @room.due_deliveries;
+
 -- name: count_connections :one
 -- Client connections of this server, without the one that asks.
 SELECT count(*) AS count
 FROM pg_stat_activity
 WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();
 
--- name: count_rooms :one
--- Rooms in this database.
-SELECT count(*) AS count
-FROM pg_tables
-WHERE tablename = 'due_deliveries';
-
 -- name: count_transactions :one
 -- Transactions of all databases of this server.
 SELECT sum(xact_commit + xact_rollback)::bigint AS count
 FROM pg_stat_database;
+
+-- name: list_sessions :many
+-- The processes of the server for clients, without the one that asks.
+SELECT pid
+FROM pg_stat_activity
+WHERE backend_type = 'client backend' AND pid <> pg_backend_pid();
 
 -- name: send :maybe
 -- One transactional mail.

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bench.listings import listing_rows
+
 
 class Unit(StrEnum):
     """The unit of a row's values."""
@@ -68,19 +70,23 @@ def memory_row(name: str, what: str) -> Row:
 
 
 LISTED = (
-    "newest", "recipient", "domain", "cancelled", "sent", "template", "source", "campaign", "tag", "custom-data", "key",
-    "time", "combined",
+    "newest", "recipient", "part", "domain", "cancelled", "sent", "template", "source", "campaign", "lane", "sender",
+    "tag", "custom-data", "key", "message-id", "reason", "time", "finished", "combined",
 )  # fmt: skip
-"""Filters of a listing: see `growth.LISTINGS`."""
+"""Filters of the listing of deliveries: see `growth.LISTINGS`. Those of all others are in `listings.LISTINGS`."""
 
 
 def growth_rows() -> Iterator[Row]:
     """The cost in a large room, and its ratio to that in a room of 10,000."""
     titles = {f"list-{name}": f"50 deliveries by {name}" for name in LISTED}
     titles |= {"grown-append": "a conditional append", "grown-tick": "a tick that hands over 100 events"}
+    titles |= {name: name for name in listing_rows()}
     for name, title in titles.items():
         yield Row(name, f"{title}, among 1,000,000 (--size)", Unit.MILLISECONDS)
         yield Row(f"{name}-growth", f"{title}: ÷ among 10,000", Unit.RATIO)
+    for name in listing_rows():
+        yield Row(f"{name}-postgresql", f"{name}: CPU of PostgreSQL", Unit.MICROSECONDS, cost_of=name)
+        yield Row(f"{name}-python", f"{name}: CPU of Python", Unit.MICROSECONDS, cost_of=name)
 
 
 PAGES = {

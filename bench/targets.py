@@ -6,6 +6,7 @@ A target is an absolute bound, or with `peer` a ratio to that subject's median i
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bench.listings import listing_rows
 from bench.rows import LISTED, PAGES
 
 OURS = "postroom"
@@ -94,9 +95,10 @@ TARGETS: tuple[Target, ...] = (
     *(Target(f"page-{name}-bytes", MUST, 100_000, bound=Bound.AT_MOST) for name in PAGES),
     Target("live-p95", MUST, 1_000, bound=Bound.AT_MOST),
     *(Target(f"list-{name}", MUST, 20, bound=Bound.AT_MOST) for name in LISTED),
+    *(Target(name, MUST, 20 if "/v1/" in name else 50, bound=Bound.AT_MOST) for name in listing_rows()),
     *(
         Target(f"{name}-growth", level, value, bound=Bound.AT_MOST)
-        for name in (*(f"list-{name}" for name in LISTED), "grown-append", "grown-tick")
+        for name in (*(f"list-{name}" for name in LISTED), *listing_rows(), "grown-append", "grown-tick")
         for level, value in ((MUST, 1.20), (MOONSHOT, 1.05))
     ),
 )

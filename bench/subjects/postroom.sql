@@ -7,7 +7,10 @@ SELECT count(*) FROM deliveries WHERE state IN ('queued', 'rendered');
 SELECT count(*) FROM deliveries WHERE state = 'sent';
 
 -- name: clear
-TRUNCATE deliveries CASCADE;
+-- No foreign key leads to deliveries, so that each table is named. With orphans in the queue, `wire` after `accept-http` gave
+-- 15 ms instead of 2.
+TRUNCATE deliveries, due_deliveries, delivery_payloads, other_recipients, unsent_deliveries, claims, dead_letters, attempts,
+    delivery_steps;
 
 -- name: settle
 VACUUM ANALYZE deliveries;

@@ -22,6 +22,7 @@ from bench.dashboard import measure_pages
 from bench.growth import measure_appends, measure_listings, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
+from bench.listing_pages import measure_every_listing
 from bench.postroom_process import ask, create_api_key, free_port, postroom, running
 from bench.server import Arena
 from bench.sink import Sink, start_sink
@@ -254,6 +255,7 @@ class PostroomSubject:
     async def _growth(self, size: int) -> Readings:
         return {
             **await measure_listings(self._arena, self._templates, size),
+            **await measure_every_listing(self._arena, size),
             **await measure_appends(self._arena, size),
             **await measure_schedule(self._arena, size),
         }
