@@ -37,7 +37,7 @@ class Shot:
 
 SHOTS = (
     Shot("overview", "/"),
-    Shot("delivery", "Ambiguous mail"),
+    Shot("delivery", "Ambiguous mail", size=(1280, 690)),
     Shot("campaign", "Campaign", "dark"),
     Shot("statistics", "/statistics?by=domain"),
     Shot("inbox", "/inbox", "dark", (1280, 640)),
@@ -104,6 +104,8 @@ def take(browser: Browser, shot: Shot, url: str, key: str, pages: dict[str, str]
     answer = page.goto(url + (shot.page if shot.page.startswith("/") else pages[shot.page]))
     assert answer is not None
     assert answer.ok, f"{answer.url} answered {answer.status}"
+    if page.query_selector("[data-live-status]"):
+        page.wait_for_selector("[data-live-status] >> text=/^Live$/")
     page.wait_for_timeout(1500)  # the live parts are drawn once
     path = IMAGES / f"{shot.name}.png"
     page.screenshot(path=path)
