@@ -5,7 +5,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 from itertools import islice, repeat
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import asyncpg
 import msgspec
@@ -74,13 +74,11 @@ def read_delivery(row: asyncpg.Record, recipients: Sequence[Recipient]) -> Deliv
         "state": DeliveryState(row["state"]),
         "lane": Lane(row["lane"]),
         "channel": Channel(row["channel"]),
-        "tags": _shown(_json, row["tags"], {}),
+        **{name: _shown(_json, row[name], {}) for name in _JSON},
         "custom_data": _shown(_json, row["custom_data"], {}) or None,
         "sender": _sender(row),
         "text": row["text_body"],
         "html": row["html_body"],
-        "variables": _shown(_json, row["variables"], {}),
-        "headers": _shown(_json, row["headers"], {}),
         "attachments": _shown(_attachments, row["attachments"], _NO_ATTACHMENTS),
         "recipients": tuple(recipients),
     }
@@ -245,8 +243,9 @@ def _attachments(value: str | None) -> tuple[Attachment, ...]:
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def _json_text(value: Any) -> str | None:
-    return _encode(value).decode() if value else None
+def _is_json(kind: Any) -> bool:
+    """True for mappings and for lists of records, optional ones too."""
+    return any(get_origin(each) in {Mapping, tuple} for each in (kind, *get_args(kind)))
 
 
 def ladder_of(request: DeliveryRequest) -> str:
@@ -258,14 +257,16 @@ def ladder_of(request: DeliveryRequest) -> str:
     return "auth" if request.lane is Lane.AUTH else "generic"
 
 
-_REQUEST_COLUMNS = (
-    "channel", "lane", "source", "idempotency_key", "send_at", "expires_at", "ladder", "max_retries", "give_up_after",
-    "template_id", "locale", "variables", "from_email", "from_name", "subject", "text_body", "html_body", "headers",
-    "attachments", "tags", "custom_data", "traceparent", "endpoint_id",
-)  # fmt: skip
+_DERIVED = ("to", "cc", "bcc", "reply_to", "sender", "ladder")
+_JSON = tuple(name for name, kind in get_type_hints(DeliveryRequest).items() if name not in _DERIVED and _is_json(kind))
+"""Fields that become a JSON text."""
+_PLAIN = tuple(each.name for each in fields(DeliveryRequest) if each.name not in (*_DERIVED, *_JSON))
+"""Fields that are passed as they are; they and `_JSON` are parameters of `accept` and `send` with the same name."""
+_plain = attrgetter(*_PLAIN)
+_as_json = attrgetter(*_JSON)
 
-
-_SHARED_COLUMNS = frozenset(("channel", "lane", "source", "ladder", "template_id", "locale"))
+_REQUEST_COLUMNS = (*_PLAIN, *_JSON, "ladder", "from_email", "from_name", "email", "name")
+_SHARED_COLUMNS = frozenset(("channel", "lane", "source", "ladder", "template", "locale"))
 """Columns that most batches have in common."""
 
 _OTHER_COLUMNS = ("other_ordinal", "other_kind", "other_position", "other_email", "other_name")
@@ -273,31 +274,15 @@ _OTHER_COLUMNS = ("other_ordinal", "other_kind", "other_position", "other_email"
 
 def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
     """The values of `_REQUEST_COLUMNS`."""
-    sender = request.sender
+    sender, first = request.sender, request.to[0]
     return (
-        request.channel.value,
-        request.lane.value,
-        request.source,
-        request.idempotency_key,
-        request.send_at,
-        request.expires_at,
+        *_plain(request),
+        *[_encode(value).decode() if value else None for value in _as_json(request)],
         ladder_of(request),
-        request.max_retries,
-        request.give_up_after,
-        request.template,
-        request.locale,
-        _json_text(request.variables),
         sender.email if sender else None,
         sender.name if sender else None,
-        request.subject,
-        request.text,
-        request.html,
-        _json_text(request.headers),
-        _json_text(request.attachments),
-        _json_text(request.tags),
-        _json_text(request.custom_data),
-        request.traceparent,
-        request.endpoint_id,
+        first.email,
+        first.name,
     )
 
 
@@ -310,14 +295,11 @@ def accept_columns(
     column with one value becomes a list of one.
     """
     columns = zip(*map(_request_values, requests), strict=True)
-    first = [request.to[0] for request in requests]
     others = [
         (ordinal, *each) for ordinal, request in enumerate(requests, start=1) for each in _other_recipients(request)
     ]
     return {
         **{name: _shortened(name, column) for name, column in zip(_REQUEST_COLUMNS, columns, strict=True)},
-        "email": [address.email for address in first],
-        "name": _shortened("name", [address.name for address in first]),
         **dict(zip(_OTHER_COLUMNS, zip(*others, strict=True) if others else repeat(None), strict=False)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,
@@ -330,25 +312,21 @@ def _shortened(name: str, column: Sequence[Any]) -> Sequence[Any] | None:
     return column
 
 
-_SENT_AS_GIVEN = (
-    "subject", "text", "html", "template", "locale", "source", "idempotency_key", "send_at", "expires_at",
-    "max_retries", "give_up_after", "traceparent",
-)  # fmt: skip
-_as_given = attrgetter(*_SENT_AS_GIVEN)
-_SENT_AS_JSON = ("variables", "headers", "attachments", "tags", "custom_data")
-_as_json = attrgetter(*_SENT_AS_JSON)
+_SENT = tuple(name for name in _PLAIN if name not in ("channel", "lane", "endpoint_id"))
+"""Without those that SQL `send` does not take, and the lane, for which it has a default."""
+_sent = attrgetter(*_SENT)
 
 
 def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict[str, Any]:
     """One mail as the arguments of SQL `send`, without those that have no value."""
-    given = zip(_SENT_AS_GIVEN, _as_given(request), strict=True)
+    given = zip(_SENT, _sent(request), strict=True)
     values = {name: value for name, value in given if value is not None}
     values["to"] = [write_address(address) for address in request.to]
     if request.lane is not Lane.TRANSACTIONAL:
         values["lane"] = request.lane.value
     if idempotency_ttl != IDEMPOTENCY_TTL:
         values["idempotency_ttl"] = idempotency_ttl
-    for name, value in zip(_SENT_AS_JSON, _as_json(request), strict=True):
+    for name, value in zip(_JSON, _as_json(request), strict=True):
         if value:
             values[name] = _encode(value).decode()
     if request.sender is not None:
