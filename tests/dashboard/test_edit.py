@@ -26,7 +26,7 @@ async def send_edited(guest: Guest, delivery_id: int, **fields: str) -> int:
 async def test_a_dead_letter_is_edited_and_sent_as_new_mail(room: Room) -> None:
     """The copy has the changed address and text, the original stays, and a second click finds the first copy."""
     guest = await open_guest(room)
-    dead = await given_up(room.pool, a_mail(subject=HOSTILE, tags={"order": "42"}, source="shop"))
+    dead = await given_up(room.pool, a_mail(subject=HOSTILE, tags={"order": "42"}, source="shop", max_retries=3))
     page = await guest.get(f"/deliveries/{dead}/edit")
     assert b"<script>alert" not in page.body
     assert f"/deliveries/{dead}/edit" in (await guest.get(f"/deliveries/{dead}")).body.decode()
@@ -38,6 +38,7 @@ async def test_a_dead_letter_is_edited_and_sent_as_new_mail(room: Room) -> None:
         ("bob@example.org", None),
     ]
     assert (made.subject, made.text, made.tags, made.source) == ("Order 42", "One\nTwo", {"order": "42"}, "shop")
+    assert (made.max_retries, made.ladder) == (3, "generic")
     assert await send_edited(guest, dead, **fields) == copy
     assert await state_of(room.pool, dead) is DeliveryState.DEAD_LETTER
     audited = await room.pool.fetchrow("SELECT actor, subject, after FROM audit_log WHERE action = 'delivery.edit'")

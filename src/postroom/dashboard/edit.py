@@ -6,6 +6,7 @@ the campaign's, one-time codes and webhooks are not edited.
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from http import HTTPStatus
 from typing import Any
 
@@ -33,6 +34,11 @@ _LISTS = {
     RecipientKind.BCC: "Bcc",
     RecipientKind.REPLY_TO: "Reply to",
 }
+_ASKED = {"subject", "text", "html", "variables", "locale", "headers", "idempotency_key"}
+_ENDED_WITH_IT = {"expires_at", "traceparent"}  # the time may have passed; the trace belongs to the first request
+_KEPT = {each.name for each in fields(DeliveryRequest)} & {each.name for each in fields(Delivery)}
+_KEPT -= _ASKED | _ENDED_WITH_IT
+"""Fields that the edited mail has from the original."""
 
 
 def is_editable(delivery: Delivery) -> bool:
@@ -72,7 +78,7 @@ async def ask_page(request: PageRequest) -> Answer:
             *_content(delivery),
         ],
         button="Send it",
-        lead="It is sent as a new delivery. This one stays as it is. Headers, attachments and tags are copied.",
+        lead="It is sent as a new delivery. This one stays as it is. Headers, attachments, tags and retries are copied.",
         back=f"/deliveries/{delivery.id}",
     )
 
@@ -103,20 +109,15 @@ def _content(delivery: Delivery) -> Iterator[FormField]:
         yield FormField("locale", "Locale", value=delivery.locale or "")
 
 
-def _changed(delivery: Delivery, fields: Mapping[str, str]) -> DeliveryRequest:
+def _changed(delivery: Delivery, form: Mapping[str, str]) -> DeliveryRequest:
     """The request with the values of the form. Raises `BadInput` that names each invalid field."""
-    given = {name: value.replace("\r\n", "\n") for name, value in fields.items()}
+    given = {name: value.replace("\r\n", "\n") for name, value in form.items()}
     return DeliveryRequest(
+        **{name: getattr(delivery, name) for name in _KEPT},
         **_read_addresses(given),
         **_read_content(given, is_template=delivery.template_id is not None),
-        sender=delivery.sender,
         template=delivery.template_id,
         headers={name: value for name, value in delivery.headers.items() if name.lower() != "message-id"},
-        attachments=delivery.attachments,
-        tags=delivery.tags,
-        custom_data=delivery.custom_data,
-        lane=delivery.lane,
-        source=delivery.source,
         idempotency_key=f"edit/{delivery.id}/{given.get('key', '')}",
     )
 
@@ -184,8 +185,8 @@ async def create_page(request: PageRequest) -> Answer:
     return request.done(f"/deliveries/{accepted.id}", "The mail is accepted.")
 
 
-def _written(fields: Mapping[str, str]) -> DeliveryRequest:
-    given = {name: value.replace("\r\n", "\n").strip() for name, value in fields.items()}
+def _written(form: Mapping[str, str]) -> DeliveryRequest:
+    given = {name: value.replace("\r\n", "\n").strip() for name, value in form.items()}
     template = given.get("template") or None
     if given.get("lane") not in (Lane.TRANSACTIONAL, Lane.BULK):
         raise BadInput.of("lane", "must be transactional or bulk")
