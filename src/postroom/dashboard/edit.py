@@ -78,7 +78,7 @@ async def ask_page(request: PageRequest) -> Answer:
             *_content(delivery),
         ],
         button="Send it",
-        lead="It is sent as a new delivery. This one stays as it is. Headers, attachments, tags and retries are copied.",
+        lead="It becomes a new delivery. This one stays as it is. Headers, attachments, tags and limits are copied.",
         back=f"/deliveries/{delivery.id}",
     )
 
