@@ -13,7 +13,7 @@ from tests.support.served import served
 from postroom.dashboard.request import local_path
 from postroom.db.room import Room
 from postroom.delivery.model import DeliveryState
-from postroom.http.model import new_key
+from postroom.http.auth import new_key
 from postroom.http.service import create_key, list_keys, revoke_key
 from postroom.runtime.peers import GUESSES
 

@@ -9,8 +9,8 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.errors import ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import service
-from postroom.http.auth import CACHE_S, CACHE_SIZE, WRONG_KEYS, Authenticator
-from postroom.http.model import SCOPES, hash_key, looks_like_key, new_key
+from postroom.http.auth import CACHE_S, CACHE_SIZE, WRONG_KEYS, Authenticator, hash_key, looks_like_key, new_key
+from postroom.http.model import SCOPES
 
 
 class Monotonic:

@@ -8,8 +8,8 @@ import msgspec
 from tests.support.http import Browser
 
 from postroom.http.asgi import FOREIGN, HttpApplication
-from postroom.http.decode import decode_body
 from postroom.http.examples import EXAMPLES
+from postroom.http.request import decode_body
 
 SIGNED = {f"/v1/feedback/{provider}" for provider in ("ses", "sendgrid", "mailgun", "postmark")}
 

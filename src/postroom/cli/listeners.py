@@ -21,8 +21,7 @@ from postroom.errors import SettingInvalid
 from postroom.feedback.listener import ListenerOptions, bounce_server
 from postroom.feedback.report_rooms import ReportRoom, ReportRooms
 from postroom.http.asgi import HttpApplication, build_app, make_combiner
-from postroom.http.auth import Authenticator
-from postroom.http.model import KEY_PREFIX
+from postroom.http.auth import KEY_PREFIX, Authenticator
 from postroom.intake.smtp.handler import Authenticate, RoomOf, one_room
 from postroom.intake.smtp.server import allows_any_login, submission_options, submission_server
 from postroom.post.message_id import room_keys

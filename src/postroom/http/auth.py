@@ -6,7 +6,9 @@ address with `WRONG_KEYS` invalid keys within a minute is rejected without a que
 valid before: one client cannot lock out another behind the same address.
 """
 
+import hashlib
 import hmac
+import secrets
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -14,13 +16,17 @@ from datetime import UTC, datetime, timedelta
 from postroom.db.pool import Pool
 from postroom.errors import KeyExpired, ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import store
-from postroom.http.model import ApiKey, hash_key, looks_like_key
+from postroom.http.model import ApiKey
 from postroom.runtime.peers import WrongKeyCounter
 
 CACHE_S = 5.0  # a revoked key works at most this long in another process
 CACHE_SIZE = 1000  # keys; bounds memory
 WRONG_KEYS = 100  # per address and minute: allows a misconfigured fleet behind one NAT, stops guessing
 TOUCH_AFTER = timedelta(minutes=1)  # one write per key and minute instead of one per request
+
+KEY_PREFIX = "pr_"
+_SHOWN = 8  # characters after `pr_` that people may see to tell keys apart: 48 of 256 bits
+_KEY_LENGTH = len(KEY_PREFIX) + 43
 
 
 class Authenticator:
@@ -87,3 +93,22 @@ def _bearer(authorization: str | None) -> str:
     if scheme.lower() != "bearer" or not looks_like_key(presented):
         raise Unauthenticated
     return presented
+
+
+def new_key() -> str:
+    """A new key with 256 random bits. It is shown once and not stored."""
+    return KEY_PREFIX + secrets.token_urlsafe(32)
+
+
+def hash_key(key: str) -> bytes:
+    """The stored hash of a key. It is random and long, so one round of SHA-256 cannot be guessed back."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def shown_part(key: str) -> str:
+    return key[: len(KEY_PREFIX) + _SHOWN]
+
+
+def looks_like_key(text: str) -> bool:
+    """False for text that cannot be a key, so that garbage causes no query."""
+    return len(text) == _KEY_LENGTH and text.startswith(KEY_PREFIX) and text.isascii()

@@ -1,7 +1,5 @@
-"""API keys, operators and roles: how keys are written, and which scopes each of them has."""
+"""API keys, operators and roles, and the scopes that each of them has."""
 
-import hashlib
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,11 +88,6 @@ class Principal(Protocol):
     def allows(self, scope: str) -> bool: ...
 
 
-KEY_PREFIX = "pr_"
-_SHOWN = 8  # characters after `pr_` that people may see to tell keys apart: 48 of 256 bits
-_KEY_LENGTH = len(KEY_PREFIX) + 43
-
-
 @dataclass(frozen=True, slots=True)
 class ApiKey:
     """One key as it may be shown: everything but the key."""
@@ -168,22 +161,3 @@ class Operator:
 def operator_actor(email: str) -> str:
     """How the audit log names an operator."""
     return f"operator:{email}"
-
-
-def new_key() -> str:
-    """A new key with 256 random bits. It is shown once and not stored."""
-    return KEY_PREFIX + secrets.token_urlsafe(32)
-
-
-def hash_key(key: str) -> bytes:
-    """The stored hash of a key. It is random and long, so one round of SHA-256 cannot be guessed back."""
-    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
-
-
-def shown_part(key: str) -> str:
-    return key[: len(KEY_PREFIX) + _SHOWN]
-
-
-def looks_like_key(text: str) -> bool:
-    """False for text that cannot be a key, so that garbage causes no query."""
-    return len(text) == _KEY_LENGTH and text.startswith(KEY_PREFIX) and text.isascii()

@@ -16,11 +16,10 @@ import msgspec
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from postroom.http.asgi import lifespan
+from postroom.http.asgi import body_of, lifespan, send_body, send_head
 from postroom.http.health import Alive
 from postroom.http.open_rooms import OpenRooms
 from postroom.http.problems import answer_to, our_fault
-from postroom.http.response import body_of, send_body, send_head
 from postroom.rooms.address import RoomAddress
 from postroom.runtime.endpoint import Answer, ProtocolError, Receive, Scope, Send, redirect
 from postroom.runtime.metrics import REGISTRY

@@ -12,7 +12,8 @@ from postroom.delivery.check import RESERVED_SOURCES, WAYS_IN
 from postroom.errors import BadInput, FieldError, KeyNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
-from postroom.http.model import ALL, SCOPES, ApiKey, Principal, hash_key, new_key, shown_part
+from postroom.http.auth import hash_key, new_key, shown_part
+from postroom.http.model import ALL, SCOPES, ApiKey, Principal
 from postroom.limits.model import MailLimits, clean_limits, facts_of
 from postroom.runtime.page import Found, read_page
 
