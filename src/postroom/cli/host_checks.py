@@ -17,7 +17,7 @@ from postroom.settings import Settings
 from postroom.transports.smtp import SmtpRelay
 
 CONNECT_TIMEOUT_S = 5.0  # a relay that needs longer delays every delivery
-GIGABYTE = 1024**3
+GIGABYTE = 1024**3  # bytes
 # Time to react: a larger value warns on small disks, a smaller one when it is nearly too late
 DISK_WARNS = 2 * GIGABYTE
 DISK_FAILS = GIGABYTE // 4  # PostgreSQL stops when WAL cannot be written (a segment has 16 MB)

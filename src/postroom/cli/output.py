@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from postroom.errors import BadInput, FieldError, PostroomError
 
-DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130
+DONE, REFUSED, USAGE, INTERRUPTED = 0, 1, 2, 130  # 2 as in getopt, 130 = 128 + SIGINT as in a shell
 
 EXIT_CODES: dict[type[BaseException], int] = {
     PostroomError: REFUSED,

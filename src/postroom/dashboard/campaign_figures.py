@@ -12,8 +12,8 @@ from postroom.stats.model import HOUR
 MOST_SLOTS = 48
 """Steps of a chart: hours up to two days, then days. A step takes about 350 bytes, and a page has two charts."""
 
-LEAST_SLOTS = 12
-DAY = timedelta(days=1)
+LEAST_SLOTS = 12  # bars of a campaign that has just begun are not as wide as the chart
+DAY = timedelta(days=1)  # the step of a longer chart
 
 
 @dataclass(frozen=True, slots=True)

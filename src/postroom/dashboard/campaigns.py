@@ -31,10 +31,10 @@ from postroom.tracking import service as tracking
 from postroom.tracking.api import csv_of
 from postroom.tracking.model import LinkFigures
 
-LISTED = 25
-MOST_LINKS = 10
-MOST_DOMAINS = 10
-EXPORTED_LINKS = 10_000
+LISTED = 25  # rows of a page, as in other listings
+MOST_LINKS = 10  # the top ten; the export has all
+MOST_DOMAINS = 10  # the largest; more do not fit beside the figures
+EXPORTED_LINKS = 10_000  # more than any mail has; bounds memory
 
 NEW = PageAction("New campaign", "/campaigns/new", WRITE, is_link=True, is_main=True)
 PARTS = ("head", "figures", "charts", "lists")

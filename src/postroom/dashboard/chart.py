@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-WIDTH, HEIGHT = 1000, 100
-MOST_LABELS = 6
+WIDTH, HEIGHT = 1000, 100  # units of the viewBox: a tenth of a percent, and a percent
+MOST_LABELS = 6  # more would touch each other on a phone
 _ROOM = 0.8  # of the distance of two labels
 _EDGE = 6  # percent; a label nearer to an edge is aligned with it
-MOST_TICKS = 4
-_STEPS = (1, 2, 5, 10)
+MOST_TICKS = 4  # more lines than values that a person reads
+_STEPS = (1, 2, 5, 10)  # round numbers for people
 _LEAST = 1.2  # one failure among thousands is still seen
 _GAP = 0.15  # of a bar's slot
 _LETTER = 8  # pixels; the widest digit of 12 px fonts is narrower

@@ -18,7 +18,7 @@ from postroom.runtime.page import Found
 READ = "events:read"
 LIVE = "/events/live"
 
-_LONGEST_JSON = 30_000
+_LONGEST_JSON = 30_000  # a page stays small; the API has all of it
 _OF_TRANSACTION = 100
 """Most events of a transaction that its page shows."""
 

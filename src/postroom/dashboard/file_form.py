@@ -17,7 +17,7 @@ from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError
 MULTIPART = "multipart/form-data"
 
 _LONGEST_HEAD = 4096  # bytes of the header of a part, or of the value of a field
-_MOST_FIELDS = 20
+_MOST_FIELDS = 20  # more than any form has; bounds the work for a hostile body
 _BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
 _NAME = re.compile(r'\bname="([^"]*)"')
 _FILE_NAME = re.compile(r'\bfilename="([^"]*)"')

@@ -19,7 +19,7 @@ SKEW_S = 60  # clocks of the provider and of this host may differ by a minute
 SMALLEST_RSA = 2048  # bits
 
 _LONGEST_TOKEN = 16_384  # bounds the work for a hostile response
-_PARTS = 3
+_PARTS = 3  # header, payload and signature (RFC 7515)
 _ES256_BYTES = 32  # of each of the two numbers of a signature
 
 

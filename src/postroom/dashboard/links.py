@@ -21,7 +21,7 @@ from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call
 from postroom.runtime.peers import LOOPBACK, is_within
 
-LIFETIME_S = 600
+LIFETIME_S = 600  # time to copy a link from a terminal to a browser
 PATH = "/sign-in/link"
 
 USED = "This link has expired or was used. `postroom sign-in-link` prints another."

@@ -30,7 +30,7 @@ _LABELS = {"at": "When", "email": "Address", "state": "Status", "time_zone": "Ti
 _ACRONYMS = {"smtp": "SMTP", "ses": "SES", "tls": "TLS", "gmail": "Gmail", "url": "URL", "pid": "PID", "id": "Id"}
 
 
-_LONGEST_PAIRS = 300
+_LONGEST_PAIRS = 300  # a row stays a few lines high; its page shows the rest
 _WIDE = frozenset({"text", "clip", "list", "tags", "html", "noted", "pairs", "subject", "marked"})
 _FIGURES = frozenset({"latency", "number", "size"})
 _TIGHT = frozenset({"state", "when", "exact", "flag"})

@@ -14,7 +14,7 @@ from postroom.runtime.endpoint import Answer, ProtocolError
 
 READ = "templates:read"
 
-_SHORT = 12
+_SHORT = 12  # characters of a hash: enough to tell versions apart
 
 
 def _path(version: TemplateVersion) -> str:

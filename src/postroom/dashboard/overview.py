@@ -12,7 +12,7 @@ from postroom.runtime.endpoint import Answer
 from postroom.runtime.finding import Finding, Severity
 from postroom.stats.model import StatsRow
 
-MINUTES = 60
+MINUTES = 60  # the last hour, a bar each
 PERIODS = ("hour", *service.PERIODS)
 
 PARTS = {

@@ -46,7 +46,7 @@ INBOX = "inbox:read"
 Model = TypeVar("Model")
 
 _FORM = "application/x-www-form-urlencoded"
-_LARGEST_FORM = 65_536
+_LARGEST_FORM = 65_536  # a mail with text and HTML fits; file forms have their own limit
 
 
 @dataclass(frozen=True, slots=True)

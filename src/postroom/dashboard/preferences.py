@@ -18,8 +18,8 @@ COOKIE = "postroom_view"
 THEMES = ("auto", "light", "dark")
 ROWS = ("comfortable", "dense")
 
-_AGE_S = 365 * 86_400
-_LONGEST = 200
+_AGE_S = 365 * 86_400  # browsers keep a cookie for at most 400 days
+_LONGEST = 200  # ours is shorter; a longer one is not parsed
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from postroom.schedule.kinds import KINDS
 from postroom.schedule.model import ComingDay, EventFilter, ScheduledEvent, ScheduledEventStatus
 
 READ = "users:read"
-DAYS = 30
+DAYS = 30  # a month, a bar each
 MOST_ZONES = 4
 """Zones with their own colour; the others are one series."""
 

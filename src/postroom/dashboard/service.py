@@ -33,13 +33,13 @@ PERIODS = {"day": 24, "week": 168}
 """Periods that are shown by the hour, and their hours."""
 
 FRESH_S = 0.8  # with the time to read and draw, a change is shown within a second
-LEAST_REST_S = 0.02
-HOURS_FRESH_S = 15.0
-FINDINGS_FRESH_S = 60.0
-REST_FACTOR = 10
-SHOWN_LETTERS = 5
-SHOWN_WORKERS = 20
-READ_SENDERS = 200
+LEAST_REST_S = 0.02  # a read that takes no time must not become a busy loop
+HOURS_FRESH_S = 15.0  # a bar of an hour changes slowly
+FINDINGS_FRESH_S = 60.0  # the doctor opens connections and reads the disk
+REST_FACTOR = 10  # reading takes at most a tenth of a connection's time
+SHOWN_LETTERS = 5  # the newest; a page of their own has the rest
+SHOWN_WORKERS = 20  # a screen; the page System has more
+READ_SENDERS = 200  # they are counted by state in memory
 
 Examine = Callable[[], Awaitable[Sequence[Finding]]]
 """Runs the doctor's checks."""

@@ -15,7 +15,7 @@ from postroom.post.html_guard import find_html_excess
 LONGEST = 200_000
 """Characters of style sheets that are read."""
 
-_DEEPEST = 3
+_DEEPEST = 3  # @media within @media; deeper ones are hostile
 _SIDES = ("", "-top", "-right", "-bottom", "-left")
 PROPERTIES = {
     *(f"{name}{side}" for name in ("margin", "padding", "border") for side in _SIDES),

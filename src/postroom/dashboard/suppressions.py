@@ -17,7 +17,7 @@ READ, WRITE = "suppressions:read", "suppressions:write"
 LARGEST_IMPORT = 1024 * 1024
 """Bytes of a pasted list; larger files are imported by the command line or the API."""
 
-EXPORTED = 100_000
+EXPORTED = 100_000  # rows; bounds memory, and the command line exports without a limit
 
 
 def address_page(email: str) -> str:

@@ -22,9 +22,9 @@ from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
 
 SYSTEM = "audit:read"
-MOST_WORKERS = 200
-MOST_PARTITIONS = 200
-MOST_ROOMS = 200
+MOST_WORKERS = 200  # rows that a person scrolls through
+MOST_PARTITIONS = 200  # as above
+MOST_ROOMS = 200  # as above
 
 
 _FINDING = columns(

@@ -17,7 +17,7 @@ from postroom.dashboard.navigation import icon
 from postroom.dashboard.preferences import Viewer
 from postroom.delivery.model import DeliveryState
 
-LONGEST_TEXT = 200_000
+LONGEST_TEXT = 200_000  # characters; a browser shows more of them slowly
 
 STATIC_TYPES = {
     "campaign.js": "text/javascript; charset=utf-8",

@@ -19,9 +19,9 @@ MAX_SUBJECT = 998  # the longest line of RFC 5322
 MAX_BODY_BYTES = 5 * 1024 * 1024  # mail clients cut or refuse far shorter ones
 MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024  # all of them, before base64; most servers refuse larger mail
 MAX_TAGS = 50  # each is counted by the statistics and stored with every attempt
-MAX_SOURCE = 100
-MAX_KEY = 255
-MAX_FILENAME = 255
+MAX_SOURCE = 100  # a label of metrics and pages; send.sql has the same
+MAX_KEY = 255  # as the HTTP header allows; an index entry stays small
+MAX_FILENAME = 255  # the longest name on most file systems
 MAX_URL = 2048  # longer ones fail in proxies and servers
 MAX_DEPTH = 32
 """Nesting limit of JSON: templates read no deeper, and decoders have limits of their own."""
@@ -37,7 +37,7 @@ WAYS_IN = frozenset({"cli", "django", "email_queue", "postroom", "python", "sql"
 """Default sources by way of acceptance, where no application is named."""
 
 _YEARS = range(1970, 9999)
-_LARGEST_NUMBER = 2**63 - 1
+_LARGEST_NUMBER = 2**63 - 1  # 64 bits, as in check_send_data.sql
 
 _TEMPLATE = re.compile(r"[a-z0-9][a-z0-9._-]{0,99}")
 _LOCALE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")

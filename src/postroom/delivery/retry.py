@@ -32,7 +32,7 @@ def _seconds(*values: int) -> tuple[timedelta, ...]:
     return tuple(timedelta(seconds=value) for value in values)
 
 
-_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400  # seconds
 
 LADDERS: dict[str, RetrySchedule] = {
     "auth": RetrySchedule(_seconds(5, 15, 45, 2 * _MINUTE, 5 * _MINUTE), max_age=timedelta(hours=1)),

@@ -24,7 +24,7 @@ Addresses = Written | list[Written]
 
 _KINDS = tuple(RecipientKind)
 _LONGEST_PATIENCE_S = int(LONGEST_PATIENCE.total_seconds())
-_FURTHEST = datetime(9999, 1, 1, tzinfo=UTC)
+_FURTHEST = datetime(9999, 1, 1, tzinfo=UTC)  # beyond it, UTC or a local time may not exist in Python
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 

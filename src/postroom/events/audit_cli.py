@@ -1,7 +1,7 @@
 """`postroom audit`: the audit log at the command line."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,6 @@ def list_(  # noqa: PLR0913 - one option per filter
     as_json: AsJson = False,
 ) -> None:
     """List manual actions, newest first: who did what to which object, and the values before and after."""
-    chosen = {"actor": actor, "action": action, "subject": subject, "recorded_from": since, "recorded_before": before}
-    found = in_room(lambda room: list_audit(room.pool, **chosen, cursor=cursor, limit=limit))  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"actor": actor, "action": action, "subject": subject, "cursor": cursor, "limit": limit}
+    found = in_room(lambda room: list_audit(room.pool, **chosen, recorded_from=since, recorded_before=before))
     print_page(*found, columns=_LISTED, as_json=as_json)

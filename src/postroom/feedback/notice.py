@@ -11,8 +11,8 @@ MOST_NAMED = 20  # addresses in a notice, so that it stays readable
 
 RETENTION = (
     Retention(store.delete_old_bounces, "bounce_retention"),
-    Retention(store.delete_old_unread, timedelta(days=30)),
-    Retention(store.delete_old_tokens, timedelta(days=2)),
+    Retention(store.delete_old_unread, timedelta(days=30)),  # raw mail: time to look at it, and no longer
+    Retention(store.delete_old_tokens, timedelta(days=2)),  # longer than Mailgun's `WINDOW`, in which one is accepted
 )
 
 

@@ -26,7 +26,7 @@ TOUCH_AFTER = timedelta(minutes=1)  # one write per key and minute instead of on
 
 KEY_PREFIX = "pr_"
 _SHOWN = 8  # characters after `pr_` that people may see to tell keys apart: 48 of 256 bits
-_KEY_LENGTH = len(KEY_PREFIX) + 43
+_KEY_LENGTH = len(KEY_PREFIX) + 43  # 32 bytes in base64
 
 
 class Authenticator:

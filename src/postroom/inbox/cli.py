@@ -31,7 +31,7 @@ from postroom.runtime.terminal import (
 inbox = typer.Typer()
 
 _LISTED = ("id", "delivery_id", "received_at", "mail_from", "recipients", "subject", "is_read")
-_SECONDS = 10
+_SECONDS = 10  # a worker that sleeps takes less to wake and send
 
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of a captured message.")]
 

@@ -13,7 +13,7 @@ from postroom.mail.content_lint import LetterWarning, lint_html, lint_size, lint
 from postroom.post.html_guard import find_html_excess
 
 LONGEST_LINE = 998  # RFC 5322, section 2.1.1
-FEW_LETTERS = 50
+FEW_LETTERS = 50  # less than a sentence
 
 _ONCE = ("from", "to", "cc", "subject", "date", "message-id", "reply-to")  # RFC 5322, section 3.6
 _LEFTOVER = re.compile(r"\{\{[^}]*\}\}|\{%[^%]*%\}|\$\{\w+\}|\bundefined\b")

@@ -29,8 +29,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-START_S = 120.0
-STOP_S = 30.0
+START_S = 120.0  # the first start creates a database, on a slow machine of a CI
+STOP_S = 30.0  # a server under load still ends within it
 _LONGEST_WAIT_S = 60  # of one request
 _BANNER = re.compile(r"^  (API|SMTP) +(?:http://)?([\d.]+:\d+)", re.MULTILINE)
 

@@ -8,7 +8,7 @@ Browsers flatten documents that are deeper than 512.
 
 import re
 
-MOST_OPEN = 1_000
+MOST_OPEN = 1_000  # twice the depth that browsers keep
 MOST_WORDS = 3_000
 """Spaces in one tag: attributes are compared with each other."""
 

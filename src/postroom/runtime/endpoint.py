@@ -25,7 +25,7 @@ atexit.register(gc.freeze)
 
 
 PROBLEM = "application/problem+json"
-MEGABYTE = 1024 * 1024
+MEGABYTE = 1024 * 1024  # bytes
 LARGE = sys.maxsize
 """`most_body` of endpoints that take attachments or batches: the limit is POSTROOM_MAX_BODY_MB."""
 

@@ -59,7 +59,7 @@ class LimitedConnection(HttpToolsProtocol):
 
     config: LimitedConfig
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
         self._limits = self.config.limits
         self._peer = network_of(self.client[0] if self.client else "")

@@ -65,7 +65,8 @@ def answer(kind: Any, *records: Any, **more: Any) -> Any:
 
 def part(kind: type[Model], record: Any) -> Model:
     """A dataclass with the equally named values of another record, such as the filter that a query contains."""
-    return kind(**{each.name: getattr(record, each.name) for each in dataclass_fields(kind)})  # type: ignore[arg-type]
+    names = [each.name for each in dataclass_fields(kind)]  # type: ignore[arg-type]  # a type variable cannot say `dataclass`
+    return kind(**{name: getattr(record, name) for name in names})
 
 
 def request(  # noqa: PLR0913 - each parameter is one difference between the model and its JSON

@@ -31,7 +31,7 @@ OUR_FAULT = "451 4.3.0 Something went wrong here, please try again later"
 _log = structlog.get_logger()
 
 
-MEGABYTE = 1024 * 1024
+MEGABYTE = 1024 * 1024  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

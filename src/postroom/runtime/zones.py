@@ -14,7 +14,7 @@ from functools import lru_cache
 from importlib.resources import files
 from zoneinfo import ZoneInfo
 
-import tzdata  # type: ignore[import-untyped]
+import tzdata  # type: ignore[import-untyped]  # only data
 
 ZONE_VERSION: str = tzdata.IANA_VERSION
 

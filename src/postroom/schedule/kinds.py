@@ -17,7 +17,7 @@ from postroom.errors import BadInput
 from postroom.schedule.civil import day_in_month, day_in_year
 from postroom.schedule.model import BIRTHDAY, Person, SchedulePolicy
 
-_DAY = timedelta(days=1)
+_DAY = timedelta(days=1)  # a civil day, added to dates only
 _TO_THE_MINUTE = re.compile(r"(?:\d{4}-\d\d-\d\d[Tt ])?\d\d:\d\d", re.ASCII)
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _LAST_DAY = date(MAXYEAR - 1, 1, 1)  # a year before MAXYEAR, so that date arithmetic does not overflow

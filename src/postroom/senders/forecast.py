@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from postroom.senders.model import SenderAccount, SenderStatus
 
 SENDING = (SenderStatus.ACTIVE, SenderStatus.WARMING_UP, SenderStatus.PAUSED_LIMIT_REACHED)
-DAY_S = 86_400.0
+DAY_S = 86_400.0  # a day in seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from postroom.stats.plot import bar, sparkline
 
 stats = typer.Typer()
 
-_BAR_WIDTH = 40
+_BAR_WIDTH = 40  # with time and number, a line fits 80 columns
 _SHOWN = (
     "accepted",
     "sent",

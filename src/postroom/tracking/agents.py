@@ -20,7 +20,7 @@ because a few agents cause most requests.
 import re
 from functools import lru_cache
 
-from crawlerdetect import CrawlerDetect  # type: ignore[import-untyped, unused-ignore]
+from crawlerdetect import CrawlerDetect  # type: ignore[import-untyped, unused-ignore]  # its releases differ
 
 from postroom.tracking.model import Agent
 

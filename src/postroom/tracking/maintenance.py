@@ -11,7 +11,7 @@ from postroom.tracking import store
 
 # Partitions are made months ahead; a failed run is repeated long before one is missing
 PARTITION_INTERVAL = timedelta(minutes=5)
-RETENTION = (Retention(store.delete_old_engagements, timedelta(days=365)),)
+RETENTION = (Retention(store.delete_old_engagements, timedelta(days=365)),)  # a click on last year's campaign
 
 
 class TrackingPartitions:

@@ -24,7 +24,7 @@ LONGEST = 8192
 """Maximum characters of a token; servers and mail clients reject longer URLs anyway."""
 
 _TO_URL = bytes.maketrans(b"+/", b"-_")
-_SEVEN_BITS, _MORE = 0x7F, 0x80
+_SEVEN_BITS, _MORE = 0x7F, 0x80  # LEB128: seven bits a byte, and a flag for more
 _SCHEMES = ("http://", "https://")
 
 

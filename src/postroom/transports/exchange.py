@@ -27,7 +27,7 @@ from postroom.transports.smtp.answer import clean_text
 
 ANSWER_LIMIT = 64 * 1024  # bytes of a response body; an error text is far shorter
 _BLOCK = 64 * 1024  # bytes per read
-_SUCCESS, _REDIRECT = 200, 300
+_SUCCESS, _REDIRECT = 200, 300  # 2xx
 
 
 def is_private_channel(url: str) -> bool:

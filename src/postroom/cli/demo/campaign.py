@@ -24,7 +24,7 @@ from postroom.post.address import Address
 from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
-AT_ONCE = 20
+AT_ONCE = 20  # requests; more would only wait for the server of the demonstration
 _LINKS = ("https://shop.example.com/winter", "https://shop.example.com/lamps", "https://shop.example.com/stores")
 _SUBJECT = "{{ first_name }}, the winter catalogue is here"
 _HTML = """

@@ -22,9 +22,9 @@ from postroom.schedule import service as schedule
 from postroom.schedule.model import EventFilter, Person, ScheduledEvent, ScheduledEventStatus
 
 _CODE = re.compile(r"^\s*(\d{5})\s*$", re.MULTILINE)  # on a line of its own; a port has five digits too
-_WAIT = timedelta(seconds=60)
-_GREETED = 3
-_SOON = timedelta(seconds=2)
+_WAIT = timedelta(seconds=60)  # a slow machine sends the mail within it
+_GREETED = 3  # three mails show the schedule; more would hide the scene
+_SOON = timedelta(seconds=2)  # soon enough to watch
 _INVOICE = b"item,amount,price\nlamp,2,19.00\nladder,1,42.00\n"
 
 

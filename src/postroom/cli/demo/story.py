@@ -17,7 +17,7 @@ from postroom.delivery.send import send
 from postroom.runtime.terminal import actor
 
 PATIENCE_S = 120.0  # a loaded machine sends the campaign of 2,000 in a minute
-LOOK_S = 0.2
+LOOK_S = 0.2  # a person sees each step, and the database does not notice the query
 SHOP = "Lamp and Ladder <orders@shop.example.com>"
 
 Value = TypeVar("Value")

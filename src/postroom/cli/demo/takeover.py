@@ -12,7 +12,7 @@ from postroom.cli.demo import store
 from postroom.cli.demo.story import Ends, Story
 from postroom.runtime.processes import own_command
 
-LEASE_S = 3
+LEASE_S = 3  # the shortest that a loaded machine still renews; a person waits for it
 _BATCH = 4  # mails per lane offered at once, until the second worker has claimed some of them
 _ENOUGH = 80  # mails after which mail of one lane suffices
 _LANES = ("transactional", "bulk")

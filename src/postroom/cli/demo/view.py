@@ -17,7 +17,7 @@ from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.service import FigureReader
 from postroom.runtime.terminal import say
 
-INTERVAL_S = 0.5
+INTERVAL_S = 0.5  # a person reads no faster
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ SHOWN_IDS = 10
 REST = timedelta(seconds=2)
 """The workers look for unfinished actions this often."""
 
-RETENTION = (Retention(store.delete_old_mass_actions, timedelta(days=90)),)
+RETENTION = (Retention(store.delete_old_mass_actions, timedelta(days=90)),)  # a quarter: who changed what, and when
 
 
 async def preview(pool: Pool, kind: MassKind, chosen: DeliveryFilter, *, now: datetime | None = None) -> MassPreview:

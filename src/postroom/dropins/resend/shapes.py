@@ -15,7 +15,7 @@ from postroom.intake.media_type import plain_media_type
 from postroom.runtime.record import Shape
 
 MOST_EMAILS = 100  # as in Resend's API
-EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)  # as `delivery.shapes`
 
 _IN = re.compile(
     r"in (?P<count>\d{1,5}|an?) "

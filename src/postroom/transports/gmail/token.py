@@ -29,7 +29,7 @@ MARGIN_S = 300.0
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _TOKEN = re.compile(r"[!-~]{1,8192}")
-_TOO_MANY, _SERVER = 429, 500
+_TOO_MANY, _SERVER = 429, 500  # 429 and 5xx pass by themselves
 
 
 class TokenSource:

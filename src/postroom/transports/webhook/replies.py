@@ -19,11 +19,11 @@ from http import HTTPStatus
 from postroom.post.reply import Reply, Stage
 from postroom.transports.http_reply import parse_retry_after
 
-DELIVERED, DEFERRED, REFUSED = 250, 450, 550
+DELIVERED, DEFERRED, REFUSED = 250, 450, 550  # the SMTP codes with the same meaning
 GONE = "HTTP 410"
 """Enhanced code of an endpoint that asks to be disabled."""
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS})
-_SUCCESS, _REDIRECT, _SERVER = 200, 300, 500
+_SUCCESS, _REDIRECT, _SERVER = 200, 300, 500  # the first status of each class
 
 
 def code_of(status: int) -> int:
