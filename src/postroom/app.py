@@ -52,9 +52,8 @@ from postroom.senders.tools import tools_of
 from postroom.settings import Settings
 from postroom.tracking.tokens import TokenSigner
 from postroom.transports.base import Transport
-from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
-from postroom.transports.stub import StubTransport
+from postroom.transports.unsent import NoopTransport, StubTransport
 from postroom.transports.webhook.signing import webhook_secrets
 from postroom.transports.webhook.transport import WebhookTransport
 

@@ -31,8 +31,7 @@ from postroom.db.room import Room
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
-from postroom.transports.noop import NoopTransport
-from postroom.transports.stub import StubTransport
+from postroom.transports.unsent import NoopTransport, StubTransport
 
 Opening = Callable[[Pool], AbstractAsyncContextManager[Transport]]
 

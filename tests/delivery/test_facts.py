@@ -26,7 +26,7 @@ from postroom.events.model import Query
 from postroom.events.service import EventStore
 from postroom.post.reply import Reply
 from postroom.transports.base import Transport
-from postroom.transports.stub import StubTransport
+from postroom.transports.unsent import StubTransport
 
 
 async def facts_of(pool: Pool, delivery_id: int) -> list[str]:

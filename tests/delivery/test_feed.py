@@ -14,8 +14,8 @@ from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import ProviderAddresses
-from postroom.transports.noop import NoopTransport
 from postroom.transports.smtp.session import LONGEST_BEHIND_S
+from postroom.transports.unsent import NoopTransport
 
 ONE, TWO, THREE = "one@example.org", "two@example.org", "three@example.org"
 

@@ -29,7 +29,7 @@ from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.factory import ProviderAddresses
 from postroom.senders.model import HealthPolicy, SenderStatus
 from postroom.transports.base import SendProgress
-from postroom.transports.noop import NoopTransport
+from postroom.transports.unsent import NoopTransport
 
 OPTIONS = WorkerOptions(batch=8, chunk=4, lease=timedelta(hours=1), grace=timedelta(milliseconds=20))
 

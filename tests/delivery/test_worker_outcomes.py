@@ -29,8 +29,7 @@ from postroom.delivery import service, store
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryState, Lane, Outgoing
 from postroom.post.reply import Content, Envelope, Reply, Stage
-from postroom.transports.noop import NoopTransport
-from postroom.transports.stub import StubTransport
+from postroom.transports.unsent import NoopTransport, StubTransport
 
 HOUR = timedelta(hours=1)
 

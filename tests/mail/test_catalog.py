@@ -310,8 +310,9 @@ def test_drafts_use_shared_files_and_answer_their_errors(tmp_path: Path) -> None
     draft = catalog.draft(subject="Hi {{ name }}", text="{% include '_partials/f' %}")
     assert isinstance(draft, Draft)
     assert [rendered(draft.render({"name": name})).text for name in "ab"] == ["-- a", "-- b"]
-    assert rendered(
-        catalog.render_inline(subject="s", text=None, html="<p>{{ x }}</p>", variables={"x": "<"})
-    ) == Rendered("s", "<", "<p>&lt;</p>")
-    wrong = failed(catalog.render_inline(subject="s", text="\n{{ x", html=None, variables={}))
+    escaping = catalog.draft(subject="s", html="<p>{{ x }}</p>")
+    assert isinstance(escaping, Draft)
+    assert rendered(escaping.render({"x": "<"})) == Rendered("s", "<", "<p>&lt;</p>")
+    wrong = catalog.draft(subject="s", text="\n{{ x")
+    assert isinstance(wrong, RenderError)
     assert wrong.message.startswith("text, line 2: ")

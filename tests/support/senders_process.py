@@ -31,7 +31,7 @@ from postroom.senders.model import SenderAccount
 from postroom.senders.pace import PacedStarts
 from postroom.senders.seal import LocalSealer
 from postroom.transports.base import Transport
-from postroom.transports.noop import NoopTransport
+from postroom.transports.unsent import NoopTransport
 
 LEASE = timedelta(hours=1)
 """Long enough that no claim is lost when the machine stalls."""

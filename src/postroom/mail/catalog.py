@@ -156,12 +156,6 @@ class Catalog:
         except TemplateInvalid as invalid:
             return RenderError("draft", "source", invalid.message)
 
-    def render_inline(
-        self, *, subject: str, text: str | None, html: str | None, variables: Mapping[str, Any]
-    ) -> Rendered | RenderError:
-        draft = self.draft(subject=subject, text=text, html=html)
-        return draft if isinstance(draft, RenderError) else draft.render(variables)
-
 
 def locale_chain(locale: str | None) -> Iterator[str]:
     """The locales to try, most specific first, in lower case with dashes."""

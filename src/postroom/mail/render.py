@@ -205,10 +205,6 @@ class Renderer:
             text = plain_text(html)
         return Rendered(subject, text, html)
 
-    def render_many(self, message: TemplateParts, many: Iterable[Mapping[str, Any]]) -> list[Rendered | RenderError]:
-        """One result per set of variables, in order; a failure does not affect the others."""
-        return [self.render(message, variables) for variables in many]
-
     def _add_joined(self, name: str, part: JoinedPart | None) -> None:
         """Keep the part, if the engine renders the same from values with every character that it escapes."""
         self._joined.pop(name, None)

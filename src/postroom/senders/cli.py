@@ -47,6 +47,11 @@ Secret = Annotated[
 ]
 Host = Annotated[str | None, typer.Option(help="host:port of the SMTP server.")]
 Warmup = Annotated[bool | None, typer.Option("--warmup/--no-warmup", help="Raise the daily limit in stages.")]
+DailyLimit = Annotated[int | None, typer.Option(help="Maximum mails per UTC day.")]
+BatchSize = Annotated[int | None, typer.Option(help="Maximum mails per claim.")]
+SendDelay = Annotated[int | None, typer.Option(help="Delay between two starts, in milliseconds.")]
+Username = Annotated[str | None, typer.Option(help="User name at the SMTP server.")]
+DisplayName = Annotated[str | None, typer.Option(help="Display name beside the address.")]
 
 
 @senders.command()
@@ -54,9 +59,9 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     email: Annotated[str, typer.Argument(help="The mailbox.")],
     *,
     auth_type: Annotated[str, typer.Option("--type", help="smtp, gmail or ses.")] = "smtp",
-    name: Annotated[str | None, typer.Option(help="Display name beside the address.")] = None,
+    name: DisplayName = None,
     host: Host = None,
-    username: Annotated[str | None, typer.Option(help="User name at the SMTP server.")] = None,
+    username: Username = None,
     tls: Annotated[
         bool,
         typer.Option(
@@ -67,9 +72,9 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     subject: Annotated[str | None, typer.Option(help="Gmail: mailbox to send as.")] = None,
     region: Annotated[str | None, typer.Option(help="SES: AWS region.")] = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option(help="Maximum mails per UTC day.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Maximum mails per claim.")] = None,
-    send_delay_ms: Annotated[int | None, typer.Option(help="Delay between two starts, in milliseconds.")] = None,
+    daily_limit: DailyLimit = None,
+    batch_size: BatchSize = None,
+    send_delay_ms: SendDelay = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
@@ -95,13 +100,13 @@ def add(  # noqa: PLR0913 - every option of a mailbox
 def update(  # noqa: PLR0913 - every option of a mailbox
     sender_id: Id,
     *,
-    name: Annotated[str | None, typer.Option(help="Display name beside the address.")] = None,
+    name: DisplayName = None,
     host: Host = None,
-    username: Annotated[str | None, typer.Option(help="User name at the SMTP server.")] = None,
+    username: Username = None,
     secret_file: Secret = None,
-    daily_limit: Annotated[int | None, typer.Option(help="Maximum mails per UTC day.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Maximum mails per claim.")] = None,
-    send_delay_ms: Annotated[int | None, typer.Option(help="Delay between two starts, in milliseconds.")] = None,
+    daily_limit: DailyLimit = None,
+    batch_size: BatchSize = None,
+    send_delay_ms: SendDelay = None,
     lane: Lanes = None,
     warmup: Warmup = None,
     as_json: AsJson = False,
