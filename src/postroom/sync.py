@@ -54,7 +54,7 @@ send = _on_connection(_send)
 
 
 class BlockingEventStore:
-    """The event store on your connection, in your transaction; the methods are those of `postroom.events.EventSession`.
+    """The event store on your connection, in your transaction, with the methods of `postroom.events.EventSession`.
 
     wallet = Query.of(tags={"wallet": 1})
     EventStore(connection).decide(wallet, 0, BALANCE, withdraw)

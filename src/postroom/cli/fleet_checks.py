@@ -37,7 +37,7 @@ class Inspection:
 
 
 async def examine(settings: Settings, pattern: str) -> list[Finding]:
-    """The findings about the rooms of POSTROOM_SERVERS that match; without it, those of the one database."""
+    """The findings about the rooms of POSTROOM_SERVERS that match; without it, about the one database."""
     is_embedded = not settings.servers and settings.database_url is None
     if is_embedded and await running_url(settings.data_dir.absolute()) is None:
         return []  # the row about the embedded server says so, and opening it would start it
@@ -126,7 +126,7 @@ def _migrations(found: Discovery) -> Finding:
     behind = _names(found.rooms, RoomState.PENDING)
     if behind:
         return fail("room migrations", f"not migrated: {_some(behind)}", "run `postroom rooms migrate '*'`")
-    return ok("room migrations", "all rooms have those of this version")
+    return ok("room migrations", "all rooms have the migrations of this version")
 
 
 def _states(found: Discovery) -> Finding:

@@ -118,7 +118,7 @@ class BlockingClient(Api[Synchronous]):
     """One API server and one key, for synchronous code. A context manager; threads may share it."""
 
     def __init__(self, url: str, key: str, *, timeout_s: float = 30, retries: int = 4, backoff_s: float = 0.5) -> None:
-        """The arguments are those of `postroom.Client`."""
+        """Takes the arguments of `postroom.Client`."""
         url = url.rstrip("/")
         super().__init__(Session(url, key, _HttpTransport(url, timeout_s), retries, backoff_s))
 

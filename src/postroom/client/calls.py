@@ -47,7 +47,7 @@ class ResultPage(msgspec.Struct, Generic[Item], frozen=True, kw_only=True):
 
 
 class _Items(Protocol[Item_co]):
-    """A page."""
+    """A page of a listing, as a server returns it."""
 
     @property
     def items(self) -> Sequence[Item_co]: ...

@@ -68,7 +68,7 @@ def draw_progress(counts: Counts) -> list[ProgressShare]:
 
 
 def draw_funnel(report: CampaignReport) -> list[FunnelStep]:
-    """From the recipients to those who clicked. Opens and clicks are those of people, without machines."""
+    """From the recipients to the people who clicked, without opens and clicks of machines."""
     counts = report.figures.counts
     arrived = (delivered_of(counts), "of delivered mail")
     of_campaign = f"/deliveries?campaign={report.campaign.id}"

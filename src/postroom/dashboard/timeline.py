@@ -1,4 +1,4 @@
-"""The story of one delivery in the order of time: acceptance, attempts, operators, opens, clicks and reports."""
+"""The history of one delivery in chronological order: acceptance, attempts, operators, opens, clicks and reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -85,7 +85,7 @@ class _Registration:
         await self.accept(RegisteredProcess(row["process_id"], row["applied"]))
 
     async def accept(self, registered: RegisteredProcess) -> None:
-        """Check the room after the registration, unless its files are known to be those of this release."""
+        """Check the room after the registration, unless its files are known to belong to this release."""
         self._id = registered.process_id
         if registered.applied is None or registered.applied not in _checked:
             async with self._pool.acquire() as connection:

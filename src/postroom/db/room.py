@@ -45,7 +45,7 @@ class Room:
 
 @asynccontextmanager
 async def open_database(settings: Settings, *, creating: bool = False) -> AsyncIterator[tuple[Url, Url]]:
-    """The URLs of the database, pooled and direct; those of the embedded server if none is configured.
+    """The URLs of the database, pooled and direct; of the embedded server if none is configured.
 
     The embedded server is started if it does not run; its URL is read from its state file for each new connection. A
     data directory is created only with `creating`; otherwise `RoomMissing` is raised.

@@ -57,6 +57,6 @@ def _id(each: DeadLetter | DeliverySummary) -> int:
 
 
 def _is_wanted(each: DeadLetter | DeliverySummary | Delivery) -> bool:
-    """True for mail by template, and for mail of a campaign, whose subject is that of the campaign so far."""
+    """True for mail by template, and for mail of a campaign, which has the campaign's subject until then."""
     is_of_template = each.template_id is not None and each.subject is None
     return (is_of_template or each.campaign_name is not None) and each.lane is not Lane.AUTH

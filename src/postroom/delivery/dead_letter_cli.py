@@ -61,7 +61,7 @@ def redrive(  # noqa: PLR0913 - one parameter per option
     *,
     reason: Reason = None,
     source: Annotated[str | None, typer.Option(help="Only those from this source.")] = None,
-    template: Annotated[str | None, typer.Option(help="Only those of this template.")] = None,
+    template: Annotated[str | None, typer.Option(help="Only dead letters of this template.")] = None,
     before: Annotated[str | None, typer.Option(help="Only those given up before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Redrive all; required without a filter.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,

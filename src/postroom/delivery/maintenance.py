@@ -47,7 +47,7 @@ NOTICE = Notice("dead_letters", "cleanup_interval", report_dead_letters)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOptions:
-    """Policy and interval of recovery; the defaults are those of the settings."""
+    """Policy and interval of recovery, with the defaults of the settings."""
 
     held_lanes: Sequence[str] = ("bulk",)
     lease: timedelta = timedelta(seconds=30)

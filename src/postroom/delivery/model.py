@@ -152,7 +152,7 @@ class Acceptance(StrEnum):
 
 
 class Accepted(msgspec.Struct, frozen=True, gc=False):
-    """The answer to one request. `id` and `state` are those of the delivery for its key."""
+    """The answer to one request. `id` and `state` belong to the delivery with its key."""
 
     id: DeliveryId
     state: DeliveryState

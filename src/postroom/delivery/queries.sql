@@ -40,7 +40,7 @@ FROM accept_deliveries(
 );
 
 -- name: cancel :many
--- Cancel those of these deliveries that wait to be sent.
+-- Cancel these deliveries, except the ones that no longer wait.
 SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;
 
 -- name: choose_facts :exec

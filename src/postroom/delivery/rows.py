@@ -249,7 +249,7 @@ def _is_json(kind: Any) -> bool:
 
 
 def ladder_of(request: DeliveryRequest) -> str:
-    """The retry schedule of a request: its own, or that of its channel and lane."""
+    """The retry schedule of a request: its own, or the default of its channel and lane."""
     if request.ladder is not None:
         return request.ladder
     if request.channel is Channel.WEBHOOK:

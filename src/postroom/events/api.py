@@ -111,7 +111,7 @@ class AppendedShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandsQuery(PageQuery, frozen=True, kw_only=True):
-    """Filter of commands: those of one transaction, or all."""
+    """Filter of commands: of one transaction, or all."""
 
     transaction_id: Annotated[int, msgspec.Meta(ge=0, le=LARGEST)] | None = None
 

@@ -75,7 +75,7 @@ RETURNING transaction_id::text::bigint AS transaction_id,
     @room.last_position_in(commands.transaction_id) AS position;
 
 -- name: forget_follower :exec
--- Delete a follower, and those that have not been seen for a day.
+-- Delete a follower, and followers that have not been seen for a day.
 DELETE FROM event_followers WHERE id = :id OR seen_at < now() - interval '1 day';
 
 -- name: index_event_tags :exec

@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenerOptions(SmtpOptions):
-    """Listening address and bounce domain; the defaults are those of the settings."""
+    """Listening address and bounce domain, with the defaults of the settings."""
 
     domain: str
     port: int = 2526

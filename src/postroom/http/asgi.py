@@ -68,7 +68,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class HttpApplication:
-    """Routes requests to endpoints: those of the API, and those of the sites beside it."""
+    """Routes requests to the endpoints of the API and of the sites beside it."""
 
     def __init__(
         self, room: Room, endpoints: Sequence[Endpoint], *, auth: Authenticator, sites: Sequence[Site] = ()

@@ -68,7 +68,7 @@ class OpenRooms:
 
     @property
     def known(self) -> list[FoundRoom]:
-        """The rooms that can be served, also those of servers that do not respond now."""
+        """The rooms that can be served, also rooms of servers that do not respond now."""
         return list(self._known.values())
 
     def loop(self) -> Loop:

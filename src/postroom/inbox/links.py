@@ -35,7 +35,7 @@ class MessageLink:
 
 
 def list_links(html: str | None, text: str | None) -> list[MessageLink]:
-    """Each address once, in the order of the message: links and images of the HTML, then those of the text alone."""
+    """Each address once, in the order of the message: links and images of the HTML, then links of the text."""
     counted: dict[str, tuple[str, int]] = {}
     for kind, url in (*_in_html(html or ""), *_in_text(text or "")):
         first, count = counted.get(url, (kind, 0))

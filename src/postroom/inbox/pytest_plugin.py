@@ -137,7 +137,7 @@ def postroom_inbox(postroom_room: PytestInbox) -> PytestInbox:
 
 
 def _environment(directory: Path, settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the room; those of the shell are not inherited, so that a run is the same everywhere."""
+    """The settings of the room; variables of the shell are not inherited, so that a run is the same everywhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "PG"))}
     chosen = {
         "POSTROOM_DATA_DIR": str(directory),

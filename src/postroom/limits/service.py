@@ -1,4 +1,4 @@
-"""The service of limits: those of the room, and the use of all of them. `postroom.http.service` sets those of keys."""
+"""The limits of the room, and the use of all limits. `postroom.http.service` sets limits of keys."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

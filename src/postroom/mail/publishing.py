@@ -22,7 +22,7 @@ _log = structlog.get_logger()
 
 
 def load_catalog(settings: Settings) -> Catalog:
-    """Parse the built-in templates and those of the installation."""
+    """Parse the built-in templates and the installation's own."""
     return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
 
 

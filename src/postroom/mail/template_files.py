@@ -180,7 +180,7 @@ def _folders(directory: Path) -> list[Path]:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """The files of a folder, without those of version control and editors; empty if it does not exist."""
+    """The files of a folder, without files of version control and editors; empty if it does not exist."""
     if not folder.is_dir():
         return []
     return sorted(file for file in folder.iterdir() if not file.name.startswith(".") and not file.name.endswith("~"))

@@ -31,7 +31,7 @@ class TemplateVersions:
         self._versions: OrderedDict[int, ParsedTemplate | str] = OrderedDict()
 
     async def load(self, version_ids: Iterable[int | None], *, connection: Connection | None = None) -> None:
-        """Load and parse those of these versions that are not in memory, on this connection or one of the pool."""
+        """Load and parse these versions, except the ones in memory, on this connection or one of the pool."""
         wanted = {version_id for version_id in version_ids if version_id is not None}
         missing = wanted.difference(self._versions)
         for version_id in wanted.intersection(self._versions):

@@ -44,7 +44,7 @@ class PublishStep(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayOptions:
-    """Options of a relay; the defaults are those of the settings."""
+    """Options of a relay, with the defaults of the settings."""
 
     source: str = "postroom"
     batch: int = 100

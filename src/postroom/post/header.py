@@ -142,7 +142,7 @@ def encode_custom(name: str, value: str) -> bytes:
 
 
 def encode_filename(filename: str) -> tuple[bytes, bytes]:
-    """The parameters for a file name: those of Content-Disposition, and those to add to Content-Type.
+    """The parameters for a file name: of Content-Disposition, and to add to Content-Type.
 
     A name that is not plain ASCII is written by RFC 2231 in the first only; its ASCII substitute goes into the
     second, the next place readers check. With both in one field, readers such as Python's prefer the substitute.

@@ -203,7 +203,7 @@ def _cleaned(address: str) -> str:
 
 
 def _mentioned(said: str, headers: Mapping[str, str]) -> list[str]:
-    """Addresses after the statement of failure, or else anywhere; without those of senders."""
+    """Addresses after the statement of failure, or else anywhere; without addresses of senders."""
     own = {each.lower() for name in ("from", "to", "sender", "reply-to") for each in _addresses(headers.get(name, ""))}
     statement = _UNDELIVERED.search(said)
     begin = said.rfind("\n", 0, statement.start()) + 1 if statement else 0

@@ -53,7 +53,7 @@ class Fleet:
     async def run(self, stop: asyncio.Event, beside: Sequence[Loop] = ()) -> None:
         """Serve until `stop` is set. A server that is down does not concern the rooms of the others.
 
-        The loops `beside` are those of the process, not of a room.
+        The loops `beside` belong to the process, not to a room.
         """
         discovery = Loop("room discovery", self.discover, rest=self._options.discovery, interruptible=True)
         async with asyncio.TaskGroup() as together:
@@ -69,7 +69,7 @@ class Fleet:
             raise DatabaseUnreachable(ROOMS_UNKNOWN)
 
     async def discover(self) -> None:
-        """Find the rooms of all servers that respond; those of the others stay as they are."""
+        """Find the rooms of all servers that respond; rooms of the others stay as they are."""
         found = await find_rooms(self._servers, self._pattern)
         self._report(frozenset(failure.server for failure in found.failures))
         for members in self._members:

@@ -1,6 +1,6 @@
 """`postroom rooms limit`: the limits of a room, and their use. Only the command line changes them.
 
-A key of the room, even one with every scope, cannot: the limits are those that the operator of the servers sets.
+A key of the room, even one with every scope, cannot: only the operator of the servers sets these limits.
 """
 
 from typing import Annotated

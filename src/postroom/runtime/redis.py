@@ -26,7 +26,7 @@ Address = tuple[str, int]
 
 
 def open_redis(url: str, **options: Any) -> Any:
-    """A client whose connections go to the primary. `options` are those of redis-py."""
+    """A client whose connections go to the primary. `options` go to redis-py."""
     parts = urlsplit(url)
     if parts.scheme.endswith("+sentinel"):
         return _through_sentinel(url, options)

@@ -36,7 +36,7 @@ MEGABYTE = 1024 * 1024  # bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpOptions:
-    """The address and the limits of a server; the defaults are those of submission."""
+    """The address and the limits of a server, with the defaults of submission."""
 
     host: str = "127.0.0.1"
     port: int = 2525

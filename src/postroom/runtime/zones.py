@@ -1,6 +1,6 @@
 """Conversion between local time and instants. The only module that does it.
 
-The rules are those of RFC 5545. A local time that a clock skips (a gap) is read with the offset before the gap, so it
+The rules follow RFC 5545. A local time that a clock skips (a gap) is read with the offset before the gap, so it
 is as much later as the clock jumps; a local time that a clock shows twice (an overlap) is the first of the two. A day
 that a zone skipped is a long gap, and its morning is the next day's. Zones come from the package `tzdata` only, never
 from the host, so that all processes with the same packages agree.

@@ -99,7 +99,7 @@ def _content(event: Claimed, message: str) -> dict[str, Any]:
 
 
 def _template_of(event: Claimed) -> str | None:
-    """The template of the occasion; for a birthday that of the person, otherwise that of the kind."""
+    """The template of the occasion; for a birthday the person's template, otherwise the kind's."""
     if event.occasion is not None:
         return event.occasion.template
     kind = KINDS.get(event.kind)

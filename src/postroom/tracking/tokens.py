@@ -67,7 +67,7 @@ class TokenSigner:
         return f"{self._base_url}/unsubscribe/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
     def preferences_url(self, mark: LinkSubject) -> str:
-        """The URL of the preferences page; its token is that of the unsubscribe link."""
+        """The URL of the preferences page; it has the token of the unsubscribe link."""
         return f"{self._base_url}/preferences/{self._unsubscribe[0].sign(_encode_mark(mark))}"
 
     def read_open(self, token: str) -> LinkSubject | None:

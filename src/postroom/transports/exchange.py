@@ -192,7 +192,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _trouble(error: Exception, body: _Body, url: str) -> Reply:
-    """The reply if no response came. The texts are our own, because those of the library contain the URL."""
+    """The reply if no response came. The texts are our own, because the library's texts contain the URL."""
     host = URL(url, encoded=True).host
     if isinstance(error, aiohttp.ClientConnectorSSLError | aiohttp.ClientConnectorCertificateError):
         return Reply(Stage.TLS, text="the certificate or the TLS cannot be trusted", remote_host=host)

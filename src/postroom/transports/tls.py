@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def client_context(ca_file: Path | None = None, *, verify: bool = True) -> ssl.SSLContext:
-    """The context with the system's authorities, or with those of a file; a changed file is read again."""
+    """The context with the system's authorities, or with the authorities in a file; a changed file is read again."""
     return _context(ca_file, verify, ca_file.stat().st_mtime_ns if ca_file else 0)
 
 

@@ -1,4 +1,4 @@
--- Register a process, and remove those that have not been seen for a day. Waits for the second phase of a migration. The
+-- Register a process, and remove processes that have not been seen for a day. Waits for the second phase of a migration. The
 -- caller then checks the applied files, of which `applied` is a digest; it is NULL while a restore is unfinished.
 CREATE OR REPLACE FUNCTION register_process(
     p_pid integer, p_release integer, p_host text, p_command text, OUT process_id bigint, OUT applied text

@@ -1,4 +1,4 @@
--- The attachments that cannot be accepted, each with its reason. The rules are those of delivery/check.py.
+-- The attachments that cannot be accepted, each with its reason. delivery/check.py has the same rules.
 CREATE OR REPLACE FUNCTION check_attachments(p_attachments jsonb) RETURNS TABLE (field text, message text)
 LANGUAGE sql STABLE
 AS $$

@@ -1,4 +1,4 @@
--- The headers that a caller may not give, each with its reason. The rules are those of post/header.py.
+-- The headers that a caller may not give, each with its reason. post/header.py has the same rules.
 CREATE OR REPLACE FUNCTION check_headers(p_headers jsonb) RETURNS TABLE (field text, message text)
 LANGUAGE sql STABLE
 AS $$

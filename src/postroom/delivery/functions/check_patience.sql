@@ -1,4 +1,4 @@
--- Reject limits of retries that send() cannot accept, naming the field; the numbers are those of delivery/retry.py.
+-- Reject limits of retries that send() cannot accept, naming the field; delivery/retry.py has the same numbers.
 CREATE OR REPLACE FUNCTION check_patience(p_max_retries integer, p_give_up_after interval) RETURNS void
 LANGUAGE plpgsql STABLE
 AS $$

@@ -1,7 +1,7 @@
 -- 'ada@example.org' or 'Ada Lovelace <ada@example.org>' as {email, name}; NULL stays NULL, anything else is rejected. Its pattern
 -- costs as much as five INSERTs: see is_plain_address.
 --
--- The grammar is that of post/address.py for ASCII addresses; tests/support/addresses.py holds the cases for both.
+-- The grammar is the same as in post/address.py for ASCII addresses; tests/support/addresses.py holds the cases for both.
 -- PostgreSQL has neither the tables of IDNA nor, under the C collation, lower case beyond ASCII. A non-ASCII address
 -- stored unchanged would not match its suppression, so it is rejected here.
 CREATE OR REPLACE FUNCTION parse_address(p_field text, p_value text) RETURNS text[]

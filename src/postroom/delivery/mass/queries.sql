@@ -54,7 +54,7 @@ GROUP BY state, has_body, is_expired, is_campaign_cancelled, is_resent, is_withd
 SELECT id FROM mass_actions WHERE finished_at IS NULL ORDER BY id;
 
 -- name: lock_deliveries :many
--- Lock those of these deliveries that no worker is changing. In one order with the claims, which skip locked ones too.
+-- Lock these deliveries, except the ones that a worker is changing. In one order with the claims, which skip locked ones too.
 SELECT id
 FROM deliveries
 WHERE id = ANY(:delivery_ids::bigint[])

@@ -97,7 +97,7 @@ class Named(msgspec.Struct, frozen=True):
 
 
 class EmailTag(msgspec.Struct, frozen=True):
-    """A label."""
+    """A name and a value by which a mail is found."""
 
     name: str
     value: str

@@ -52,7 +52,7 @@ class ResendAttachment(Shape, frozen=True, kw_only=True):
 
 
 class ResendTag(Shape, frozen=True, kw_only=True):
-    """A label."""
+    """A name and a value by which a mail is found."""
 
     name: str
     value: str = ""

@@ -12,7 +12,7 @@ ON CONFLICT (topic, event_type, template, recipient_path) DO NOTHING
 RETURNING id, created_at, topic, event_type, template, recipient_path, locale_path, lane;
 
 -- name: list_rules :many
--- All rules, or those of one topic.
+-- All rules, or the rules of one topic.
 SELECT id, created_at, topic, event_type, template, recipient_path, locale_path, lane
 FROM outbox_mail_rules
 WHERE :topic::text IS NULL OR topic = :topic

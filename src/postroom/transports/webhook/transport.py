@@ -157,7 +157,7 @@ async def _read(response: aiohttp.ClientResponse, ends_at: float) -> bytes:
 
 
 def _trouble(error: Exception, url: str) -> Reply:
-    """The reply if no response came. The texts are our own, because those of the library contain the URL."""
+    """The reply if no response came. The texts are our own, because the library's texts contain the URL."""
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):  # before ValueError: some are both
         return Reply(Stage.TLS, text="the receiver's certificate or its TLS cannot be trusted", remote_host=_host(url))
     if isinstance(error, ValueError):
