@@ -78,7 +78,7 @@ class Cached(Generic[Value]):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._read, self._fresh_s, self._monotonic = read, fresh_s, monotonic
-        self._lock = asyncio.Lock()
+        self._lock = asyncio.Lock()  # many viewers cause one read
         self._until = 0.0
         self.known: Value | None = None  # the last value, whatever its age
 

@@ -92,7 +92,7 @@ class EmbeddedServer:
         self._options = options
         self._state: ServerState | None = None
         self._users: int | None = None
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Lock()  # a start and a stop in one process must not overlap
 
     def __repr__(self) -> str:
         return f"EmbeddedServer({str(self._home.data_dir)!r}, started={self._state is not None})"

@@ -29,7 +29,7 @@ class Decider(Generic[State]):
     def __init__(self, store: "EventStore", query: Query, initial: State, handlers: Handlers[State]) -> None:
         self._store, self._query = store, query
         self._projection = Projection(query, initial, handlers)
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Lock()  # decisions on one state conflict anyway: each waits instead of failing
 
     async def decide(
         self, decision: Decision[State], *, idempotency: Query | None = None, attempts: int = ATTEMPTS

@@ -30,7 +30,7 @@ class LockWait:
     """The slots for waiting; one instance per process and room."""
 
     def __init__(self, pool: Pool) -> None:
-        self._seats = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
+        self._seats = asyncio.Semaphore(max(1, pool.get_max_size() // 4))  # the rest need not wait
 
     async def run(self, work: RetryableWork[Result_co]) -> Result_co:
         """The result of the work. Raises `EventsBusy` if another transaction holds a needed lock for too long."""

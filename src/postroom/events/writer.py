@@ -38,7 +38,7 @@ class CombiningWriter:
 
     def __init__(self, pool: Pool, patience: LockWait | None = None) -> None:
         self._pool, self._patience = pool, patience or LockWait(pool)
-        self._tries = asyncio.Semaphore(max(1, pool.get_max_size() // 4))
+        self._tries = asyncio.Semaphore(max(1, pool.get_max_size() // 4))  # as in `LockWait`
         self._combiners: list[Combiner[msgspec.Raw, Answer | asyncio.Task[Answer]]]
         self._combiners = [Combiner(self._flush, largest=LARGEST, weigh=len) for _ in range(SIDE_BY_SIDE)]
 

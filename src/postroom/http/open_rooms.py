@@ -58,7 +58,7 @@ class OpenRooms:
         self._known: dict[str, FoundRoom] = {}
         self._open: dict[str, OpenRoom] = {}
         self._refreshed_at = float("-inf")
-        self._refreshing = asyncio.Lock()
+        self._refreshing = asyncio.Lock()  # two discoveries would overwrite each other's result
         self.found = Discovery(())
 
     @property

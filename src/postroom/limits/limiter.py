@@ -57,7 +57,7 @@ class Limiter:
         self._pool, self._monotonic = pool, monotonic
         self.allowances = Allowances(pool, monotonic=monotonic)
         self._known: dict[int | None, tuple[float, tuple[HeldLimits, ...]]] = {}
-        self._looking_up = asyncio.Lock()
+        self._looking_up = asyncio.Lock()  # a burst after expiry makes one query
         self._unlimited = Admission(self.allowances)
 
     async def limits_of(self, key_id: int | None) -> tuple[HeldLimits, ...]:

@@ -35,7 +35,7 @@ class TemplateCheck:
         self._versions = TemplateVersions(pool)
         self._current: Mapping[str, int] = {}
         self._read_at = -math.inf
-        self._reading = asyncio.Lock()
+        self._reading = asyncio.Lock()  # requests that arrive together make one query
         self._good: set[Hashable] = set()
 
     async def __call__(self, requests: Sequence[DeliveryRequest]) -> list[list[FieldError]]:

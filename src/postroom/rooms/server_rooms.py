@@ -87,7 +87,7 @@ class ServerRooms:
         self._server, self._run_room, self._watcher = server, run_room, watcher
         self._options, self._signal = options or FleetOptions(), signal
         self._members: dict[str, Member] = {}
-        self._places = asyncio.Semaphore(self._options.awake)
+        self._places = asyncio.Semaphore(self._options.awake)  # each awake room takes connections
         self._changed = asyncio.Event()
         self._listener = Listener(server.url, "pg_catalog")
         self._pool: SharedPool | None = None

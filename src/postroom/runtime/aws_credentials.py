@@ -71,7 +71,7 @@ class CredentialChain:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = os.environ if environment is None else environment
         self._found: AwsCredentials | None = None
-        self._turn = asyncio.Lock()
+        self._turn = asyncio.Lock()  # one task renews, the others use its result
 
     async def current(self) -> AwsCredentials:
         """Credentials that are valid now. Raises `ConfigurationError` if no source has any."""

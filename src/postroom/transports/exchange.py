@@ -98,7 +98,7 @@ class Exchange:
         if max_connections < 1 or timeout_s <= 0:
             raise ValueError("a transport needs at least one connection and a positive timeout")
         self._timeout_s, self._max_connections = timeout_s, max_connections
-        self._turns = asyncio.Semaphore(max_connections)
+        self._turns = asyncio.Semaphore(max_connections)  # not aiohttp's: its timeout runs while a caller waits
         self._users = 0  # callers that have or await a turn
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None

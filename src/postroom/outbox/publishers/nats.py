@@ -42,7 +42,7 @@ class NatsPublisher:
         self._patience_s, self._encode, self._replicas = patience.total_seconds(), encode, replicas
         self._connection: Any = None
         self._is_atomic: dict[str, bool] = {}  # by subject: whether its stream allows atomic batches
-        self._opening = asyncio.Lock()
+        self._opening = asyncio.Lock()  # two topics open one connection
 
     async def publish(self, batch: Batch) -> None:
         subject = f"{PREFIX}.{batch.topic}"
