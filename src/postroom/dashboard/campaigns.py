@@ -31,9 +31,9 @@ from postroom.tracking import service as tracking
 from postroom.tracking.api import csv_of
 from postroom.tracking.model import LinkFigures
 
-LISTED = 25  # rows of a page, as in other listings
+LISTED = 25  # half of other listings: the figures of each are read too
 MOST_LINKS = 10  # the top ten; the export has all
-MOST_DOMAINS = 10  # the largest; more do not fit beside the figures
+MOST_DOMAINS = 10  # the top ten; the statistics have all
 EXPORTED_LINKS = 10_000  # more than any mail has; bounds memory
 
 NEW = PageAction("New campaign", "/campaigns/new", WRITE, is_link=True, is_main=True)
