@@ -29,7 +29,9 @@ _EXAMPLE = '{"to":["you@example.org"],"subject":"Hello","text":"It works."}'
 
 def up(
     *,
-    workers: Annotated[int, typer.Option(min=0, help="Worker processes; 0 works inside this one.")] = 0,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Number of worker processes; 0 runs the worker in this process.")
+    ] = 0,
 ) -> None:
     """Start everything: database (embedded unless POSTROOM_DATABASE_URL is set), API and workers. Ctrl-C stops."""
     from postroom.cli.lifetime import live

@@ -215,7 +215,7 @@ async def backups_page(request: PageRequest) -> Answer:
         _BACKUP,
         (await list_backups(request.call.room), None),
         lead="Finished backups in the store of this room. Making, verifying and restoring them are commands: `postroom "
-        "backup` and `postroom restore`. Those written to other places are in the audit log.",
+        "backup` and `postroom restore`. Backups written to other places are in the audit log.",
         empty="There is no backup in the store. POSTROOM_BACKUP_URL switches scheduled backups on.",
         tabs=_storage_tabs(request, "Backups"),
     )

@@ -305,7 +305,7 @@ class DeliveryFilter:
     state: DeliveryState | None = None
     lane: Lane | None = None
     recipient: str | None = None
-    recipient_contains: str | None = None  # a part of an address, in any case
+    recipient_contains: str | None = None  # a part of an address, case-insensitive
     recipient_domain: str | None = None
     template_id: str | None = None
     source: str | None = None

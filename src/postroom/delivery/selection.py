@@ -19,7 +19,9 @@ class DeliverySelection(Shape, frozen=True, kw_only=True):
     status: DeliveryState | None = None
     lane: Lane | None = None
     recipient: Text | None = None
-    recipient_contains: Annotated[Text, msgspec.Meta(description="A part of an address, in any case.")] | None = None
+    recipient_contains: Annotated[Text, msgspec.Meta(description="A part of an address, case-insensitive.")] | None = (
+        None
+    )
     recipient_domain: Text | None = None
     template: Text | None = None
     source: Text | None = None

@@ -1,6 +1,6 @@
 """erasure: delete everything a room holds about one address.
 
-NAME     erasure, by address, in any case
+NAME     erasure, by address, case-insensitive
 OWNS     the tables `erasures` and `erasure_key`
 CALLS    the stored functions `erase_…` of accounts, campaigns, delivery, events, feedback and inbox, each for its own
          tables. `erase_rows` and `erase_pages` change the columns that are listed in `places`

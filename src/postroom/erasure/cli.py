@@ -14,7 +14,7 @@ from postroom.runtime.terminal import AsJson, actor, in_room, print_json, say
 
 
 def erase(
-    address: Annotated[str, typer.Argument(help="Address of the person, in any case.")],
+    address: Annotated[str, typer.Argument(help="Address of the person, case-insensitive.")],
     *,
     keep_accounts: Annotated[
         bool, typer.Option("--keep-accounts", help="Leave `accounts` and `users` to the application.")

@@ -49,7 +49,7 @@ class Route:
         if found is None:
             allowed = sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
             raise ProtocolError(
-                HTTPStatus.METHOD_NOT_ALLOWED, "This path does not know this method.", allow=", ".join(allowed)
+                HTTPStatus.METHOD_NOT_ALLOWED, "This path does not support this method.", allow=", ".join(allowed)
             )
         return found
 

@@ -22,7 +22,7 @@ READ = "inbox:read"
 WRITE = "inbox:write"
 
 
-To = Annotated[Text, msgspec.Meta(description="Envelope recipient, in any case.")]
+To = Annotated[Text, msgspec.Meta(description="Envelope recipient, case-insensitive.")]
 Search = Annotated[
     Text,
     msgspec.Meta(
