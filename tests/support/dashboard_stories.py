@@ -104,16 +104,14 @@ MAIL = (
         way=("Hello Ada",),
         shows="The message is marked as unread.",
         holds="EXISTS (SELECT FROM inbox_messages WHERE subject = 'Hello Ada' AND read_at IS NULL)",
-        reason="Opening a message marks it as read, as in a mail client: the log would record who reads what.",
-        audit=None,
+        audit="inbox.mark",
     ),
     Step(
         route="/inbox/read",
         at="/inbox",
         shows="All messages are marked as read.",
         holds="NOT EXISTS (SELECT FROM inbox_messages WHERE read_at IS NULL)",
-        reason="As for one message.",
-        audit=None,
+        audit="inbox.mark",
     ),
     Step(
         route="/inbox/{message_id:int}/release",

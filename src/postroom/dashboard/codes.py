@@ -12,7 +12,7 @@ from postroom.dashboard import store
 from postroom.dashboard.errors import CodesTooOften
 from postroom.db.pool import Session
 from postroom.db.room import Room
-from postroom.delivery.check import check_request
+from postroom.delivery.check import SIGN_IN_SOURCE, check_request
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.service import accept, count_accepted
 from postroom.http import operators
@@ -24,7 +24,6 @@ LIFETIME = timedelta(minutes=10)  # time for a slow mail server
 ATTEMPTS = 5  # per code
 MAILS_PER_ADDRESS = 5  # per hour: at most 25 guesses of 8 digits
 MAILS_PER_CLIENT = 20  # per hour: allows an office behind one address
-SOURCE = "operators"
 TEMPLATE = "operator-sign-in"
 
 _DIGITS = 8  # with few attempts per code a guess is hopeless
@@ -40,7 +39,7 @@ class SignInCodes:
     def are_offered(self, client: str) -> bool:
         """False if the settings switch codes off.
 
-        With captured mail, a code is offered on loopback only: everyone who may read the inbox could read it.
+        Captured mail reaches no mailbox: a code is offered on loopback only, to the developer who reads the inbox.
         """
         settings = self._room.settings
         return settings.sign_in_codes and (settings.transport != "capture" or is_within(client, LOOPBACK))
@@ -98,7 +97,7 @@ class SignInCodes:
                 "url": settings.base_url,
             },
             lane=Lane.AUTH,
-            source=SOURCE,
+            source=SIGN_IN_SOURCE,
             expires_at=datetime.now(UTC) + LIFETIME,
         )
         savepoint = connection.transaction()

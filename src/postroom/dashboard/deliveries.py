@@ -16,6 +16,7 @@ from postroom.delivery.check import parse_tag
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.model import WAITING, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape
+from postroom.inbox.model import CODES
 from postroom.inbox.service import find_captured
 from postroom.limits.service import find_hold
 from postroom.runtime.endpoint import Answer, ProtocolError
@@ -120,7 +121,8 @@ async def _find_captured(request: PageRequest, delivery: Delivery) -> int | None
     """The message in the inbox, with its source, headers and checks."""
     if not delivery.recipients or not request.may("inbox:read"):
         return None
-    return await find_captured(request.pool, delivery.id, delivery.recipients[0].address)
+    recipient = delivery.recipients[0].address
+    return await find_captured(request.pool, delivery.id, recipient, sees_codes=request.may(CODES))
 
 
 async def _related(request: PageRequest, delivery: Delivery) -> Sequence[DeliverySummary]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from email.utils import parseaddr
 from functools import partial
@@ -14,11 +15,13 @@ from postroom.dashboard.live import stream_changes
 from postroom.dashboard.page import INBOX, PageRequest, actions, form, page
 from postroom.dashboard.preview import WIDTHS, picture, preview
 from postroom.dashboard.stylesheet import has_dark_styles
+from postroom.db.pool import Pool
+from postroom.http.model import Principal
 from postroom.inbox import service
 from postroom.inbox.checks import check_message
 from postroom.inbox.html_check import CLIENTS
 from postroom.inbox.link_requests import LinkAnswer
-from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.inbox.model import CODES, InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, ReadMessage, decode_text, read_message
 from postroom.inbox.release import can_release, release_message
 from postroom.inbox.search import parse_search
@@ -27,22 +30,29 @@ from postroom.runtime.endpoint import Answer, ProtocolError
 WRITE = "inbox:write"
 SEND = "deliveries:write"
 
+
+async def _on_shown(act: Callable[..., Awaitable[Any]], pool: Pool, *place: Any, by: Principal) -> Any:
+    """Run an action on the messages that this person may read."""
+    return await act(pool, *place, actor=by.actor, sees_codes=by.allows(CODES))
+
+
 _CHOICES = (("All", ""), ("Unread", "is:unread"), ("With attachments", "has:attachment"))
 _ONE = "/inbox/{message_id:int}"
 _READ = PageAction(
-    "Mark all as read", "/inbox/read", WRITE, partial(service.mark_inbox, message_id=None, is_read=True),
-    "All messages are marked as read.",
+    "Mark all as read", "/inbox/read", WRITE,
+    partial(_on_shown, partial(service.mark_inbox, message_id=None, is_read=True)), "All messages are marked as read.",
 )  # fmt: skip
 _CLEAR = PageAction(
-    "Delete all", "/inbox/clear", WRITE, service.clear_inbox, "The inbox is empty: {0} deleted.",
+    "Delete all", "/inbox/clear", WRITE, partial(_on_shown, service.clear_inbox), "The inbox is empty: {0} deleted.",
     question="Delete every captured message? This cannot be undone.", button="Delete all messages",
 )  # fmt: skip
 _UNREAD = PageAction(
-    "Mark as unread", f"{_ONE}/unread", WRITE, partial(service.mark_inbox, is_read=False),
+    "Mark as unread", f"{_ONE}/unread", WRITE, partial(_on_shown, partial(service.mark_inbox, is_read=False)),
     "The message is marked as unread.", to="/inbox",
 )  # fmt: skip
 _DELETE = PageAction(
-    "Delete", f"{_ONE}/delete", WRITE, service.delete_inbox_message, "The message is deleted.", to="/inbox",
+    "Delete", f"{_ONE}/delete", WRITE, partial(_on_shown, service.delete_inbox_message), "The message is deleted.",
+    to="/inbox",
 )  # fmt: skip
 
 VIEWS = ("html", "text", "source", "headers", "checks")
@@ -83,11 +93,11 @@ async def live_page(request: PageRequest) -> Answer:
 async def _listed(request: PageRequest) -> dict[str, Any]:
     cursor, query, to = request.asked("cursor"), request.asked("query"), request.asked("to")
     chosen = parse_search(query, recipient=to)
-    found, next_cursor = await service.list_inbox(request.pool, chosen, cursor=cursor)
+    found, next_cursor = await service.list_inbox(request.pool, chosen, sees_codes=request.may(CODES), cursor=cursor)
     asked = urlencode({name: value for name, value in (("query", query), ("to", to)) if value})
     return {
         "rows": [InboxRow.of(entry) for entry in found],
-        "counts": await service.count_inbox(request.pool),
+        "counts": await service.count_inbox(request.pool, sees_codes=request.may(CODES)),
         "kept": request.call.room.settings.inbox_limit,
         "query": query,
         "to": to,
@@ -103,9 +113,14 @@ def _draw_parts(request: PageRequest, values: dict[str, Any]) -> dict[str, str]:
 
 async def show_page(request: PageRequest) -> Answer:
     """One message; opening it marks it as read."""
-    message = await service.get_inbox_message(request.pool, request.id("message_id"))
-    await service.mark_inbox(request.pool, message.entry.id, is_read=True)
+    message_id = request.id("message_id")
+    message = await service.open_inbox_message(request.pool, message_id, sees_codes=request.may(CODES))
     return await _shown(request, message)
+
+
+async def _find(request: PageRequest) -> InboxMessage:
+    message_id = request.id("message_id")
+    return await service.get_inbox_message(request.pool, message_id, sees_codes=request.may(CODES))
 
 
 async def _shown(request: PageRequest, message: InboxMessage, answers: list[LinkAnswer] | None = None) -> Answer:
@@ -128,7 +143,7 @@ async def _shown(request: PageRequest, message: InboxMessage, answers: list[Link
         answers=answers,
         can_open=_can_open,
         can_release=can_release(request.call.room.settings),
-        place=await service.find_place(request.pool, message.entry.id),
+        place=await service.find_place(request.pool, message.entry.id, sees_codes=request.may(CODES)),
     )
 
 
@@ -141,7 +156,7 @@ def _view(request: PageRequest, read: ReadMessage, *, has_answers: bool) -> str:
 
 async def preview_page(request: PageRequest) -> Answer:
     """The HTML part, harmless, for the frame on the message's page."""
-    read = await _read((await service.get_inbox_message(request.pool, request.id("message_id"))).raw)
+    read = await _read((await _find(request)).raw)
     if read.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
     inside = {a.content_id: picture(a.content_type, a.content) for a in read.attachments if a.content_id}
@@ -151,14 +166,14 @@ async def preview_page(request: PageRequest) -> Answer:
 
 async def raw_page(request: PageRequest) -> Answer:
     """The bytes as a file: a browser must not show them as a page of this site."""
-    message = await service.get_inbox_message(request.pool, request.id("message_id"))
+    message = await _find(request)
     disposition = f'attachment; filename="message-{message.entry.id}.eml"'
     return Answer(message.raw, media_type="message/rfc822", headers={"content-disposition": disposition})
 
 
 async def attachment_page(request: PageRequest) -> Answer:
     """One attached file: to download, or with `open` to look at if its type cannot run anything."""
-    read = await _read((await service.get_inbox_message(request.pool, request.id("message_id"))).raw)
+    read = await _read((await _find(request)).raw)
     number = request.id("number")
     if not 1 <= number <= len(read.attachments):
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no such attachment.")
@@ -188,15 +203,19 @@ def _shown_type(file: AttachedFile) -> str:
 async def release_page(request: PageRequest) -> Answer:
     request.need(SEND)
     to = request.form.get("to", "")
-    released = await release_message(request.call.room, request.id("message_id"), to=to, actor=request.actor)
+    released = await release_message(
+        request.call.room, request.id("message_id"), to=to, actor=request.actor, sees_codes=request.may(CODES)
+    )
     return request.done(f"/deliveries/{released}", "The message is released: this is its new delivery.")
 
 
 async def links_page(request: PageRequest) -> Answer:
     """Request the links of a message and show the answers."""
-    message_id = request.id("message_id")
-    answers = await service.request_message_links(request.pool, message_id, actor=request.actor)
-    return await _shown(request, await service.get_inbox_message(request.pool, message_id), answers)
+    message = await _find(request)
+    answers = await service.request_message_links(
+        request.pool, message.entry.id, actor=request.actor, sees_codes=request.may(CODES)
+    )
+    return await _shown(request, message, answers)
 
 
 async def _read(raw: bytes) -> ReadMessage:

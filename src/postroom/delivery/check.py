@@ -26,7 +26,10 @@ MAX_URL = 2048  # longer ones fail in proxies and servers
 MAX_DEPTH = 32
 """Nesting limit of JSON: templates read no deeper, and decoders have limits of their own."""
 
-RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", "operators", "outbox", "schedule"})
+SIGN_IN_SOURCE = "operators"
+"""Source of the mail with an operator's sign-in code."""
+
+RESERVED_SOURCES = frozenset({"accounts", "admin", "campaigns", SIGN_IN_SOURCE, "outbox", "schedule"})
 """Sources of Postroom's own mail, and of the first administrator's.
 
 An application that sent under one of them could use the idempotency keys of that mail. functions/bind_source.sql has

@@ -9,7 +9,7 @@ import msgspec
 from postroom.inbox import service
 from postroom.inbox.checks import InboxReport, check_message
 from postroom.inbox.link_requests import LinkAnswer
-from postroom.inbox.model import InboxEntry, InboxMessage
+from postroom.inbox.model import CODES, InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, first_values, read_message
 from postroom.inbox.release import release_message
 from postroom.inbox.search import parse_search
@@ -58,11 +58,13 @@ class InboxChange(Shape, frozen=True, kw_only=True):
     read: bool
 
 
+_HIDDEN = ("is_sign_in",)  # only readers with a further scope get such messages
 _ENVELOPE = {"mail_from": "from", "recipients": "to", "is_read": "read"}
-InboxItem = response(InboxEntry, "InboxItem", rename=_ENVELOPE)
+InboxItem = response(InboxEntry, "InboxItem", hide=_HIDDEN, rename=_ENVELOPE)
 InboxMessageShape = response(
     InboxEntry,
     "InboxMessageShape",
+    hide=_HIDDEN,
     rename=_ENVELOPE,
     extra={
         "headers": dict[str, str],  # the first value of each name
@@ -97,24 +99,35 @@ class Released(msgspec.Struct, frozen=True):
     delivery_id: int
 
 
+def _sees_codes(call: Call) -> bool:
+    return call.may(CODES)
+
+
 async def list_inbox(call: Call) -> Answer:
     query: InboxQuery = call.query
     chosen = parse_search(query.query, recipient=query.to)
-    found, more = await service.list_inbox(call.room.pool, chosen, cursor=query.cursor, limit=query.limit)
+    found, more = await service.list_inbox(
+        call.room.pool, chosen, sees_codes=_sees_codes(call), cursor=query.cursor, limit=query.limit
+    )
     return Answer(Page([answer(InboxItem, entry) for entry in found], more))
 
 
 async def get_latest(call: Call) -> Answer:
     query: LatestQuery = call.query
     chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
-    return _shown(await service.get_latest(call.room.pool, chosen))
+    return _shown(await service.get_latest(call.room.pool, chosen, sees_codes=_sees_codes(call)))
 
 
 async def wait_for_message(call: Call) -> Answer:
     query: WaitQuery = call.query
     chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
     timeout = timedelta(seconds=query.timeout)
-    return _shown(await service.wait_for_message(call.room.pool, chosen, timeout=timeout))
+    sees_codes = _sees_codes(call)
+    return _shown(await service.wait_for_message(call.room.pool, chosen, timeout=timeout, sees_codes=sees_codes))
+
+
+async def _find(call: Call) -> InboxMessage:
+    return await service.get_inbox_message(call.room.pool, call.path["message_id"], sees_codes=_sees_codes(call))
 
 
 def _shown(message: InboxMessage) -> Answer:
@@ -134,7 +147,7 @@ def message_shape(message: InboxMessage) -> Any:
 
 
 async def get_inbox_raw(call: Call) -> Answer:
-    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
+    message = await _find(call)
     # A browser must not render the bytes of a mail as a page of this site.
     guard = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
     return Answer(message.raw, media_type="message/rfc822", headers=guard)
@@ -142,25 +155,31 @@ async def get_inbox_raw(call: Call) -> Answer:
 
 async def change_inbox_message(call: Call) -> Answer:
     change: InboxChange = call.body
-    message_id: int = call.path["message_id"]
-    await service.mark_inbox(call.room.pool, message_id, is_read=change.read)
-    return _shown(await service.get_inbox_message(call.room.pool, message_id))
+    await service.mark_inbox(
+        call.room.pool,
+        call.path["message_id"],
+        is_read=change.read,
+        actor=call.actor,
+        sees_codes=_sees_codes(call),
+    )
+    return _shown(await _find(call))
 
 
 async def check_inbox_message(call: Call) -> Answer:
-    message = await service.get_inbox_message(call.room.pool, call.path["message_id"])
-    return Answer(await check_message(call.room.settings, message))
+    return Answer(await check_message(call.room.settings, await _find(call)))
 
 
 async def release_inbox_message(call: Call) -> Answer:
     call.need("deliveries:write")  # the message leaves
     wish: ReleaseRequest = call.body
-    released = await release_message(call.room, call.path["message_id"], to=wish.to, actor=call.actor)
+    released = await release_message(
+        call.room, call.path["message_id"], to=wish.to, actor=call.actor, sees_codes=_sees_codes(call)
+    )
     return Answer(Released(released), 202)
 
 
 _endpoint = partial(Endpoint, tag="inbox")
-_serve = partial(serve, tag="inbox")
+_serve = partial(serve, tag="inbox", given={"sees_codes": _sees_codes})
 
 ENDPOINTS = [
     _endpoint(

@@ -1,4 +1,4 @@
-"""The capture inbox at the command line."""
+"""The capture inbox at the command line, whose user has the database and so sees every message."""
 
 import sys
 from datetime import timedelta
@@ -55,7 +55,9 @@ def list_(
 ) -> None:
     """List captured messages, newest first."""
     chosen = parse_search(query, recipient=to)
-    found, more = in_room(lambda room: service.list_inbox(room.pool, chosen, cursor=cursor, limit=limit))
+    found, more = in_room(
+        lambda room: service.list_inbox(room.pool, chosen, sees_codes=True, cursor=cursor, limit=limit)
+    )
     print_page(
         [answer(InboxItem, entry) for entry in found] if as_json else found, more, columns=_LISTED, as_json=as_json
     )
@@ -71,7 +73,7 @@ def show(message_id: Id, *, as_json: AsJson = False) -> None:
 def latest(*, to: To = None, query: Search = None, after: After = None, as_json: AsJson = False) -> None:
     """Show the newest captured message of a search."""
     chosen = parse_search(query, recipient=to, after_id=after)
-    _show(in_room(lambda room: service.get_latest(room.pool, chosen)), as_json=as_json)
+    _show(in_room(lambda room: service.get_latest(room.pool, chosen, sees_codes=True)), as_json=as_json)
 
 
 @inbox.command()
@@ -86,14 +88,14 @@ def wait(
     """Wait for a captured message of a search, and show the newest."""
     chosen = parse_search(query, recipient=to, after_id=after)
     seconds = timedelta(seconds=timeout)
-    message = in_room(lambda room: service.wait_for_message(room.pool, chosen, timeout=seconds))
+    message = in_room(lambda room: service.wait_for_message(room.pool, chosen, timeout=seconds, sees_codes=True))
     _show(message, as_json=as_json)
 
 
 @inbox.command()
 def delete(message_id: Id) -> None:
     """Delete one captured message."""
-    in_room(lambda room: service.delete_inbox_message(room.pool, message_id, actor=actor()))
+    in_room(lambda room: service.delete_inbox_message(room.pool, message_id, actor=actor(), sees_codes=True))
     say("deleted")
 
 
@@ -102,7 +104,8 @@ def check(message_id: Id, *, as_json: AsJson = False) -> None:
     """Check HTML, links, authentication and headers of one captured message."""
 
     async def checked(room: Room) -> InboxReport:
-        return await check_message(room.settings, await service.get_inbox_message(room.pool, message_id))
+        message = await service.get_inbox_message(room.pool, message_id, sees_codes=True)
+        return await check_message(room.settings, message)
 
     report = in_room(checked)
     if as_json:
@@ -124,7 +127,7 @@ def check(message_id: Id, *, as_json: AsJson = False) -> None:
 @inbox.command()
 def release(message_id: Id, *, to: Annotated[str, typer.Option(help="Address that gets the message.")]) -> None:
     """Send one captured message to an address as a new delivery."""
-    delivery_id = in_room(lambda room: release_message(room, message_id, to=to, actor=actor()))
+    delivery_id = in_room(lambda room: release_message(room, message_id, to=to, actor=actor(), sees_codes=True))
     say(f"released as delivery {delivery_id}")
 
 
@@ -149,9 +152,9 @@ def raw(message_id: Id) -> None:
 @inbox.command()
 def clear() -> None:
     """Delete every captured message."""
-    cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor()))
+    cleared = in_room(lambda room: service.clear_inbox(room.pool, actor=actor(), sees_codes=True))
     say(f"{cleared} cleared")
 
 
 def _find(message_id: int) -> InboxMessage:
-    return in_room(lambda room: service.get_inbox_message(room.pool, message_id))
+    return in_room(lambda room: service.get_inbox_message(room.pool, message_id, sees_codes=True))

@@ -1,8 +1,14 @@
-"""Models of the inbox."""
+"""Models of the inbox, and the scope that its sign-in codes need."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+CODES = "operators:manage"
+"""The scope without which captured sign-in codes are hidden: the code of an operator with more scopes would grant them.
+
+Those who have it may give every role anyway.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class InboxEntry:
     size: int
     attachment_count: int
     is_read: bool
+    is_sign_in: bool  # the sign-in code of an operator
     tags: Mapping[str, str]  # of the delivery
 
 

@@ -1,49 +1,55 @@
--- The capture inbox.
+-- The capture inbox. `sees_codes` is false for readers from whom the sign-in codes of operators are hidden.
 
 -- name: clear_inbox :exec
 -- Delete every captured message.
-DELETE FROM inbox_messages;
+DELETE FROM inbox_messages
+WHERE (:sees_codes::boolean OR NOT is_sign_in);
 
 -- name: count_inbox :one
 -- Count all messages and the unread ones.
 SELECT count(*) AS total, count(*) FILTER (WHERE read_at IS NULL) AS unread
-FROM inbox_messages;
+FROM inbox_messages
+WHERE (:sees_codes::boolean OR NOT is_sign_in);
 
 -- name: delete_inbox_message :exec
 -- Delete one captured message.
 DELETE FROM inbox_messages
-WHERE id = :message_id;
+WHERE id = :message_id AND (:sees_codes::boolean OR NOT is_sign_in);
 
 -- name: find_captured :maybe
 -- The newest captured message of a delivery; the index finds those to one of its recipients.
 SELECT id FROM inbox_messages
 WHERE recipients @> ARRAY[lower(:recipient::text)] AND delivery_id = :delivery_id
+    AND (:sees_codes::boolean OR NOT is_sign_in)
 ORDER BY id DESC
 LIMIT 1;
 
 -- name: find_inbox_message :maybe
 -- One captured message with its bytes.
 SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
-    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, d.tags::text AS tags, m.raw
+    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, m.is_sign_in,
+    d.tags::text AS tags, m.raw
 FROM inbox_messages AS m
 LEFT JOIN deliveries AS d ON d.id = m.delivery_id
-WHERE m.id = :message_id;
+WHERE m.id = :message_id AND (:sees_codes::boolean OR NOT m.is_sign_in);
 
 -- name: find_place :one
 -- The messages before and after one, in the order of their arrival.
-SELECT (SELECT min(id) FROM inbox_messages WHERE id > :message_id) AS newer,
-    (SELECT max(id) FROM inbox_messages WHERE id < :message_id) AS older;
+SELECT (SELECT min(id) FROM inbox_messages WHERE id > :message_id AND (:sees_codes::boolean OR NOT is_sign_in)) AS newer,
+    (SELECT max(id) FROM inbox_messages WHERE id < :message_id AND (:sees_codes::boolean OR NOT is_sign_in)) AS older;
 
 -- name: insert_inbox_messages :many
--- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one.
+-- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one. Mail with the
+-- source of sign-in codes stays marked when its delivery is deleted.
 WITH envelope AS (
     SELECT ordinal, array_agg(address ORDER BY position) AS recipients
     FROM unnest(:recipient_ordinal::integer[], :recipient_address::text[]) WITH ORDINALITY AS r(ordinal, address, position)
     GROUP BY ordinal
 )
-INSERT INTO inbox_messages (delivery_id, mail_from, recipients, subject, author, content, attachment_count, raw)
+INSERT INTO inbox_messages (delivery_id, mail_from, recipients, subject, author, content, attachment_count, is_sign_in, raw)
 SELECT m.delivery_id, m.mail_from, coalesce(envelope.recipients, '{}'), m.subject, m.author, m.content,
-    m.attachment_count, m.raw
+    m.attachment_count,
+    EXISTS (SELECT FROM deliveries AS d WHERE d.id = m.delivery_id AND d.source = :sign_in_source::text), m.raw
 FROM unnest(:delivery_id::bigint[], :mail_from::text[], :subject::text[], :author::text[], :content::text[],
         :attachment_count::integer[], :raw::bytea[])
     WITH ORDINALITY AS m(delivery_id, mail_from, subject, author, content, attachment_count, raw, ordinal)
@@ -63,10 +69,11 @@ SELECT EXISTS (SELECT FROM inbox_releases WHERE delivery_id = :delivery_id) AS i
 -- name: list_inbox :many
 -- Captured messages newest first, below a cursor, that match every term of a search.
 SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
-    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, d.tags::text AS tags
+    octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, m.is_sign_in, d.tags::text AS tags
 FROM inbox_messages AS m
 LEFT JOIN deliveries AS d ON d.id = m.delivery_id
-WHERE (:recipient::text IS NULL OR m.recipients @> ARRAY[lower(:recipient::text)])
+WHERE (:sees_codes::boolean OR NOT m.is_sign_in)
+    AND (:recipient::text IS NULL OR m.recipients @> ARRAY[lower(:recipient::text)])
     AND (:before_id::bigint IS NULL OR m.id < :before_id)
     AND (:after_id::bigint IS NULL OR m.id > :after_id)
     AND (:is_read::boolean IS NULL OR (m.read_at IS NOT NULL) = :is_read)
@@ -98,10 +105,11 @@ ORDER BY m.id DESC
 LIMIT :page_limit;
 
 -- name: mark_inbox :exec
--- Mark one message, or all of them, as read or unread.
+-- Mark one message, or all that are not so yet, as read or unread.
 UPDATE inbox_messages
 SET read_at = CASE WHEN :is_read::boolean THEN now() END
-WHERE (:message_id::bigint IS NULL OR id = :message_id) AND (read_at IS NOT NULL) <> :is_read;
+WHERE (id = :message_id::bigint OR :message_id::bigint IS NULL AND (read_at IS NOT NULL) <> :is_read)
+    AND (:sees_codes::boolean OR NOT is_sign_in);
 
 -- name: trim_inbox :exec
 -- Delete all but the newest messages; rows locked by a concurrent trim are skipped.

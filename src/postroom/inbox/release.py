@@ -2,12 +2,13 @@
 
 from postroom.db.room import Room
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryId, DeliveryRequest
+from postroom.delivery.model import DeliveryId, DeliveryRequest, Lane
 from postroom.delivery.service import accept
 from postroom.errors import BadInput
 from postroom.events.audit import audited
 from postroom.inbox import store
 from postroom.inbox.errors import ReleaseOff
+from postroom.inbox.model import InboxEntry
 from postroom.inbox.reader import ReadMessage, read_message
 from postroom.inbox.service import get_inbox_message
 from postroom.post.address import Address, parse_address
@@ -22,15 +23,15 @@ def can_release(settings: Settings) -> bool:
     return settings.transport != "capture" or settings.inbox_release_relay is not None
 
 
-async def release_message(room: Room, message_id: int, *, to: str, actor: str) -> DeliveryId:
+async def release_message(room: Room, message_id: int, *, to: str, actor: str, sees_codes: bool) -> DeliveryId:
     """Send a captured message to one address as a new delivery; returns its id.
 
     The message is composed again: it gets a new Message-ID, date and signature. Raises `ReleaseOff` and `BadInput`.
     """
     if not can_release(room.settings):
         raise ReleaseOff
-    message = await get_inbox_message(room.pool, message_id)
-    request = check_request(_request(read_message(message.raw), _address(to), message_id))
+    message = await get_inbox_message(room.pool, message_id, sees_codes=sees_codes)
+    request = check_request(_request(read_message(message.raw), _address(to), message.entry))
     async with audited(room.pool, actor, "inbox.release", f"inbox:{message_id}") as (connection, note):
         accepted = await accept(connection, request)
         await store.insert_inbox_release(connection, delivery_id=accepted.id, message_id=message_id)
@@ -38,7 +39,7 @@ async def release_message(room: Room, message_id: int, *, to: str, actor: str) -
     return accepted.id
 
 
-def _request(read: ReadMessage, to: Address, message_id: int) -> DeliveryRequest:
+def _request(read: ReadMessage, to: Address, entry: InboxEntry) -> DeliveryRequest:
     return DeliveryRequest(
         to=(to,),
         sender=_author(read.first("from")),
@@ -49,7 +50,8 @@ def _request(read: ReadMessage, to: Address, message_id: int) -> DeliveryRequest
             Attachment(file.filename or "attachment", file.content_type, file.content, file.content_id)
             for file in read.attachments
         ),
-        tags={"inbox_message": str(message_id)},
+        tags={"inbox_message": str(entry.id)},
+        lane=Lane.AUTH if entry.is_sign_in else Lane.TRANSACTIONAL,  # pages show no content of the lane auth
         source=SOURCE,
     )
 

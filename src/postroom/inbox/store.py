@@ -7,6 +7,7 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import column, load, model
+from postroom.delivery.check import SIGN_IN_SOURCE
 from postroom.inbox.model import Captured, InboxCounts, InboxEntry, InboxMessage, InboxPlace
 from postroom.runtime.record import read_row
 
@@ -18,7 +19,7 @@ def _entry(row: asyncpg.Record) -> InboxEntry:
     return read_row(InboxEntry, {**row, "tags": tags})
 
 
-def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
+def columns_of(messages: Sequence[Captured]) -> dict[str, Any]:
     """Messages as one list per column; recipients are flat and point to their message by ordinal."""
     flat = [(ordinal, to.lower()) for ordinal, message in enumerate(messages, 1) for to in message.recipients]
     own = ("delivery_id", "mail_from", "subject", "author", "content", "attachment_count", "raw")
@@ -26,6 +27,7 @@ def columns_of(messages: Sequence[Captured]) -> dict[str, Sequence[Any]]:
         **{name: [getattr(message, name) for message in messages] for name in own},
         "recipient_ordinal": [ordinal for ordinal, _address in flat],
         "recipient_address": [address for _ordinal, address in flat],
+        "sign_in_source": SIGN_IN_SOURCE,
     }
 
 

@@ -77,9 +77,13 @@ class Call:
         """The object of this class that the process was composed with."""
         return cast("T", self.tools[kind])
 
+    def may(self, scope: str) -> bool:
+        """Whether the key has this scope or all scopes."""
+        return scope in self.scopes or "*" in self.scopes
+
     def need(self, scope: str) -> None:
         """Raise `ScopeMissing` unless the key has this scope or all scopes."""
-        if scope not in self.scopes and "*" not in self.scopes:
+        if not self.may(scope):
             raise ScopeMissing(scope)
 
 

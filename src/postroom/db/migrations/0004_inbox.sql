@@ -11,6 +11,7 @@ CREATE TABLE inbox_messages (
     author           text        NOT NULL DEFAULT '', -- the From header, decoded
     content          text        NOT NULL DEFAULT '', -- the text without markup, cut, for the search
     attachment_count integer     NOT NULL DEFAULT 0, -- the number of parts besides the text and HTML that are shown
+    is_sign_in       boolean     NOT NULL DEFAULT false, -- has the sign-in code of an operator; hidden from most readers
     read_at          timestamptz, -- when a person opened the message; NULL: unread
     raw              bytea       NOT NULL
 );

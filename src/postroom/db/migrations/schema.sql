@@ -2023,6 +2023,7 @@ CREATE TABLE inbox_messages (
     author text DEFAULT ''::text NOT NULL,
     content text DEFAULT ''::text NOT NULL,
     attachment_count integer DEFAULT 0 NOT NULL,
+    is_sign_in boolean DEFAULT false NOT NULL,
     read_at timestamp with time zone,
     raw bytea NOT NULL
 );
