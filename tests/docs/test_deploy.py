@@ -15,6 +15,9 @@ import promql_parser
 import pytest
 import yaml
 from tests.docs import monitoring, reference
+from tests.support.pasting import Block, blocks_of
+
+from postroom.cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -187,3 +190,36 @@ def test_only_existing_settings_are_named() -> None:
     for path in DEPLOY.rglob("*"):
         if path.is_file():
             assert set(_SETTING.findall(path.read_text("utf-8"))) <= SETTINGS, path.name
+
+
+def blocks_not_run() -> list[Block]:
+    return [block for block in blocks_of(ROOT / "docs" / "how-to" / "deploy.md") if block.not_run]
+
+
+@pytest.mark.parametrize("block", blocks_not_run(), ids=lambda block: str(block.line))
+def test_a_block_that_is_not_run_is_checked(block: Block, tmp_path: Path) -> None:
+    """It is valid for the shell; its files, settings, units and commands of `postroom` exist."""
+    assert "tests/docs/test_deploy.py" in (block.not_run or "")
+    (tmp_path / "block").write_text(block.code)
+    run("bash", "-n", tmp_path / "block")
+    assert set(_SETTING.findall(block.code)) <= SETTINGS
+    for path in re.findall(r"(?<![\w/])(?:deploy|tests)/[\w./*-]+", block.code):
+        assert list(ROOT.glob(path)), path
+    units = {unit.stem for unit in UNITS}
+    assert {name for line in re.findall(r"systemctl enable --now (.*)", block.code) for name in line.split()} <= units
+    commands = {entry.name for entry in COMMANDS}
+    # The image's entry point is `postroom`: its name in `podman run` is followed by a command too.
+    assert set(re.findall(r"(?<![\w/:-])postroom (\w+)$", block.code, re.MULTILINE)) <= commands
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+def test_kubectl_accepts_the_commands_without_a_cluster(tmp_path: Path) -> None:
+    """`create` as a dry run, `apply -k` as far as kustomize, and the Job that `wait` names."""
+    [block] = [block for block in blocks_not_run() if "kubectl" in block.code]
+    create, applied, waited = re.split(r"^(?=kubectl )", block.code, flags=re.MULTILINE)[1:]
+    (tmp_path / "create").write_text(f"{create.strip()} --dry-run=client -o name\n")
+    assert run("bash", tmp_path / "create") == "secret/postroom\n"
+    made = list(yaml.safe_load_all(run("kubectl", "kustomize", applied.split()[-1])))
+    job = re.search(r"condition=complete job/(\S+)", waited)
+    assert job is not None
+    assert [each["metadata"]["name"] for each in made if each["kind"] == "Job"] == [job[1]]

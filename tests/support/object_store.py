@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import pytest
@@ -20,8 +21,8 @@ run_simple("127.0.0.1", 0, store, threaded=False, request_handler=MotoRequestHan
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
 
 
-@pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
+@contextmanager
+def running_store() -> Iterator[str]:
     """An S3-compatible store in a process of its own on loopback."""
     environment = {**os.environ, **CREDENTIALS, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -38,6 +39,12 @@ def s3_endpoint() -> Iterator[str]:
         process.terminate()
         process.wait()
         process.stderr.close()
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    with running_store() as endpoint:
+        yield endpoint
 
 
 @pytest.fixture

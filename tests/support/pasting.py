@@ -2,10 +2,11 @@
 
 Languages of a fence: `sh` is pasted into a shell, `sql` into `postroom psql`, `python` into a Python prompt that knows
 `await`, `output` is what the block before it prints (`…` stands for any text). Every other language is an illustration.
-A comment above a fence says what is special about it:
+Hosts on the internet have stand-ins on loopback (`stand_ins.py`). A comment above a fence says what is special:
 
     <!-- not run: needs a Gmail account -->   the block is not pasted, for this reason
     <!-- own terminal -->                     a server; the page goes on in a second terminal once it is up
+    <!-- until Ctrl-C; meanwhile: command --> runs on a host of its own until the command succeeds there, then Ctrl-C
     <!-- exits 1 -->                          the block's last command fails with this code, on purpose
     <!-- examples/send.py -->                 a part of that file, which another test runs
     <!-- as the owner -->                     statements for a role that another test makes
@@ -17,13 +18,16 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
+from tests.support.stand_ins import StandIns
 
 PASTED = ("sh", "sql", "python")
 ILLUSTRATIONS = ("text", "ini", "json", "html", "mermaid", "jinja", "javascript", "go", "ruby")
@@ -31,6 +35,7 @@ _BLOCK = re.compile(
     r"^(?:<!-- (?P<note>[^\n]*?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _PORTS = {"8025": "POSTROOM_HTTP_ADDR", "2525": "POSTROOM_SMTP_ADDR"}
+_UNTIL = "until Ctrl-C; meanwhile: "
 
 # A prompt as that of `python -m asyncio`: one namespace and one event loop for all blocks, which come as file names.
 _PROMPT = """
@@ -130,6 +135,17 @@ class Prompt:
                 return
         raise AssertionError(f"ended with {self._process.wait()} after:\n{''.join(said)}")
 
+    def interrupt(self) -> tuple[int, str]:
+        """Press Ctrl-C; returns the exit code and the rest of the output."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
+        said, _errors = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, said
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
     def close(self) -> None:
         """End the program and everything it has started."""
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -152,8 +168,8 @@ class Prompt:
 class Reader:
     """A user with a terminal in an empty folder who pastes the commands of a page."""
 
-    def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
-        self._directory, self._environment = directory, dict(environment)
+    def __init__(self, directory: Path, environment: Mapping[str, str], hosts: StandIns) -> None:
+        self._directory, self._environment, self._hosts = directory, dict(environment), hosts
         self._mark = f"done-{secrets.token_hex(8)}"
         self._servers: list[Prompt] = []
         self._shell = Prompt(["bash"], self._mark, directory=directory, environment=environment)
@@ -165,6 +181,9 @@ class Reader:
         if block.note == "own terminal":
             self.start(["bash", str(self._file(block.code))])
             return 0, ""
+        if block.note.startswith(_UNTIL):
+            program = sys.executable if block.language == "python" else "bash"
+            return self._until_stopped(program, block.code, block.note.removeprefix(_UNTIL))
         if block.language == "python":
             return self._in_python(block.code)
         code = block.code
@@ -188,28 +207,53 @@ class Reader:
         # A command that fails ends the shell, unless the page says that it does.
         return self._shell.run(f"set {'-' if stops else '+'}e; . {path} </dev/null; echo {self._mark} $?")
 
+    def _until_stopped(self, program: str, code: str, meanwhile: str) -> tuple[int, str]:
+        """Run a server with the variables of the shell and ports of its own, as on a host of its own."""
+        ports = {name: f"127.0.0.1:{free_port()}" for name in _PORTS.values()}
+        environment = {**_variables(self._exported()), **ports}
+        command = [program, str(self._file(code, ports))]
+        server = Prompt(command, self._mark, directory=self._directory, environment=environment)
+        self._servers.append(server)
+        check = ["bash", str(self._file(meanwhile + "\n", ports))]
+        end = time.monotonic() + PATIENCE_S
+        while subprocess.run(check, cwd=self._directory, env=environment, capture_output=True, check=False).returncode:
+            if not server.is_running or time.monotonic() > end:
+                code, said = server.interrupt()
+                return code or 1, f"{said}\nit did not happen: {meanwhile}"
+        return server.interrupt()
+
+    def _exported(self) -> str:
+        """The variables of the shell, one per line."""
+        return self._in_shell("env -0 | sort -z | tr '\\0\\n' '\\n\\r'")[1]
+
     def _in_python(self, code: str) -> tuple[int, str]:
-        environment = self._in_shell("env -0 | sort -z | tr '\\0' '\\n'")[1]
+        environment = self._exported()
         if self._python is None or self._python[1] != environment:  # variables exported since: a new prompt
             if self._python:
                 self._python[0].close()
-            known = dict(line.split("=", 1) for line in environment.splitlines() if "=" in line)
+            known = _variables(environment)
             command = [sys.executable, "-c", _PROMPT, self._mark]
             self._python = (Prompt(command, self._mark, directory=self._directory, environment=known), environment)
         return self._python[0].run(str(self._file(code)))
 
-    def _file(self, code: str) -> Path:
+    def _file(self, code: str, ports: Mapping[str, str] | None = None) -> Path:
         self._count += 1
         path = self._directory.parent / f"{self._directory.name}-block-{self._count}"
         for port, variable in _PORTS.items():
-            code = code.replace(f"127.0.0.1:{port}", self._environment[variable])
+            code = code.replace(f"127.0.0.1:{port}", (ports or self._environment)[variable])
+        code = self._hosts.in_place(code)
         path.write_text(code, "utf-8")
         return path
 
 
+def _variables(exported: str) -> dict[str, str]:
+    lines = exported.split("\n")
+    return dict(line.replace("\r", "\n").split("=", 1) for line in lines if "=" in line)
+
+
 @contextmanager
-def reading(directory: Path, environment: Mapping[str, str]) -> Iterator[Reader]:
-    reader = Reader(directory, environment)
+def reading(directory: Path, environment: Mapping[str, str], hosts: StandIns) -> Iterator[Reader]:
+    reader = Reader(directory, environment, hosts)
     try:
         yield reader
     finally:
