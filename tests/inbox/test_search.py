@@ -129,6 +129,12 @@ async def test_wait_ends_at_its_timeout(browser: Browser) -> None:
     assert (await browser.get("/v1/inbox/wait?timeout=61")).fields == ["timeout"]
 
 
+async def test_list_has_the_beginning_of_each_text(browser: Browser, filled: list[int]) -> None:
+    """The text, or the HTML without its markup, in one line."""
+    items = (await browser.get("/v1/inbox")).json["items"]
+    assert [item["snippet"] for item in items] == ["Your code is 123456.", "Thank you, Ada invoice-7.pdf"]
+
+
 async def test_message_is_marked_and_deleted(room: Room, browser: Browser, filled: list[int]) -> None:
     """`read` changes in both directions; a deleted message is gone, and the audit log has the actor."""
     newest = (await browser.get("/v1/inbox/latest")).json["id"]

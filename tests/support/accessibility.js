@@ -44,6 +44,11 @@
     // Width
     if (document.documentElement.scrollWidth > innerWidth) problems.push("wider than the window");
 
+    // A cell of a card is a grid of its label and one box: a second one would be under the label
+    const isPart = (node) => node.nodeType === Node.ELEMENT_NODE || node.textContent.trim() !== "";
+    report("cell-parts", all("td[data-label]").filter((cell) => getComputedStyle(cell).display === "grid"
+        && [...cell.childNodes].filter(isPart).length > 1));
+
     // Contrast of text with the colors behind it
     const context = Object.assign(document.createElement("canvas"), { width: 1, height: 1 })
         .getContext("2d", { willReadFrequently: true });

@@ -218,8 +218,8 @@ class Reader:
         end = time.monotonic() + PATIENCE_S
         while subprocess.run(check, cwd=self._directory, env=environment, capture_output=True, check=False).returncode:
             if not server.is_running or time.monotonic() > end:
-                code, said = server.interrupt()
-                return code or 1, f"{said}\nit did not happen: {meanwhile}"
+                _code, said = server.interrupt()
+                return 1, f"{said}\nit did not happen: {meanwhile}"
         return server.interrupt()
 
     def _exported(self) -> str:

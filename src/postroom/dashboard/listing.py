@@ -106,6 +106,11 @@ def _members(hint: Any) -> tuple[Any, ...]:
 _FINAL = frozenset({"Cancel", "Delete", "Disable", "Remove", "Revoke", "Skip", "Suspend", "Unsubscribe"})
 
 
+def is_final(label: str) -> bool:
+    """Whether a button with this label takes something away."""
+    return label.split(maxsplit=1)[0] in _FINAL
+
+
 @dataclass(frozen=True, slots=True)
 class PageAction:
     """A button that posts a form, or with `is_link` opens a page. It is drawn only for keys with its scope.
@@ -132,7 +137,7 @@ class PageAction:
     @property
     def is_final(self) -> bool:
         """Whether the action takes something away; its last button is red."""
-        return self.label.split()[0] in _FINAL
+        return is_final(self.label)
 
     def at(self, *place: object, fields: Mapping[str, str] | None = None, **words: object) -> "PageAction":
         """The action on one record: `place` fills its path, and `words` its question and the name of the record."""

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from postroom.dashboard.listing import ListColumn, columns
+from postroom.dashboard.listing import ListColumn, PageAction, columns
 from postroom.dashboard.page import PageRequest, listing, page
 from postroom.dashboard.preview import WIDTHS, preview
 from postroom.mail import library
@@ -54,7 +54,9 @@ _VERSIONS = (
 async def versions_page(request: PageRequest) -> Answer:
     template: str = request.call.path["template_id"]
     found = await library.list_versions(request.pool, template, cursor=request.asked("cursor"))
-    return request.listing(f"Versions of {template}", _VERSIONS, found, lead="Newest first.")
+    current = [version for version in found[0] if version.replaced_at is None]
+    preview_action = [PageAction("Preview", _path(version), READ, is_link=True, is_main=True) for version in current]
+    return request.listing(f"Versions of {template}", _VERSIONS, found, lead="Newest first.", actions=preview_action)
 
 
 async def version_page(request: PageRequest) -> Answer:

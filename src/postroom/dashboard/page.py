@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from postroom.dashboard import service
-from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, query_with
+from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, is_final, query_with
 from postroom.dashboard.navigation import current, groups_for
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
 from postroom.dashboard.problem_pages import refuse
@@ -224,6 +224,7 @@ class PageRequest:
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
         given = {"fields": {}, "back": "/", "warning": None, "findings": (), "is_possible": True, **values}
+        given["is_final"] = is_final(button)
         return self.page("confirm.html", title=title, question=question, to=to, button=button, **given)
 
     def done(self, path: str, sentence: str) -> Answer:

@@ -85,7 +85,12 @@ def form_fields(kind: AuthType) -> tuple[FormField, ...]:
         *_OF_TYPE[kind],
         FormField("daily_limit", "Mails per day", "number", str(DAILY_LIMIT)),
         FormField("send_delay_ms", "Pause between mails, in ms", "number", hint="Empty: the default of the type"),
-        FormField("lanes", "Lanes", value=" ".join(LANES), hint="With spaces between; other accounts send the others"),
+        FormField(
+            "lanes",
+            "Lanes",
+            value=" ".join(LANES),
+            hint="auth, transactional or bulk, with spaces between; mail of other lanes leaves by other senders",
+        ),
         FormField("warmup", "Warm up: begin with few mails a day", "check"),
     )
 

@@ -36,6 +36,7 @@ class InboxEntry:
     recipients: tuple[str, ...]
     subject: str
     author: str
+    snippet: str  # the beginning of the text
     size: int
     attachment_count: int
     is_read: bool

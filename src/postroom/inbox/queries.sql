@@ -26,7 +26,7 @@ LIMIT 1;
 
 -- name: find_inbox_message :maybe
 -- One captured message with its bytes.
-SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
+SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author, left(m.content, 400) AS snippet,
     octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, m.is_sign_in,
     d.tags::text AS tags, m.raw
 FROM inbox_messages AS m
@@ -68,7 +68,7 @@ SELECT EXISTS (SELECT FROM inbox_releases WHERE delivery_id = :delivery_id) AS i
 
 -- name: list_inbox :many
 -- Captured messages newest first, below a cursor, that match every term of a search.
-SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author,
+SELECT m.id, m.delivery_id, m.received_at, m.mail_from, m.recipients, m.subject, m.author, left(m.content, 400) AS snippet,
     octet_length(m.raw) AS size, m.attachment_count, m.read_at IS NOT NULL AS is_read, m.is_sign_in, d.tags::text AS tags
 FROM inbox_messages AS m
 LEFT JOIN deliveries AS d ON d.id = m.delivery_id

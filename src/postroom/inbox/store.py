@@ -12,11 +12,13 @@ from postroom.inbox.model import Captured, InboxCounts, InboxEntry, InboxMessage
 from postroom.runtime.record import read_row
 
 QUERIES = load("postroom.inbox")
+_SNIPPET = 160  # characters: a line on a wide screen
 
 
 def _entry(row: asyncpg.Record) -> InboxEntry:
     tags = msgspec.json.decode(row["tags"]) if row["tags"] else {}
-    return read_row(InboxEntry, {**row, "tags": tags})
+    snippet = " ".join(row["snippet"].split())[:_SNIPPET]
+    return read_row(InboxEntry, {**row, "tags": tags, "snippet": snippet})
 
 
 def columns_of(messages: Sequence[Captured]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class InboxItem(Struct, frozen=True, kw_only=True):
     to: list[str]
     subject: str
     author: str
+    snippet: str
     size: int
     attachment_count: int
     read: bool
@@ -55,6 +56,7 @@ class InboxMessage(Struct, frozen=True, kw_only=True):
     to: list[str]
     subject: str
     author: str
+    snippet: str
     size: int
     attachment_count: int
     read: bool
