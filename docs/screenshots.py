@@ -40,7 +40,7 @@ SHOTS = (
     Shot("delivery", "Ambiguous mail", size=(1280, 690)),
     Shot("campaign", "Campaign", "dark"),
     Shot("statistics", "/statistics?by=domain"),
-    Shot("inbox", "/inbox", "dark", (1280, 640)),
+    Shot("inbox", "/inbox", "dark", (1280, 560)),
     Shot("phone", "/", size=PHONE),
 )
 

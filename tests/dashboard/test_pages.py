@@ -1,5 +1,6 @@
 """The pages over HTTP: what they show, what they refuse, what their buttons do."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.dashboard import (
     tried,
 )
 from tests.support.http import Browser
+from tests.support.senders import an_account
 
 from postroom.campaigns.worker import Feeder
 from postroom.dashboard.listing import PageAction
@@ -118,6 +120,38 @@ async def test_deliveries_are_listed_filtered_and_paged(room: Room, guest: Guest
     for query in ["status=odd", "cursor=%00", "cursor=zzz", "source=" + "x" * 1001, "recipient=%00"]:
         response = await guest.get(f"/deliveries?{query}")
         assert (query, response.status) == (query, 400)
+
+
+async def test_every_filter_of_deliveries_finds_its_own(room: Room, guest: Guest) -> None:
+    """Each filter of the page alone selects the one delivery that has its value."""
+    [refused] = await tried(room.pool, a_mail("bob@example.org", source="other"), reply=REFUSED)
+    sender = await an_account(room.pool)
+    campaign = await a_running_campaign(room.pool, ["cleo@example.com"])
+    await Feeder(room.pool).run_once()
+    of_campaign = await room.pool.fetchval("SELECT id FROM deliveries WHERE campaign_id = $1", campaign)
+    mail = a_mail("Ann.Lee@shop.example", lane=Lane.BULK, source="shop", tags={"order": "42"}, idempotency_key="k-1")
+    [wanted] = await accepted(room.pool, mail)
+    await room.pool.execute(
+        "UPDATE deliveries SET created_at = '2026-01-05T10:00Z'::timestamptz - ($1::bigint - id) * interval '1 day',"
+        " sender_account_id = CASE id WHEN $1 THEN $2::bigint END, template_id = CASE id WHEN $1 THEN 'welcome' END",
+        wanted,
+        sender,
+    )  # ids and times grow together
+    for query, expected in (
+        ("status=failed", refused),
+        ("lane=bulk&source=shop", wanted),
+        ("recipient=n.LEE", wanted),
+        ("domain=shop.example", wanted),
+        ("source=other", refused),
+        ("template=welcome", wanted),
+        (f"campaign={campaign}", of_campaign),
+        (f"sender={sender}", wanted),
+        ("tag=order%3D42", wanted),
+        ("key=k-1", wanted),
+        ("from=2026-01-05T00:00&before=2026-01-06T00:00", wanted),
+    ):
+        listed = re.findall(r'href="/deliveries/(\d+)"', (await guest.get(f"/deliveries?{query}")).body.decode())
+        assert (query, set(listed)) == (query, {str(expected)})
 
 
 async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) -> None:
