@@ -91,6 +91,22 @@ MAIL = (
         audit="delivery.mass_retry",
     ),
     Step(
+        route="/deliveries/mass-actions",
+        at="/deliveries?recipient=fay@example.org",
+        way=("Cancel…",),
+        shows="The mass action is started.",
+        holds=_delivery("Your question", "d.resend_of IS NOT NULL AND d.state = 'cancelled'"),
+        audit="delivery.mass_cancel",
+    ),
+    Step(
+        route="/deliveries/mass-actions",
+        at="/deliveries?recipient=bob@example.org",
+        way=("Resend…",),
+        shows="The mass action is started.",
+        holds=_delivery("Your invoice", "d.resend_of IS NOT NULL"),
+        audit="delivery.mass_resend",
+    ),
+    Step(
         route="/inbox/{message_id:int}/links",
         at="/inbox",
         way=("Hello Bob", "Checks"),

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 
+from postroom.campaigns.service import get_campaign
 from postroom.dashboard.delivery_actions import AMBIGUOUS, actions_of
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, filters, query_with
 from postroom.dashboard.page import OPERATE, PageRequest, listing_page, page
@@ -17,8 +19,10 @@ from postroom.delivery.mass.model import MassKind
 from postroom.delivery.model import WAITING, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape
 from postroom.inbox.model import CODES
+from postroom.inbox.reader import decode_text
 from postroom.inbox.service import find_captured
 from postroom.limits.service import find_hold
+from postroom.mail.source import compose_source
 from postroom.runtime.endpoint import Answer, ProtocolError
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]{2,}")
@@ -144,8 +148,25 @@ async def preview_page(request: PageRequest) -> Answer:
     return preview(delivery.html, pictures={name: found for name, found in inside.items() if found})
 
 
+async def source_page(request: PageRequest) -> Answer:
+    """The message with its headers, composed again."""
+    delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
+    is_mail = delivery.channel is Channel.EMAIL and delivery.lane is not Lane.AUTH
+    if not is_mail or (delivery.text is None and delivery.html is None):
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no source to show.")
+    if delivery.campaign_id is not None:
+        letter = (await get_campaign(request.pool, delivery.campaign_id)).plan.letter
+        delivery = replace(delivery, sender=letter.sender)
+    try:
+        source = decode_text(compose_source(request.call.room.settings, delivery))
+    except ValueError as error:  # written by SQL: the attempts fail with the same words
+        source = f"The message cannot be composed: {error}"
+    return request.page("source.html", id=delivery.id, source=source)
+
+
 PAGES = (
     listing_page("/deliveries", list_page),
     page("/deliveries/{delivery_id:int}", show_page),
     page("/deliveries/{delivery_id:int}/preview", preview_page),
+    page("/deliveries/{delivery_id:int}/source", source_page),
 )

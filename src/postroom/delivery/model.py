@@ -347,6 +347,7 @@ class DeliverySummary(_Standing):
 class Delivery(_Standing):
     """One delivery in full: the operator's view."""
 
+    dated_at: datetime  # the Date header
     expires_at: datetime | None
     resend_of: DeliveryId | None
     ladder: str

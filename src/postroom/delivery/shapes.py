@@ -83,7 +83,7 @@ SummaryShape = response(DeliverySummary, "DeliverySummary", rename=_PUBLIC, extr
 DeliveryShape = response(
     Delivery,
     "DeliveryShape",
-    hide=("ladder", "has_body", "variables"),
+    hide=("ladder", "has_body", "variables", "dated_at"),
     rename={**_PUBLIC, "sender": "from"},
     extra={
         "give_up_after": int | None,

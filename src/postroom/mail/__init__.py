@@ -13,6 +13,7 @@ OWNS     `templates` and `template_versions`; it changes deliveries through deli
          plaintext  the text part, derived when a template has none
          rendering  a claimed delivery gets its content as it leaves
          contents   the same content again, for readers
+         source     the message of a delivery again, for readers
          compose    `MailWriter`: a claimed delivery → envelope and message
 STATES   mail that is due later becomes rendered or failed (`render_failed`) before its time; other mail is rendered by
          the worker that claims it. A delivery keeps the version it was accepted with and always gives the same bytes
