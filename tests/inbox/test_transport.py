@@ -133,7 +133,7 @@ async def test_the_inbox_is_listed_newest_first_by_recipient(browser: Browser, t
     everything = (await browser.get("/v1/inbox")).json["items"]
     assert [item["delivery_id"] for item in everything] == [3, 2, 1]
     fixed = {"id", "delivery_id", "from", "to", "subject", "received_at"}
-    assert set(everything[0]) == fixed | {"author", "size", "attachment_count", "read", "tags"}
+    assert set(everything[0]) == fixed | {"author", "snippet", "size", "attachment_count", "read", "tags"}
     assert everything[0]["received_at"].endswith("Z")
     mine = (await browser.get("/v1/inbox?to=Ann@Example.Org")).json["items"]
     assert [item["delivery_id"] for item in mine] == [3, 1]
