@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import os
 import re
+import shutil
 import signal
 import sys
 import time
@@ -239,6 +240,7 @@ def main() -> int:
     parser.add_argument(
         "--one-address", action="store_true", help="a URL with one host, which moves to the new primary"
     )
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="keep the logs of Patroni and of all processes here")
     options = parser.parse_args()
     configure_logging("error", "text")  # the interruptions of this process's own connections are expected
     in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
@@ -246,11 +248,24 @@ def main() -> int:
         os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
         failures = list(islice(cycle(Failure), options.rounds))
         cluster = (MovingAddress if options.one_address else PatroniCluster)(Path(directory))
-        ledger = asyncio.run(run(cluster, Path(directory), failures, lease="30s", report=_say))
+        try:
+            ledger = asyncio.run(run(cluster, Path(directory), failures, lease="30s", report=_say))
+        finally:
+            _keep_logs(Path(directory), options.logs)
     for line in (*ledger.lines(), *(problems := [*ledger.problems(), *ledger.slow()])):
         _say(line)
     _say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no skipped event")
     return 1 if problems else 0
+
+
+def _keep_logs(directory: Path, target: Path | None) -> None:
+    """Copy every log; those of PostgreSQL are part of Patroni's."""
+    if target is None:
+        return
+    for log in [*directory.glob("*.log"), *directory.glob("*/patroni.log")]:
+        copy = target / log.relative_to(directory)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, copy)
 
 
 def _say(line: str) -> None:
