@@ -22,6 +22,7 @@ from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.lane import LaneWakeups, WokenWorker
 from postroom.delivery.model import Channel, Lane
+from postroom.delivery.precedence import Precedence
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.feedback.report_rooms import report_rooms
@@ -163,12 +164,17 @@ async def open_routes(room: Room) -> AsyncIterator[Routes]:
 
 
 async def run_worker(
-    room: Room, *, stop: asyncio.Event, until_empty: bool = False, wake: RoomWake | None = None
+    room: Room,
+    *,
+    stop: asyncio.Event,
+    until_empty: bool = False,
+    wake: RoomWake | None = None,
+    precedence: Precedence | None = None,
 ) -> None:
     """Run the background loops (render, deliver, collect, schedule, retention) until `stop` is set.
 
-    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due. `wake` is for
-    a process with several rooms.
+    With `until_empty`, collect pending account mail, render and deliver, and return when nothing is due. `wake`
+    and `precedence` are for a process with several rooms.
     """
     settings = room.settings
     if settings.tracing:
@@ -194,6 +200,7 @@ async def run_worker(
             waker=waker,
             failed=failed,
             woken=None if wake is None else _woken(wake),
+            precedence=precedence,
         )
         renderer = RenderWorker(room.pool, versions)
         if until_empty:
@@ -224,7 +231,7 @@ async def run_fleet(settings: Settings, pattern: str, *, stop: asyncio.Event, re
         fleet = Fleet(
             servers,
             pattern,
-            run_room=_run_member,
+            run_room=partial(_run_member, precedence=Precedence()),
             watcher=watcher,
             templates=settings.template_dir,
             watches=watches,
@@ -244,10 +251,10 @@ def _fleet_mailbox(settings: Settings, fleet: Fleet, stop: asyncio.Event) -> lis
     return mailbox_loops(settings, report_rooms(fleet.pools, settings.secret_keys, home=settings.schema), stop)
 
 
-async def _run_member(room: Room, *, stop: asyncio.Event, wake: RoomWake) -> None:
+async def _run_member(room: Room, *, stop: asyncio.Event, wake: RoomWake, precedence: Precedence) -> None:
     if not wake.upkeep_in:
         await publish_files(room, actor=actor())
-    await run_worker(room, stop=stop, wake=wake)
+    await run_worker(room, stop=stop, wake=wake, precedence=precedence)
 
 
 def _woken(wake: RoomWake) -> WokenWorker:

@@ -9,6 +9,7 @@ delivery (a webhook) has a task of its own.
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -18,6 +19,7 @@ from postroom.delivery.feed import TransportFeed
 from postroom.delivery.lane import LaneLoad
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
+from postroom.delivery.precedence import Precedence
 from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.runtime.metrics import LOOP_FAILURES
 from postroom.runtime.tracing import span
@@ -39,8 +41,10 @@ class Dispatcher:
         lanes: Mapping[Lane, LaneLoad],
         places: WorkerSlots,
         hosts: HostBackoff,
+        precedence: Precedence,
     ) -> None:
         self._attempter, self._ledger, self._lanes, self._places, self._hosts = attempter, ledger, lanes, places, hosts
+        self._precedence = precedence
 
     def start(self, lane: Lane, started: Sequence[Outgoing]) -> None:
         """Begin the attempts of deliveries that are marked as started."""
@@ -99,31 +103,32 @@ class Dispatcher:
             return False
         queues = lane is not Lane.AUTH and not gate.is_idle
         if gate.enter(getattr(transport, "queue_depth", 0) if queues else 0):
-            self._lanes[lane].begin(self._serve(gate))
+            self._lanes[lane].begin(self._serve(lane, gate))
         return True
 
     def spread(self, lane: Lane, gate: TransportSlots) -> None:
         """Start more tasks for mails that wait behind others at a server that has become slow."""
         for _ in range(gate.waiting):
             if gate.enter():
-                self._lanes[lane].begin(self._serve(gate))
+                self._lanes[lane].begin(self._serve(lane, gate))
 
-    async def _serve(self, gate: TransportSlots) -> None:
+    async def _serve(self, lane: Lane, gate: TransportSlots) -> None:
         """Send waiting mails, one after another, until none is left."""
         try:
             while gate.may_start:
+                await self._precedence.give_way(lane)
                 first = gate.first_of_several
                 transport = None if first is None else self._attempter.feed_transport(first)
                 if transport is not None:
-                    await self._feed(transport, gate)
+                    await self._feed(transport, lane, gate)
                 elif (outgoing := gate.next()) is not None:
                     await self._attempt(outgoing, gate)
         finally:
             gate.leave()
 
-    async def _feed(self, transport: FeedTransport, gate: TransportSlots) -> None:
+    async def _feed(self, transport: FeedTransport, lane: Lane, gate: TransportSlots) -> None:
         """Send the waiting mails of a transport over one of its connections."""
-        feed = TransportFeed(self._attempter, transport, gate, self)
+        feed = TransportFeed(self._attempter, transport, gate, self, partial(self._precedence.holds_back, lane))
         unsent: list[Outgoing] = []
         try:
             await transport.send_all(feed)

@@ -58,13 +58,21 @@ class TransportFeed:
     """The mails that wait for one transport."""
 
     def __init__(
-        self, attempter: AttemptRunner, transport: FeedTransport, gate: TransportSlots, owner: FeedDispatcher
+        self,
+        attempter: AttemptRunner,
+        transport: FeedTransport,
+        gate: TransportSlots,
+        owner: FeedDispatcher,
+        holds_back: Callable[[], bool],
     ) -> None:
         self._attempter, self._transport, self._gate, self._owner = attempter, transport, gate, owner
+        self._holds_back = holds_back
         self._open: list[OutgoingFeedMail] = []
 
     def take(self) -> OutgoingFeedMail | None:
         """The next mail that can start without waiting and leaves through the same transport."""
+        if self._holds_back():
+            return None
         while (outgoing := self._gate.next(self._may_take)) is not None:
             try:
                 written = self._attempter.compose(outgoing)

@@ -114,12 +114,21 @@ class LaneWakeups:
 
     def __init__(self) -> None:
         self._events = {lane: asyncio.Event() for lane in Lane}
+        self.fresh: set[Lane] = set()  # lanes in which a mail was accepted since their loop last looked
 
     def notified(self, payload: str) -> None:
         """Set the events that a NOTIFY names; an empty payload, after a reconnection, sets all."""
         for lane in Lane:
             if payload in ("", lane.value):
                 self._events[lane].set()
+            if payload == lane.value:
+                self.fresh.add(lane)
+
+    def take_fresh(self, lane: Lane) -> bool:
+        """True once after a mail was accepted in the lane."""
+        is_fresh = lane in self.fresh
+        self.fresh.discard(lane)
+        return is_fresh
 
     def ring(self, lane: Lane) -> None:
         self._events[lane].set()

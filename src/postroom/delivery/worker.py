@@ -33,6 +33,7 @@ from postroom.delivery.lane import LaneLoad, LaneWakeups, WokenWorker, chunks
 from postroom.delivery.lease import Leases
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
+from postroom.delivery.precedence import Precedence
 from postroom.delivery.rows import read_started
 from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
@@ -79,8 +80,9 @@ class Worker:
         on_started: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None,
         failed: Failed | None = None,
         woken: WokenWorker | None = None,
+        precedence: Precedence | None = None,
     ) -> None:
-        self._failed = failed
+        self._failed, self._precedence = failed, precedence or Precedence()
         self._pool, self._writers, self._senders = pool, writers, senders
         self._options = options or WorkerOptions()
         self._waker = waker or LaneWakeups()
@@ -109,6 +111,7 @@ class Worker:
         )
         self._lanes = {lane: LaneLoad(asleep=woken is not None) for lane in self._options.lanes}
         self._later = {} if woken is None else woken.later(self._options.lanes)
+        self._waker.fresh.update(() if woken is None else woken.lanes)
         self._hosts = HostBackoff()
         self._places = WorkerSlots(
             on_silence=self._ledger.report_silence, on_stall=self._on_stall, on_delay=self._on_delay
@@ -117,7 +120,12 @@ class Worker:
             writers, routes, senders=senders, now=self._now, signal=signal, held_lanes=self._options.held_lanes
         )
         self._dispatcher = Dispatcher(
-            self._attempter, self._ledger, lanes=self._lanes, places=self._places, hosts=self._hosts
+            self._attempter,
+            self._ledger,
+            lanes=self._lanes,
+            places=self._places,
+            hosts=self._hosts,
+            precedence=self._precedence,
         )
         self._stopping = asyncio.Event()
 
@@ -175,13 +183,13 @@ class Worker:
         if (wait := self._later.pop(lane, None)) is not None:
             await self._waker.wait(lane, wait)
         was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
-        claimed = await self._claim(lane)
-        if claimed:
-            await self._work_through(lane, claimed)
-        elif self._options.until_empty and not was_at_work and await self._is_empty(lane):
+        async with self._precedence.turn(lane, is_notified=self._waker.take_fresh(lane)):
+            if claimed := await self._claim(lane):
+                await self._work_through(lane, claimed)
+                return False
+        if self._options.until_empty and not was_at_work and await self._is_empty(lane):
             return True
-        else:
-            await self._rest(lane)
+        await self._rest(lane)
         return False
 
     async def _claim(self, lane: Lane) -> list[Outgoing]:
@@ -229,6 +237,7 @@ class Worker:
         try:
             for chunk in chunks(claimed, self._options.chunk, self._options.byte_limit):
                 await self._make_room(lane, sum(outgoing.size for outgoing in chunk))
+                await self._precedence.give_way(lane)
                 through = len(claimed) - len(not_started) + len(chunk)
                 if self._stopping.is_set() or (started := await self._start(lane, chunk, through)) is None:
                     break
