@@ -91,7 +91,7 @@ async def _run(url: str, *arguments: str) -> tuple[int, str, str]:
 
 
 async def test_a_room_works_with_a_client_certificate(certifying: CertifyingServer, tmp_path: Path) -> None:
-    """Migration, acceptance, worker, psql and backup sign in by certificate; the server sees TLS and the certificate."""
+    """Migration, acceptance, worker, psql and backup sign in by certificate, which the server sees."""
     url = certifying.shown(ROLE)
     for arguments in (
         ("migrate",),
