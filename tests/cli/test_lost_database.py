@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import aiohttp
 import pytest
-from tests.support.command_line import PATIENT, postroom, running
+from tests.support.command_line import PATIENT, Running, postroom, running
 from tests.support.embedded import postmaster
 from tests.support.freezing_proxy import FreezingProxy
 from tests.support.patience import PATIENCE_S
@@ -76,14 +77,19 @@ async def test_a_worker_goes_on_after_its_connections_fell_silent(
             assert await asyncio.to_thread(work.process.wait, PATIENCE_S) in (0, 1)
 
 
-@pytest.mark.parametrize("command", [("work",), ("work", "--processes", "1"), ("serve",)])
+FLEET = ("--rooms", "postroom")
+
+
+@pytest.mark.parametrize(
+    "command", [("work",), ("work", "--processes", "1"), ("serve",), ("work", *FLEET), ("serve", *FLEET)]
+)
 async def test_a_stop_ends_with_the_grace_time_when_the_database_host_has_vanished(
     settings: dict[str, str], database_url: str, pool: Pool, command: tuple[str, ...]
 ) -> None:
     """No answer of the database prolongs the end: the process ends by itself, or the thread ends it at the limit."""
     async with FreezingProxy(database_url) as proxy:
         with running(*command, settings={**settings, "POSTROOM_DATABASE_URL": proxy.url}) as process:
-            await _registered(pool, command[0])
+            await _registered(pool, command, process)
             assert proxy.vanish() > 0
             process.process.send_signal(signal.SIGTERM)
             code = await asyncio.to_thread(process.process.wait, PATIENCE_S)
@@ -91,10 +97,19 @@ async def test_a_stop_ends_with_the_grace_time_when_the_database_host_has_vanish
     assert [(code, entry["after_s"]) for entry in forced] in ([], [(1, 1.0)])
 
 
-async def _registered(pool: Pool, command: str) -> None:
-    """Wait, by asking, until a process works."""
+async def _registered(pool: Pool, command: tuple[str, ...], process: Running) -> None:
+    """Wait, by asking, until a process works in the room. For many rooms, one serves it after its first request."""
+    known = "SELECT count(*) FROM processes WHERE command = $1"
+    if command == ("serve", *FLEET):
+        said = await asyncio.to_thread(process.line, lambda line: "Postroom answers at" in line)
+        url = f"{said.split()[3]}/rooms/postroom/v1/deliveries"
+        async with aiohttp.ClientSession() as client, client.get(url) as answer:
+            assert answer.status == 401
+        return
+    if command == ("work", *FLEET):
+        known = "SELECT count(*) FROM workers WHERE $1 = 'work'"  # the process that will wake it
     async with asyncio.timeout(PATIENCE_S):
-        while not await pool.fetchval("SELECT count(*) FROM processes WHERE command = $1", command):
+        while not await pool.fetchval(known, command[0]):
             await pool.execute("SELECT pg_sleep(0.02)")
 
 
