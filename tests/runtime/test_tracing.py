@@ -21,6 +21,7 @@ from tests.support.smtp_server import smtp_server
 
 import postroom
 from postroom.db.pool import Pool
+from postroom.http.service import create_key
 from postroom.runtime import tracing
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -102,29 +103,60 @@ def collector() -> Iterator[str]:
         server.shutdown()
 
 
+async def _worked(database_url: str, collector: str) -> None:
+    """Send what is due by a real worker that exports its spans."""
+    async with smtp_server() as server:
+        settings = {
+            **_exporting(database_url, collector),
+            "POSTROOM_TRANSPORT": "smtp",
+            "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{server.port}?tls=none",
+        }
+        done = await asyncio.to_thread(run_command, "work", "--until-empty", settings=settings)
+    assert done.returncode == 0, done.stderr
+
+
+def _exporting(database_url: str, collector: str) -> dict[str, str]:
+    return {
+        "POSTROOM_DATABASE_URL": database_url,
+        "POSTROOM_HTTP_ADDR": "127.0.0.1:0",
+        "POSTROOM_TRACING": "1",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
+    }
+
+
 async def test_one_trace_leads_from_the_application_to_the_reply(
     database_url: str, pool: Pool, collector: str, exporter: InMemorySpanExporter
 ) -> None:
-    """A mail that is sent inside a span of the application is attempted in the same trace, by another process."""
+    """A mail that is sent inside a span of the application is claimed and attempted in its trace, elsewhere."""
     async with pool.acquire() as connection:
         with trace.get_tracer("shop").start_as_current_span("order"):
             await postroom.send(connection, to="ada@example.org", subject="Order 42", text="Thank you.")
     (order,) = exporter.get_finished_spans()
     assert order.context is not None
-    async with smtp_server() as server:
-        settings = {
-            "POSTROOM_DATABASE_URL": database_url,
-            "POSTROOM_TRANSPORT": "smtp",
-            "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{server.port}?tls=none",
-            "POSTROOM_TRACING": "1",
-            "OTEL_EXPORTER_OTLP_ENDPOINT": collector,
-        }
-        done = await asyncio.to_thread(run_command, "work", "--until-empty", settings=settings)
-    assert done.returncode == 0, done.stderr
-    (attempt,) = Collector.spans
-    assert attempt.name == "attempt"
-    assert attempt.trace_id.hex() == f"{order.context.trace_id:032x}"
-    assert attempt.parent_span_id.hex() == f"{order.context.span_id:016x}"
+    await _worked(database_url, collector)
+    claim, attempt = Collector.spans
+    for span in (claim, attempt):
+        assert span.trace_id.hex() == f"{order.context.trace_id:032x}"
+        assert span.parent_span_id.hex() == f"{order.context.span_id:016x}"
+    assert (claim.name, attempt.name) == ("claim", "attempt")
+    assert claim.start_time_unix_nano < claim.end_time_unix_nano <= attempt.end_time_unix_nano
     found = {each.key: each.value for each in attempt.attributes}
     assert found["postroom.outcome"].string_value == "sent"
     assert (found["postroom.reply.stage"].string_value, found["postroom.reply.code"].int_value) == ("final", 250)
+    claimed = {each.key: each.value for each in claim.attributes}
+    assert claimed["postroom.claim_id"] == found["postroom.claim_id"]
+
+
+async def test_one_trace_leads_from_a_request_to_the_reply(database_url: str, pool: Pool, collector: str) -> None:
+    """Both processes export by OTLP: the request that accepted a mail is the parent of its claim and its attempt."""
+    key, _ = await create_key(pool, "traced", scopes=["deliveries:write"], actor="test")
+    with running("serve", settings=_exporting(database_url, collector)) as server:
+        said = await asyncio.to_thread(server.line, lambda line: "Postroom answers at" in line)
+        async with postroom.Client(said.rpartition(" ")[2], key) as client:
+            await client.deliveries.send(to="ada@example.org", subject="Order 42", text="Thank you.")
+        assert await asyncio.to_thread(server.stop) == 0
+    await _worked(database_url, collector)
+    [request] = [span for span in Collector.spans if span.name == "POST /v1/deliveries"]
+    children = [span for span in Collector.spans if span.parent_span_id == request.span_id]
+    assert {span.name for span in children} == {"claim", "attempt"}
+    assert {span.trace_id for span in children} == {request.trace_id}

@@ -14,10 +14,11 @@ from postroom.db.faults import INTERRUPTIONS
 from postroom.db.pool import Pool
 from postroom.db.retention import STEP
 from postroom.delivery import store
-from postroom.delivery.model import ClaimId
+from postroom.delivery.model import ClaimId, Outgoing
 from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
 from postroom.runtime.loop import FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S, Loop, wait_for_any
+from postroom.runtime.tracing import ended_span, is_tracing
 
 WORKER_SILENCE = timedelta(minutes=5)
 """A worker not seen for this long is considered dead."""
@@ -84,3 +85,13 @@ class Leases:
             )
         self._lapsed = {each for each in held if each in self._lapsed or not renewed.get(each)}
         self.renewed(set(held) - self._lapsed, asked_at)
+
+
+def trace_claim(claimed: Iterable[Outgoing], asked_at: float) -> None:
+    """Add a claim to the trace of each of its deliveries that has one."""
+    if not is_tracing():
+        return
+    for each in claimed:
+        if each.traceparent is not None:
+            ids = {"delivery_id": each.id, "claim_id": each.claim_id}
+            ended_span("claim", since=asked_at, traceparent=each.traceparent, lane=each.lane.value, **ids)

@@ -30,7 +30,7 @@ from postroom.delivery.decision import NO_TIME
 from postroom.delivery.dispatch import Dispatcher
 from postroom.delivery.hold import RoomHold
 from postroom.delivery.lane import LaneLoad, LaneWakeups, WokenWorker, chunks
-from postroom.delivery.lease import Leases
+from postroom.delivery.lease import Leases, trace_claim
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
 from postroom.delivery.precedence import Precedence
@@ -87,8 +87,7 @@ class Worker:
         self._options = options or WorkerOptions()
         self._waker = waker or LaneWakeups()
         self._clock, self._signal, self._on_started = clock, signal, on_started
-        self._now = DatabaseClock(clock)
-        self._room = RoomHold(pool)
+        self._now, self._room = DatabaseClock(clock), RoomHold(pool)
         self._ledger = Ledger(
             pool,
             clock=clock,
@@ -212,6 +211,7 @@ class Worker:
             if not claimed:
                 return []
             self._ledger.expect(claimed[0].claim_id, len(claimed))
+        trace_claim(claimed, asked_at)
         self._signal("claimed")
         try:
             await self._get_ready(lane, claimed, asked_at)

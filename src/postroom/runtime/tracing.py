@@ -1,11 +1,12 @@
 """OpenTelemetry, if it is installed and enabled; otherwise without cost.
 
 The `traceparent` of the span that accepts a mail is stored with its delivery, so that the span of a later attempt, in
-another process, is its child: one trace shows who asked for a mail and the server's reply.
+another process, is its child: one trace shows who asked for a mail, its claims, and the server's reply.
 """
 
 import os
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from typing import Any
@@ -62,13 +63,31 @@ def current_traceparent() -> str | None:
     return carrier.get("traceparent")
 
 
+def ended_span(name: str, *, since: float, traceparent: str, **attributes: Any) -> None:
+    """Record a span that ends now and began at this time of the monotonic clock; nothing while tracing is off."""
+    if _tracer is None:
+        return
+    began_ns = time.time_ns() - int((time.monotonic() - since) * 1e9)
+    parent, named = _context(traceparent), _named(attributes)
+    _tracer.start_span(name, context=parent, attributes=named, start_time=began_ns).end()
+
+
 def span(name: str, *, traceparent: str | None = None, **attributes: Any) -> AbstractContextManager[Any]:
     """A span with the given parent; a null context, which gives None, while tracing is off."""
     if _tracer is None:
         return nullcontext()
+    parent = _context(traceparent) if traceparent else None
+    manager: AbstractContextManager[Any] = _tracer.start_as_current_span(
+        name, context=parent, attributes=_named(attributes)
+    )
+    return manager
+
+
+def _context(traceparent: str) -> Any:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-    parent = TraceContextTextMapPropagator().extract({"traceparent": traceparent}) if traceparent else None
-    named = {f"postroom.{key}": value for key, value in attributes.items()}
-    manager: AbstractContextManager[Any] = _tracer.start_as_current_span(name, context=parent, attributes=named)
-    return manager
+    return TraceContextTextMapPropagator().extract({"traceparent": traceparent})
+
+
+def _named(attributes: dict[str, Any]) -> dict[str, Any]:
+    return {f"postroom.{key}": value for key, value in attributes.items()}
