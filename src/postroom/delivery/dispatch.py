@@ -37,11 +37,11 @@ class Dispatcher:
         self,
         attempter: AttemptRunner,
         ledger: Ledger,
+        precedence: Precedence,
         *,
         lanes: Mapping[Lane, LaneLoad],
         places: WorkerSlots,
         hosts: HostBackoff,
-        precedence: Precedence,
     ) -> None:
         self._attempter, self._ledger, self._lanes, self._places, self._hosts = attempter, ledger, lanes, places, hosts
         self._precedence = precedence

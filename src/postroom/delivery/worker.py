@@ -111,7 +111,7 @@ class Worker:
         self._lanes = {lane: LaneLoad(asleep=woken is not None) for lane in self._options.lanes}
         self._later = {} if woken is None else woken.later(self._options.lanes)
         self._waker.fresh.update(() if woken is None else woken.lanes)
-        self._hosts = HostBackoff()
+        self._hosts, self._stopping = HostBackoff(), asyncio.Event()
         self._places = WorkerSlots(
             on_silence=self._ledger.report_silence, on_stall=self._on_stall, on_delay=self._on_delay
         )
@@ -119,14 +119,8 @@ class Worker:
             writers, routes, senders=senders, now=self._now, signal=signal, held_lanes=self._options.held_lanes
         )
         self._dispatcher = Dispatcher(
-            self._attempter,
-            self._ledger,
-            lanes=self._lanes,
-            places=self._places,
-            hosts=self._hosts,
-            precedence=self._precedence,
+            self._attempter, self._ledger, self._precedence, lanes=self._lanes, places=self._places, hosts=self._hosts
         )
-        self._stopping = asyncio.Event()
 
     # ── life ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
