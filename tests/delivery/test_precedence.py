@@ -9,10 +9,11 @@ from tests.support.smtp_server import Hold, Script, smtp_server, transport_to
 
 from postroom.db.pool import Pool
 from postroom.delivery import precedence as module
+from postroom.delivery.decision import NO_TIME
 from postroom.delivery.lane import LaneWakeups, WokenWorker
 from postroom.delivery.model import Lane
 from postroom.delivery.precedence import LONGEST_S, Precedence
-from postroom.delivery.worker import NO_TIME, WorkerOptions
+from postroom.delivery.worker import WorkerOptions
 
 
 async def test_bulk_mail_waits_for_the_end_of_a_turn() -> None:
