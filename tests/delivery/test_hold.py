@@ -13,6 +13,8 @@ from postroom.delivery import hold
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.limits import service
+from postroom.limits.limiter import Limiter
+from postroom.limits.model import HeldLimits
 from postroom.post.address import Address
 
 
@@ -111,6 +113,29 @@ async def test_room_without_limits_is_not_held(room: Room, transport: Recording)
     await accepted(room.pool, to(1))
     await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
     assert await room.pool.fetchval("SELECT count(*) FROM allowances") == 0
+
+
+async def test_a_worker_looks_limits_up_once_the_room_has_some(
+    room: Room, transport: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start of a chunk says whether: without limits no statement delays the first mail; a new limit holds at once."""
+    looked_up: list[object] = []
+
+    async def look_up(limiter: Limiter, key_id: int | None) -> tuple[HeldLimits, ...]:
+        looked_up.append(key_id)
+        return await real(limiter, key_id)
+
+    real = Limiter._look_up
+    monkeypatch.setattr(Limiter, "_look_up", look_up)
+    worker = a_worker(room.pool, transport)
+    await accepted(room.pool, to(1))
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert looked_up == []
+    await set_limits(room.pool, daily_quota=1)
+    await accepted(room.pool, to(1), to(1))
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert looked_up == [None]
+    assert await states(room) == {"sent": 2, "queued": 1}
 
 
 async def test_mail_that_was_not_sent_is_returned_to_the_quota(room: Room, transport: Recording) -> None:

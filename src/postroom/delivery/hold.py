@@ -1,7 +1,8 @@
 """The rate and the quota of the room in a worker: mail beyond them stays queued.
 
-Limits are looked up only while mail is claimed, so an idle room costs nothing. While the room has no mail left, the
-worker claims no mail; webhooks go on. A retry is not counted again, but waits too.
+Limits are looked up only while mail is claimed, so an idle room costs nothing, and only if the start of a chunk has
+found that the room has some. While the room has no mail left, the worker claims no mail; webhooks go on. A retry is not
+counted again, but waits too.
 """
 
 import time
@@ -24,6 +25,7 @@ class RoomHold:
         self._limiter = Limiter(pool, monotonic=monotonic)
         self._held: tuple[HeldLimits, float] | None = None
         self._has_counted = False
+        self.is_limited = True  # until a worker has read that it is not
         self._in_flight: dict[int, Grant] = {}  # by delivery, until its result is written or it is released
 
     async def holds_mail(self) -> bool:
@@ -41,6 +43,8 @@ class RoomHold:
 
         A delivery with more recipients than a limit counts as many mails as the limit: otherwise it would never leave.
         """
+        if not self.is_limited:
+            return len(chunk)
         limits = next((each for each in await self._limiter.limits_of(None) if each.counts), None)
         if limits is None:
             return len(chunk)

@@ -487,14 +487,16 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 -- name: mark_started :many
 -- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
 -- deliveries and their first recipient, with its suppression now as in list_claim_recipients, which reads all recipients
--- of those that have others. No row: the claim is lost.
+-- of those that have others. The first row also has the time, and whether the room has limits: a statement of its own would
+-- delay each first mail. No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
     WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, clock_timestamp())
     RETURNING id
 )
-SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp()) END AS now, from_email, from_name, subject,
+SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp()) END AS now,
+    CASE WHEN i.n = 1 THEN EXISTS (SELECT FROM room_limits WHERE room_limits.id) END AS is_limited, from_email, from_name, subject,
     text_body, html_body, headers::text, attachments::text, CASE WHEN :with_variables THEN variables::text END AS variables,
     d.recipient_email, d.recipient_name, d.recipient_outcome::text,
     d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,

@@ -316,7 +316,9 @@ class Worker:
         if not rows:
             return None
         self._leases.renewed([chunk[0].claim_id], asked_at)
-        self._now.hear(next(row["now"] for row in rows if row["now"] is not None))
+        first = next(row for row in rows if row["now"] is not None)
+        self._now.hear(first["now"])
+        self._room.is_limited = first["is_limited"]
         found = {row["id"]: row for row in rows}
         started = [read_started(each, found[each.id], several.get(each.id)) for each in chunk]
         if self._on_started is not None:
