@@ -118,7 +118,7 @@ async def test_room_without_limits_is_not_held(room: Room, transport: Recording)
 async def test_a_worker_looks_limits_up_once_the_room_has_some(
     room: Room, transport: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start of a chunk says whether: without limits no statement delays the first mail; a new limit holds at once."""
+    """Without limits no statement more delays the first mail; the start of a chunk finds a new limit at once."""
     looked_up: list[object] = []
 
     async def look_up(limiter: Limiter, key_id: int | None) -> tuple[HeldLimits, ...]:
