@@ -200,25 +200,21 @@ def complete_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
     others are NULL there. The driver needs longer to encode a value than a result otherwise costs, and most values are
     absent or the same.
     """
-    ordered = sorted(results, key=_order)
-    eventful = [result for result in ordered if not result.is_plain]
+    eventful = [result for result in results if not result.is_plain]
+    plain = [result for result in results if result.is_plain]
+    # the ledger stores the first recipient's address, lowered by PostgreSQL, which lowers only ASCII as Python does
+    usual = [result for result in plain if result.outgoing.recipients[0].address.isascii()]
+    unusual = [result for result in plain if not result.outgoing.recipients[0].address.isascii()]
+    addressed = [*eventful, *unusual]
+    ordered = [*addressed, *usual]
     return {
         **_result_columns(ordered),
         **_eventful_columns(eventful),
         **_reply_columns([r.reply for r in ordered]),
-        **_address_columns([r.outgoing for r in ordered if _has_own_address(r)]),
+        **_address_columns([r.outgoing for r in addressed]),
         **_first_recipient_columns([_first_recipient(r.recipients) for r in eventful]),
         **_recipient_columns([(r.outgoing.id, each) for r in eventful for each in r.recipients if not each.is_first]),
     }
-
-
-def _has_own_address(result: AttemptResult) -> bool:
-    """True if the ledger needs the addresses from here; otherwise the first recipient's, stored with the delivery."""
-    return not result.is_plain or not result.outgoing.recipients[0].address.isascii()
-
-
-def _order(result: AttemptResult) -> tuple[bool, bool]:
-    return result.is_plain, not _has_own_address(result)
 
 
 def _result_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
@@ -296,6 +292,8 @@ def _recipient_columns(changed: Sequence[tuple[DeliveryId, Recipient]]) -> dict[
 
 def _repeated(values: list[Any]) -> list[Any]:
     """The column without repetitions of its last value at its end."""
+    if values and values.count(values[-1]) == len(values):  # nearly always
+        return values[-1:]
     while len(values) > 1 and values[-1] == values[-2]:
         values.pop()
     return values

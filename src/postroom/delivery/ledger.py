@@ -89,8 +89,9 @@ class Ledger:
         if result.is_forgiven:
             self.on_unsent([result.outgoing.id])
         self._results.append(result)
-        self._all_written.clear()
-        self._arrived.set()
+        if len(self._results) == 1:
+            self._all_written.clear()
+            self._arrived.set()
         if len(self._results) >= self._enough:
             self._enough_arrived.set()
 
@@ -134,10 +135,11 @@ class Ledger:
             self._all_written.set()
             self._arrived.clear()
             await self._arrived.wait()
+        if len(self._results) < self._enough:
+            self._enough_arrived.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_S):
                     await self._enough_arrived.wait()
-        self._enough_arrived.clear()
         try:
             await self._write(self._results[: self._batch_limit])
         except DATABASE_ERRORS as error:

@@ -92,7 +92,7 @@ class Worker:
             pool,
             clock=clock,
             signal=signal,
-            enough=max(self._options.chunk // 2, 1),
+            enough=self._options.chunk,
             policy=senders.policy if senders else None,
         )
         self._ledger.on_written = self._written
