@@ -71,9 +71,12 @@ def _decode(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-@lru_cache(maxsize=64)  # a server repeats most of its answers in every session; few, because lines may have 8 KB
-def _single(code: int, line: bytes) -> SmtpReply:
-    return SmtpReply(code, (line,))
+@lru_cache(maxsize=64)  # a server repeats most of its answers for every mail; few, because lines may have 8 KB
+def _single(line: bytes) -> SmtpReply | None:
+    """The reply that consists of this line; None if it is not a whole reply."""
+    bare = line.rstrip(b"\r")
+    code = _CODES.get(bare[:3])
+    return None if code is None or bare[3:4] not in b" " or len(bare) > MAX_LINE else SmtpReply(code, (bare,))
 
 
 def _parts(answer: SmtpReply) -> tuple[str | None, str]:
@@ -111,7 +114,9 @@ class AnswerReader:
         for line in lines:
             if self.junk:
                 break
-            answer = self._line(line.rstrip(b"\r"))
+            answer = None if self._lines else _single(line)
+            if answer is None:
+                answer = self._line(line.rstrip(b"\r"))
             if answer is not None:
                 answers.append(answer)
         if len(self._buffer) > MAX_LINE and not self.junk:
@@ -126,8 +131,6 @@ class AnswerReader:
         if separator == b"-":
             self._lines.append(line)
             return None if len(self._lines) < MAX_LINES else self._reject(line)
-        if not self._lines:
-            return _single(code, line)
         whole = SmtpReply(code, (*self._lines, line))
         self._lines.clear()
         return whole

@@ -41,7 +41,7 @@ def _accepts_all(answers: Sequence[SmtpReply], recipients: int) -> bool:
     """True for the usual answers: yes to MAIL and every RCPT, go ahead to DATA."""
     if len(answers) != recipients + 2 or answers[-1].code != GO_AHEAD:
         return False
-    return all(answer.positive for answer in answers[:-1])
+    return False not in [answer.positive for answer in answers[:-1]]  # for every mail: half the time of a generator
 
 
 def refusals(

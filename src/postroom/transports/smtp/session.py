@@ -117,7 +117,8 @@ class SmtpSession:
     ) -> tuple[_PreparedMail | None, bool]:
         """Send the content and end the message. Returns the one whose envelope follows; true: this one was refused."""
         behind = self._take_next(offer, feed)
-        refused = refusals(offer.recipients, answers[1:-1])
+        # the content is sent only if a recipient was accepted: a single one was not refused
+        refused = refusals(offer.recipients, answers[1:-1]) if len(offer.recipients) > 1 else ()
         commands = () if behind is None else behind.commands
         await self.connection.hand_over(offer.content, self.timeouts.data, commands)
         final, behind = await self._final(behind, feed)
@@ -131,10 +132,10 @@ class SmtpSession:
         """
         envelope = mail.envelope
         unspeakable: tuple[RecipientReply, ...] = ()
-        if not all(map(is_speakable, envelope.recipients)):
+        if not _is_simple(envelope):
             envelope, unspeakable = _speakable(envelope)
-        if (impossible := self._impossible(envelope)) is not None:
-            return impossible
+            if (impossible := self._impossible(envelope)) is not None:
+                return impossible
         encoded = mail.encode(eight_bit="8BITMIME" in self.connection.extensions)
         if not isinstance(encoded, bytes):
             return encoded
@@ -285,10 +286,18 @@ class SmtpSession:
         return Reply(stage, code, enhanced, text, remote_host=self.remote_host, tls=self.connection.tls)
 
 
+def _is_simple(envelope: Envelope) -> bool:
+    """True for nearly every envelope: one recipient, and ASCII addresses that can be written in a command."""
+    if len(envelope.recipients) != 1 or envelope.needs_smtputf8:
+        return False
+    [recipient] = envelope.recipients
+    return bool(recipient) and _UNSPEAKABLE.search(envelope.sender + recipient) is None
+
+
 def _speakable(envelope: Envelope) -> tuple[Envelope, tuple[RecipientReply, ...]]:
     """The envelope without the addresses that cannot be written in a command, and their replies; all if none can."""
     speakable = tuple(filter(is_speakable, envelope.recipients))
-    if not speakable:
+    if not speakable or len(speakable) == len(envelope.recipients):
         return envelope, ()
     unspoken = (address for address in envelope.recipients if not is_speakable(address))
     return replace(envelope, recipients=speakable), tuple(
