@@ -15,9 +15,11 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from postroom.post.keyed_hash import KeyedHash
+
 _ROOM_LABEL = b"postroom:feedback:v2\0"
 _LABEL = b"message id\0"
-_DIGEST_LETTERS = 16  # 64 bits of a hash: the id of another mail cannot be guessed
+_DIGEST_BYTES = 8  # 64 bits of a hash: the id of another mail cannot be guessed
 LARGEST_ID = 2**63 - 1  # bigint
 PATTERN = re.compile(r"<?\bpr\.(\d{1,19})\.([0-9a-f]{16})@([A-Za-z0-9.-]{1,253})>?", re.IGNORECASE)
 
@@ -45,18 +47,14 @@ def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys:
 
 
 def _digest(delivery_id: int, created_at: datetime, domain: str, key: bytes | None) -> str:
-    digest = _started(key)
-    digest.update(f"{delivery_id} {_written(created_at)} {domain}".encode())
-    return digest.hexdigest()[:_DIGEST_LETTERS]
-
-
-def _started(key: bytes | None) -> "hmac.HMAC | hashlib._Hash":
-    return hashlib.sha256() if key is None else _keyed(key).copy()
+    text = f"{delivery_id} {_written(created_at)} {domain}".encode()
+    digest = hashlib.sha256(text).digest() if key is None else _keyed(key).digest(text)
+    return digest[:_DIGEST_BYTES].hex()
 
 
 @lru_cache(maxsize=16)  # preparing a key costs more than the digest
-def _keyed(key: bytes) -> hmac.HMAC:
-    return hmac.new(key, _LABEL, hashlib.sha256)
+def _keyed(key: bytes) -> KeyedHash:
+    return KeyedHash(key, _LABEL)
 
 
 @lru_cache(maxsize=1024)  # the deliveries of a batch share the time of acceptance

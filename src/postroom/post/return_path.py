@@ -6,13 +6,13 @@ that mail only.
 """
 
 import base64
-import hashlib
 import hmac
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 
+from postroom.post.keyed_hash import KeyedHash
 from postroom.post.message_id import LARGEST_ID
 
 PREFIX = "bounce+"
@@ -53,11 +53,10 @@ def _checked(number: str, tag: str, keys: Sequence[bytes]) -> int | None:
 
 
 def _tag(delivery_id: int, key: bytes) -> str:
-    digest = _keyed(key).copy()
-    digest.update(str(delivery_id).encode())
-    return base64.b32encode(digest.digest()[:_TAG_BYTES]).decode().lower()
+    digest = _keyed(key).digest(str(delivery_id).encode())
+    return base64.b32encode(digest[:_TAG_BYTES]).decode().lower()
 
 
 @lru_cache(maxsize=4096)  # preparing a key costs more than the digest, and a process may serve a thousand rooms
-def _keyed(key: bytes) -> hmac.HMAC:
-    return hmac.new(key, _LABEL, hashlib.sha256)
+def _keyed(key: bytes) -> KeyedHash:
+    return KeyedHash(key, _LABEL)

@@ -12,11 +12,11 @@ because sent mail cannot be signed again. Pure.
 
 import base64
 import binascii
-import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from postroom.post.keyed_hash import KeyedHash
 from postroom.tracking.model import LinkSubject
 
 MAC_BYTES = 16  # 128 bits cannot be guessed, and links stay short
@@ -82,20 +82,16 @@ class TokenSigner:
 
 
 class _Key:
-    """HMAC-SHA256 with a precomputed key: a mail with five links needs seven signatures."""
+    """The key of one purpose."""
 
-    __slots__ = ("_inner", "_outer")
+    __slots__ = ("_digest",)
 
     def __init__(self, secret_key: bytes, purpose: str) -> None:
-        key = hmac.digest(secret_key, f"postroom tracking 1 {purpose}".encode(), "sha256").ljust(64, b"\0")
-        self._inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in key))
-        self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in key))
+        key = hmac.digest(secret_key, f"postroom tracking 1 {purpose}".encode(), "sha256")
+        self._digest = KeyedHash(key).digest
 
     def sign(self, payload: bytes) -> str:
-        inner, outer = self._inner.copy(), self._outer.copy()
-        inner.update(payload)
-        outer.update(inner.digest())
-        raw = outer.digest()[:MAC_BYTES] + payload
+        raw = self._digest(payload)[:MAC_BYTES] + payload
         return binascii.b2a_base64(raw, newline=False).translate(_TO_URL, b"=").decode()
 
 
