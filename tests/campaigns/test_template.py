@@ -1,5 +1,6 @@
 """Rendering of letters, with hostile merge fields."""
 
+from email import message_from_bytes
 from typing import Any
 
 import pytest
@@ -74,14 +75,13 @@ def test_every_mail_has_one_click_unsubscribe() -> None:
     """The headers follow RFC 8058, and the URL is the recipient's own."""
     written = letters_with(a_letter()).write(claimed_mail(first_name="Ann"))
     url = SIGNER.unsubscribe_url(LinkSubject(7, 12, "ann@example.org"))
-    assert written.headers["List-Unsubscribe"] == f"<{url}>"
-    assert written.headers["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
     assert written.headers["List-Id"] == "<campaigns.example.org>"
     assert written.headers["Feedback-ID"].startswith("7:example.org:")
     assert f'href="{url}"' in (written.html or "")
     assert url in (written.text or "")
-    message = encoded(written)
-    assert message.count(b"List-Unsubscribe:") == message.count(b"List-Unsubscribe-Post:") == 1
+    message = message_from_bytes(encoded(written))
+    assert message.get_all("List-Unsubscribe") == [f"<{url}>"]
+    assert message.get_all("List-Unsubscribe-Post") == ["List-Unsubscribe=One-Click"]
 
 
 def test_tracking_follows_the_campaign_option() -> None:

@@ -3,9 +3,9 @@
 Once per claim, the missing letters are loaded; then each mail is a pure function of its letter, its recipient's fields
 and the signer of links.
 
-Every mail has an unsubscribe link: `List-Unsubscribe` with `List-Unsubscribe-Post` for one click (RFC 8058), and `{{
-unsubscribe_url }}` in the letter itself. Opens and clicks are tracked if the campaign enables it. A merge field can
-become neither a header nor, in HTML, markup.
+Every mail has an unsubscribe link: `{{ unsubscribe_url }}` in the letter itself, and the same link in the header
+`List-Unsubscribe`, which the composer writes with `List-Unsubscribe-Post` for one click (RFC 8058). Opens and clicks
+are tracked if the campaign enables it. A merge field can become neither a header nor, in HTML, markup.
 """
 
 from collections import OrderedDict
@@ -96,7 +96,6 @@ class CampaignRendering:
             return f"its campaign's letter cannot be used: parsing it raised {type(error).__name__}"
         domain = domain_of(letter.sender.email) if letter.sender else self._options.default_domain
         headers = {
-            "List-Unsubscribe-Post": "List-Unsubscribe=One-Click",
             "List-Id": f"<campaigns.{domain}>",
             "Feedback-ID": f"{campaign_id}:{domain}:campaign:{self._options.feedback_sender}",
             "Precedence": "bulk",
@@ -127,7 +126,8 @@ def _write(outgoing: Outgoing, known: _Ready, signer: TokenSigner) -> Outgoing:
         text=rendered.text,
         html=html,
         is_canonical=rendered.is_canonical,  # tracked links change no spaces
-        headers={**outgoing.headers, "List-Unsubscribe": f"<{unsubscribe}>", **known.headers},
+        headers={**outgoing.headers, **known.headers},
+        unsubscribe_url=unsubscribe,
     )
 
 

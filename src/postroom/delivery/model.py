@@ -209,6 +209,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
     is_canonical: bool = False  # text and HTML: see `mail.render.Rendered`
+    unsubscribe_url: str | None = None  # the signed link that its content has, for `List-Unsubscribe`
     problem: str | None = None  # the reason why the stored row cannot be sent
     campaign_id: int | None = None  # the campaign with the content, personalised by `variables`
     template_id: str | None = None  # the template with the content

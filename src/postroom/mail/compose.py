@@ -89,6 +89,8 @@ def written_by(outgoing: Outgoing, account: SenderAccount) -> Outgoing:
     has_reply_to = any(each.kind is RecipientKind.REPLY_TO for each in outgoing.recipients)
     identity = identify(account, outgoing.sender, has_reply_to=has_reply_to)
     recipients = outgoing.recipients
+    if identity.reply_to is None and identity.sender is outgoing.sender:
+        return outgoing
     if (reply_to := identity.reply_to) is not None:
         added = Recipient(RecipientKind.REPLY_TO, 0, reply_to.email, reply_to.name, RecipientOutcome.PENDING)
         recipients = (*recipients, added)
@@ -141,7 +143,7 @@ class Composer:
             message_id=message_id,
             sender=self._return_path(outgoing, sender),
             recipients=outgoing.open_addresses,
-            lane=outgoing.lane.value,
+            lane=outgoing.lane,
             has_utf8_headers=message.needs_smtputf8,
         )
         return envelope, message
@@ -166,12 +168,18 @@ class Composer:
         return headers
 
     def _list_headers(self, outgoing: Outgoing) -> list[Field]:
-        """One-click unsubscription (RFC 8058). The link identifies one person, so mail to several has none."""
-        addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
-        if self._links is None or len(addresses) != 1 or _has(outgoing, "list-unsubscribe"):
+        """One-click unsubscription (RFC 8058), unless the caller gave a header of its own."""
+        url = outgoing.unsubscribe_url or self._unsubscribe_url(outgoing)
+        if url is None or _has(outgoing, "list-unsubscribe"):
             return []
-        url = self._links.unsubscribe_url(LinkSubject(outgoing.campaign_id, outgoing.id, addresses.pop()))
         return [(b"List-Unsubscribe", f"<{url}>".encode()), _ONE_CLICK]
+
+    def _unsubscribe_url(self, outgoing: Outgoing) -> str | None:
+        """The link identifies one person, so mail to several has none."""
+        addresses = {each.address for each in outgoing.recipients if each.kind is not RecipientKind.REPLY_TO}
+        if self._links is None or len(addresses) != 1:
+            return None
+        return self._links.unsubscribe_url(LinkSubject(outgoing.campaign_id, outgoing.id, addresses.pop()))
 
     def _signers_of(self, sender: Address) -> tuple[dkim.Signer, ...]:
         """The keys of the sender's domain or of the nearest parent domain: DMARC aligns with both."""

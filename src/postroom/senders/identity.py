@@ -20,9 +20,8 @@ class Identity:
 
 def identify(account: SenderAccount, named: Address | None, *, has_reply_to: bool) -> Identity:
     """Return the From and Reply-To of a mail with this From, or without one, that leaves through this account."""
-    own = Address(account.email, account.display_name)
     if named is None:
-        return Identity(own)
+        return Identity(Address(account.email, account.display_name))
     if domain_of(named.email) == domain_of(account.email):
         return Identity(named)
     shown = Address(account.email, account.display_name or named.name)
