@@ -79,6 +79,8 @@ class ParsedTemplate:
 
     def find(self, locale: str | None) -> TemplateParts | RenderError:
         """The parts for a locale, or for the nearest one that the template has."""
+        if locale is not None and (exact := self.messages.get(locale)) is not None:  # nearly always
+            return exact
         for candidate in locale_chain(locale):
             if candidate in self.messages:
                 return self.messages[candidate]

@@ -27,9 +27,9 @@ _SPECIAL = re.compile("[&<>\"']").search
 
 @dataclass(frozen=True, slots=True)
 class JoinedPart:
-    """A part as literals with the name of a variable between each two of them."""
+    """A part as literals with a variable between each two of them."""
 
-    literals: tuple[str, ...]
+    pieces: tuple[str, ...]  # the literals, and the name of a variable after each but the last
     names: tuple[str, ...]
     html: bool
     is_canonical: bool
@@ -37,27 +37,27 @@ class JoinedPart:
     @classmethod
     def parse(cls, source: str, *, html: bool) -> "JoinedPart | None":
         """None if the part needs the engine."""
-        literals, names, at = [], [], 0
+        pieces, at = [], 0
         for start, end in tag_spans(source):
             variable = _VARIABLE.fullmatch(source, start, end)
             if variable is None or variable[1].lower() in _NOT_NAMES:
                 return None
-            literals.append(source[at:start])
-            names.append(variable[1])
+            pieces += (source[at:start], variable[1])
             at = end
-        literals.append(source[at:].removesuffix("\n").removesuffix("\r"))  # as the engine does
-        canonical = _NOT_CANONICAL.search("x".join(literals)) is None
-        return cls(tuple(literals), tuple(names), html, canonical)
+        pieces.append(source[at:].removesuffix("\n").removesuffix("\r"))  # as the engine does
+        canonical = _NOT_CANONICAL.search("x".join(pieces[::2])) is None
+        return cls(tuple(pieces), tuple(pieces[1::2]), html, canonical)
 
     def render(self, lines: Mapping[str, str]) -> str | None:
         """The rendered part, from the values that `lines_of` returned; None if another value needs the engine."""
-        pieces = [self.literals[0]]
         try:
-            for name, literal in zip(self.names, self.literals[1:], strict=True):
-                value = lines[name]
-                pieces += (escape(value) if self.html and _SPECIAL(value) else value, literal)
+            values = [lines[name] for name in self.names]
         except KeyError:
             return None
+        if self.html and _SPECIAL("".join(values)):
+            values = list(map(escape, values))
+        pieces = list(self.pieces)
+        pieces[1::2] = values
         return "".join(pieces)
 
 

@@ -163,7 +163,7 @@ def _boundary(seed: str, bodies: Sequence[bytes]) -> bytes:
     while True:
         digest = hashlib.sha256(data).hexdigest()[:24].encode()
         boundary = b"_" + digest
-        if not any(boundary in body for body in bodies):
+        if True not in [boundary in body for body in bodies]:  # here and below a generator takes twice as long
             return boundary
         data = b"%b again" % digest
 
@@ -174,7 +174,7 @@ def _multipart(subtype: bytes, boundary: bytes, parts: Sequence[_Entity]) -> _En
         pieces += (b"--", boundary, b"\r\n", _part_lines(part.fields), b"\r\n", part.body, b"\r\n")
     pieces += (b"--", boundary, b"--\r\n")
     content_type: Field = (b"Content-Type", b'multipart/%b;\r\n boundary="%b"' % (subtype, boundary))
-    is_eight_bit = any(part.is_eight_bit for part in parts)
+    is_eight_bit = True in [part.is_eight_bit for part in parts]
     fields = (content_type, _EIGHT_BIT) if is_eight_bit else (content_type,)
     return _Entity(fields, b"".join(pieces), is_eight_bit)
 

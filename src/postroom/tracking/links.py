@@ -13,6 +13,7 @@ escaping are not found. A tracked `href` without quotation marks gets them. Pure
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from html import escape, unescape
 from html.entities import html5
 
@@ -182,11 +183,18 @@ def _tracked(piece: str, click: Callable[[str], str]) -> str | None:
     end = piece.find(piece[5:6], 6)
     if end < 0 or not _is_marked(piece):
         return None
-    url = _read_value(piece[6:end]).strip()
-    if not is_web_address(url):
+    url = _target(piece[6:end])
+    if url is None:
         return None
     tracked = click(url)
     return f"{piece[:6]}{escape(tracked) if _SPECIAL(tracked) else tracked}{piece[end:]}"
+
+
+@lru_cache(maxsize=1024)  # most links of a letter are the same in every mail
+def _target(value: str) -> str | None:
+    """The URL in an attribute's value; None if it does not lead to the web."""
+    url = _read_value(value).strip()
+    return url if is_web_address(url) else None
 
 
 def _read_value(value: str) -> str:
