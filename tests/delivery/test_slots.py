@@ -137,14 +137,14 @@ async def test_mail_behind_a_server_that_becomes_slow_gets_a_connection(pool: Po
         await asyncio.wait_for(running, 60)
 
 
-def test_a_quick_server_gets_a_task_for_every_few_mails() -> None:
+async def test_a_quick_server_gets_a_task_for_every_few_mails() -> None:
     """A task with a slot is enough for as many waiting mails as the depth of the queue."""
     gate = TransportSlots(3, may_stall=False)
     entered = [gate.offer(an_outgoing()) and gate.enter(2) for _ in range(8)]
     assert entered == [True, False, True, False, True, False, False, False]
 
 
-def test_a_lowered_limit_ends_surplus_tasks() -> None:
+async def test_a_lowered_limit_ends_surplus_tasks() -> None:
     """A task with a slot beyond the new limit gets no mail; the others go on."""
     gate = TransportSlots(2, may_stall=False)
     assert (gate.enter(), gate.enter(), gate.enter()) == (True, True, False)
@@ -156,7 +156,7 @@ def test_a_lowered_limit_ends_surplus_tasks() -> None:
     assert gate.next() is mail
 
 
-def test_a_stalled_transport_takes_no_mail_until_an_attempt_ends() -> None:
+async def test_a_stalled_transport_takes_no_mail_until_an_attempt_ends() -> None:
     """While all slots hang, a mail is not queued; the next end of an attempt makes the transport usable."""
     gate, hanging = TransportSlots(1, may_stall=True), an_outgoing()
     gate.enter()

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import msgspec
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
@@ -33,8 +34,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 60.0  # mail continues at most a minute a
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class InFlight:
+class InFlight(msgspec.Struct):
     """A mail at a transport, and the time since which only the reply is missing."""
 
     outgoing: Outgoing
@@ -66,6 +66,7 @@ class TransportSlots:
     _unreached: int = 0
     _pause: Backoff = field(default_factory=lambda: Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S))
     _paused_until: float = 0.0
+    _loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)  # to look it up is a system call
 
     @property
     def is_paused(self) -> bool:
@@ -121,12 +122,12 @@ class TransportSlots:
     def begin(self, outgoing: Outgoing, passage: SendProgress) -> None:
         """Record that a mail is handed to the transport."""
         self.flights[outgoing.id] = InFlight(outgoing, passage)
-        self._moved_at = asyncio.get_running_loop().time()
+        self._moved_at = self._loop.time()
 
     def end(self, outgoing: Outgoing) -> None:
         """Record that an attempt has ended, whether the mail was handed to the transport or not."""
         if self.flights.pop(outgoing.id, None) is not None:
-            self._moved_at = asyncio.get_running_loop().time()
+            self._moved_at = self._loop.time()
             self.is_stalled = self.is_paused
 
     def count_reached(self, *, is_reached: bool) -> None:
@@ -138,7 +139,7 @@ class TransportSlots:
             return
         self._unreached += 1
         if self.may_stall and self._unreached >= UNREACHED and not self.is_paused:
-            self._paused_until = asyncio.get_running_loop().time() + self._pause.fail()
+            self._paused_until = self._loop.time() + self._pause.fail()
 
     def take_waiting(self) -> list[Outgoing]:
         """Remove all mails that wait for a slot."""
