@@ -45,6 +45,17 @@ async def test_a_claim_takes_no_more_than_the_quota(pool: Pool) -> None:
     )
 
 
+async def test_a_look_without_due_mail_reserves_nothing(pool: Pool) -> None:
+    """A busy lane looks a hundred times a second: without mail it reads no account and takes no id of a claim."""
+    await an_account(pool, daily_limit=3, counted_on=TODAY)
+    await accepted(pool, a_mail(), now=NOON + timedelta(hours=1))
+    taken = "SELECT is_called FROM claims_id_seq"
+    assert await claimed(pool, now=NOON) == []
+    assert await pool.fetchval(taken) is False
+    assert len(await claimed(pool, now=NOON + timedelta(hours=1))) == 1
+    assert await pool.fetchval(taken) is True
+
+
 async def test_a_claim_takes_no_more_than_a_batch_of_each(pool: Pool) -> None:
     """`batch_size` bounds what one claim gives one account."""
     one = await an_account(pool, batch_size=2, counted_on=TODAY)
