@@ -342,3 +342,14 @@ async def test_connection_closed_at_reset_after_refused_content_is_replaced() ->
         assert (await transport.send(envelope(ONE), Letter())).code == 554
         assert (await transport.send(envelope(TWO), Letter())).code == 250
     assert len(server.visits) == 2
+
+
+@pytest.mark.parametrize(
+    "answer_s, mails",
+    [(float("inf"), 0), (0.051, 0), (0.05, 5), (0.01, 5), (0.005, 10), (0.001, 20), (0.0, 20)],
+)
+async def test_the_quicker_a_server_the_more_mails_wait_for_a_connection(answer_s: float, mails: int) -> None:
+    """A slow server needs its connections; one that answers at once needs few."""
+    async with smtp_server() as server, transport_to(server) as transport:
+        transport.pace.answer_s = answer_s
+        assert transport.queue_depth == mails
