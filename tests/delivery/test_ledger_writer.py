@@ -60,6 +60,28 @@ async def test_results_that_come_together_are_written_together(pool: Pool) -> No
     assert {await state_of(pool, delivery) for delivery in ids} == {DeliveryState.SENT}
 
 
+async def test_results_that_come_during_a_write_wait_for_others(pool: Pool) -> None:
+    """A statement for one result costs nearly as much as for fifty: the first to come is not written alone."""
+    await accepted(pool, *(a_mail() for _ in range(100)))
+    batch = await claimed(pool)
+    first, second = finished(batch)[:50], finished(batch)[50:]
+    steps = Steps()
+
+    def come(_written: list[Outgoing]) -> None:
+        ledger.on_written = lambda _written: None
+        ledger.add(second[0])
+        for result in second[1:]:
+            asyncio.get_running_loop().call_soon(ledger.add, result)
+
+    async with completing(pool, steps) as ledger:
+        ledger.on_written = come
+        ledger.expect(batch[0].claim_id, len(batch))
+        for result in first:
+            ledger.add(result)
+        await asyncio.wait_for(ledger.drain(), 60)
+    assert steps.heard == ["completed", "completed"]
+
+
 async def test_a_claim_is_closed_when_its_last_result_is_written(pool: Pool) -> None:
     """A claim stays open while an attempt is in flight and needs its lease."""
     await accepted(pool, a_mail(), a_mail())
