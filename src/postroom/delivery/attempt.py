@@ -172,6 +172,10 @@ class AttemptRunner:
     def has_expired(self, outgoing: Outgoing) -> bool:
         return outgoing.expires_at is not None and outgoing.expires_at <= self._now()
 
+    def expiry(self, outgoing: Outgoing) -> Callable[[], bool]:
+        """The check whether a delivery has expired; most never do."""
+        return _never if outgoing.expires_at is None else partial(self.has_expired, outgoing)
+
     def way_out(self, outgoing: Outgoing) -> Transport:
         """The transport of its sender account, or of its channel and lane."""
         if outgoing.sender_account_id is not None and self._senders is not None:
@@ -188,7 +192,7 @@ class AttemptRunner:
             return written
         envelope, content = written
         transport = self.way_out(outgoing)
-        passage = SendProgress(partial(self.has_expired, outgoing))
+        passage = SendProgress(self.expiry(outgoing))
         if not passage.may_leave():
             return expired(outgoing)
         on_start(passage)
@@ -268,6 +272,10 @@ class AttemptRunner:
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
         except Exception as error:  # noqa: BLE001 - a bug in a transport must not stop the worker
             return reply_to_error(error, transport, envelope.delivery_id)
+
+
+def _never() -> bool:
+    return False
 
 
 _durations = lru_cache(maxsize=64)(ATTEMPT_SECONDS.labels)  # the label's lookup costs more than the count

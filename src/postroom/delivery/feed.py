@@ -5,7 +5,6 @@ to the mail before it. Until then it can expire, be returned to the queue and be
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Protocol
 
@@ -83,7 +82,7 @@ class TransportFeed:
                 self._attempter.skip_turn(outgoing)
                 self._owner.finished(self._gate, outgoing, written)
                 continue
-            mail = OutgoingFeedMail(outgoing, self._transport, written, partial(self._attempter.has_expired, outgoing))
+            mail = OutgoingFeedMail(outgoing, self._transport, written, self._attempter.expiry(outgoing))
             self._open.append(mail)
             return mail
         return None

@@ -17,7 +17,7 @@ from postroom.delivery.maintenance import MaintenanceOptions
 from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import ERASED, Address, domain_of, parse_address
-from postroom.post.header import Field, encode_addresses, encode_custom, encode_text
+from postroom.post.header import Field, encode_addresses, encode_custom, encode_mailbox, encode_text
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.mime import ComposedMessage
 from postroom.post.reply import Content, Envelope
@@ -251,9 +251,14 @@ def _custom_headers(given: Mapping[str, str]) -> tuple[list[Field], str | None]:
 
 def _recipient_headers(recipients: Sequence[Recipient]) -> list[Field]:
     """To, Cc and Reply-To with all recipients, whatever their status, but those who were erased; never Bcc."""
-    if len(recipients) == 1 and recipients[0].kind is RecipientKind.TO and not recipients[0].address.startswith(ERASED):
-        only = Address(recipients[0].address, recipients[0].name)
-        return [(b"To", encode_addresses("To", (only,)))]  # nearly every mail
+    first = recipients[0] if len(recipients) == 1 else None
+    if (
+        first is not None
+        and first.name is None
+        and first.kind is RecipientKind.TO
+        and not first.address.startswith(ERASED)
+    ):
+        return [(b"To", encode_mailbox("To", first.address))]  # nearly every mail
     shown: dict[RecipientKind, list[Address]] = {}
     for each in recipients:
         if each.address.startswith(ERASED):

@@ -121,13 +121,21 @@ def is_structured(lowered: str) -> bool:
 
 def encode_addresses(field: str, addresses: Sequence[Address]) -> bytes:
     """An address list, folded between and, if need be, inside the addresses."""
-    if len(addresses) == 1 and addresses[0].name is None:  # nearly every mail: one word, never folded
-        return _address_words(field, addresses[0])[0].encode()
+    if len(addresses) == 1 and addresses[0].name is None:
+        return encode_mailbox(field, addresses[0].email)
     words: list[str] = []
     for address in addresses:
         words += _address_words(field, address)
         words[-1] += ","
     return _fold(words, len(field) + 2)[:-1].encode()
+
+
+def encode_mailbox(field: str, email: str) -> bytes:
+    """One address without a name, as in nearly every mail: one word, never folded."""
+    if _MAILBOX.fullmatch(email) is None:
+        refuse_breaks(field, email)
+        raise ValueError(f"{field} has an address that cannot be written: {email!r}")
+    return email.encode()
 
 
 @lru_cache(maxsize=256)  # most headers of a campaign are the same in every mail
@@ -197,14 +205,11 @@ def _check_structured(lowered: str, value: str) -> str | None:
 
 
 def _address_words(field: str, address: Address) -> list[str]:
-    email, name = address.email, address.name
-    if _MAILBOX.fullmatch(email) is None:
-        refuse_breaks(field, email)
-        raise ValueError(f"{field} has an address that cannot be written: {email!r}")
+    mailbox, name = encode_mailbox(field, address.email).decode(), address.name
     if name is None or not name.strip(" "):
-        return [email]
+        return [mailbox]
     words = _name_words(field, name)
-    words.append(f"<{email}>")
+    words.append(f"<{mailbox}>")
     return words
 
 

@@ -19,6 +19,7 @@ Only servers that answer quickly get envelopes ahead (`ServerPace`): others woul
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -132,7 +133,8 @@ class SmtpSession:
         """
         envelope = mail.envelope
         unspeakable: tuple[RecipientReply, ...] = ()
-        if not _is_simple(envelope):
+        is_simple = _is_simple(envelope)
+        if not is_simple:
             envelope, unspeakable = _speakable(envelope)
             if (impossible := self._impossible(envelope)) is not None:
                 return impossible
@@ -141,7 +143,8 @@ class SmtpSession:
             return encoded
         if (oversize := self._oversize(len(encoded))) is not None:
             return oversize
-        commands = envelope_commands(envelope, self.connection, encoded)
+        is_utf8 = not is_simple and envelope.needs_smtputf8
+        commands = envelope_commands(envelope, self.connection.extensions, encoded, is_utf8=is_utf8)
         is_stuffed = getattr(mail.content, "is_stuffed", False)
         content = encoded + END if is_stuffed and encoded.endswith(b"\r\n") else stuffed(encoded)
         return _PreparedMail(mail, envelope.recipients, commands, content, unspeakable)
@@ -320,15 +323,16 @@ def is_speakable(address: str) -> bool:
     return bool(address) and _UNSPEAKABLE.search(address) is None
 
 
-def envelope_commands(envelope: Envelope, connection: SmtpClientConnection, encoded: bytes) -> list[bytes]:
+def envelope_commands(
+    envelope: Envelope, extensions: Mapping[str, str], encoded: bytes, *, is_utf8: bool
+) -> list[bytes]:
     """MAIL, one RCPT per recipient and DATA, with the parameters that the server's extensions allow."""
-    extensions = connection.extensions
     mail = f"MAIL FROM:<{envelope.sender}>"
     if "SIZE" in extensions:
         mail += f" SIZE={len(encoded)}"
     if "8BITMIME" in extensions and not encoded.isascii():
         mail += " BODY=8BITMIME"
-    if envelope.needs_smtputf8:
+    if is_utf8:
         mail += " SMTPUTF8"
     if "DSN" in extensions:
         # ENVID is xtext (RFC 3461); a number is its own xtext.
