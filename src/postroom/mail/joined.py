@@ -37,7 +37,8 @@ class JoinedPart:
     @classmethod
     def parse(cls, source: str, *, html: bool) -> "JoinedPart | None":
         """None if the part needs the engine."""
-        pieces, at = [], 0
+        pieces: list[str] = []
+        at = 0
         for start, end in tag_spans(source):
             variable = _VARIABLE.fullmatch(source, start, end)
             if variable is None or variable[1].lower() in _NOT_NAMES:
