@@ -112,12 +112,12 @@ async def test_mails_of_a_connection_leave_in_their_order(pool: Pool) -> None:
 
 
 async def test_mail_for_a_quick_server_shares_connections(pool: Pool) -> None:
-    """Ten mails for a server that answers at once need two connections, though it may have twenty."""
-    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(10)))
+    """Thirty mails for a server that answers at once need two connections, though it may have twenty."""
+    await accepted(pool, *(a_mail(f"p{n}@example.org") for n in range(30)))
     async with smtp_server() as server, transport_to(server) as transport:
         transport.pace.answer_s = 0.0
         await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
-        assert (len(server.messages), len(server.visits)) == (10, 2)
+        assert (len(server.messages), len(server.visits)) == (30, 2)
 
 
 async def test_mail_behind_a_server_that_becomes_slow_gets_a_connection(pool: Pool) -> None:

@@ -172,9 +172,9 @@ class AttemptRunner:
     def has_expired(self, outgoing: Outgoing) -> bool:
         return outgoing.expires_at is not None and outgoing.expires_at <= self._now()
 
-    def expiry(self, outgoing: Outgoing) -> Callable[[], bool]:
-        """The check whether a delivery has expired; most never do."""
-        return _never if outgoing.expires_at is None else partial(self.has_expired, outgoing)
+    def expiry(self, outgoing: Outgoing) -> Callable[[], bool] | None:
+        """The check whether a delivery has expired; None, as for most: it never does."""
+        return None if outgoing.expires_at is None else partial(self.has_expired, outgoing)
 
     def way_out(self, outgoing: Outgoing) -> Transport:
         """The transport of its sender account, or of its channel and lane."""
@@ -272,10 +272,6 @@ class AttemptRunner:
             return Reply(Stage.FINAL, text="stopped while in flight; the message may have been handed over")
         except Exception as error:  # noqa: BLE001 - a bug in a transport must not stop the worker
             return reply_to_error(error, transport, envelope.delivery_id)
-
-
-def _never() -> bool:
-    return False
 
 
 _durations = lru_cache(maxsize=64)(ATTEMPT_SECONDS.labels)  # the label's lookup costs more than the count

@@ -28,7 +28,7 @@ class OutgoingFeedMail(FeedMail):
         outgoing: Outgoing,
         transport: FeedTransport,
         written: tuple[Envelope, Content],
-        has_expired: Callable[[], bool],
+        has_expired: Callable[[], bool] | None,
     ) -> None:
         super().__init__(*written, SendProgress(has_expired))
         self.outgoing, self.transport = outgoing, transport

@@ -20,7 +20,7 @@ class SendProgress:
 
     __slots__ = ("_has_expired", "_stage", "is_late")
 
-    def __init__(self, has_expired: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, has_expired: Callable[[], bool] | None = None) -> None:
         self._has_expired = has_expired
         self._stage: Callable[[], Stage] | None = None
         self.is_late = False
@@ -36,7 +36,7 @@ class SendProgress:
 
     def may_leave(self) -> bool:
         """False if the message has expired and must not be offered."""
-        self.is_late = self._has_expired()
+        self.is_late = self._has_expired is not None and self._has_expired()
         return not self.is_late
 
     @property
