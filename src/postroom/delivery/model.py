@@ -229,8 +229,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def held_for(self) -> timedelta | None:
         """The time this mail has to wait for recipients on hold; None if it may leave."""
-        waits = [each.held_for for each in self.recipients if each.held_for is not None]
-        return max(waits) if waits else None
+        return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
 
     @property
     def open_addresses(self) -> tuple[str, ...]:
