@@ -248,6 +248,16 @@ async def test_closed_room_accepts_nothing(client: Client, room: Room) -> None:
     assert await room.pool.fetchval("SELECT count(*) FROM room_limits") == 0
 
 
+async def test_removing_no_limits_keeps_the_mark_of_new_ones(room: Room) -> None:
+    """SQL `send` reads a mark: a DELETE that finds no row, beside an open INSERT of limits, does not take it away."""
+    async with room.pool.acquire() as setting, room.pool.acquire() as connection:
+        async with setting.transaction():
+            await setting.execute("INSERT INTO room_limits (expires_at) VALUES ($1)", PAST)
+            await connection.execute("DELETE FROM room_limits")
+        with pytest.raises(RoomClosed):
+            await postroom.send(connection, to="a@example.org", subject="Hello", text="Hello", room=room.name)
+
+
 async def test_sql_send_checks_the_domains_of_the_room(room: Room) -> None:
     """A From outside the domains, or none, is refused by field."""
     await service.set_room_limits(room.pool, {"from_domains": ["shop.example"]}, actor="tests")

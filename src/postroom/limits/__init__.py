@@ -8,6 +8,7 @@ FILES      model      limits, and how mails are counted
            allowance  counts that several processes share
 CALLED BY  delivery: clients (`AcceptCombiner`), workers (`hold`) and SQL `send` (functions/check_room_limits.sql);
            http and the dashboard (`service`), the command line (`postroom rooms limit`)
+CALLS      events' `mark_room`: the room is marked while it has limits, and SQL `send` reads only the mark
 COUNTING   each recipient in To, Cc and Bcc is one mail. A minute is a minute of the clock, a day a UTC day. A request
            that was known by its idempotency key is not counted again; a retry of a delivery is not counted again.
 WHERE      the limits of a key apply when mail is accepted over HTTP, SMTP and the drop-ins. The limits of the room

@@ -655,7 +655,7 @@ CREATE FUNCTION find_search_end(p_query jsonb, p_bound bigint, p_before_transact
     SET enable_bitmapscan TO 'off'
     AS $$…$$;
 
-CREATE FUNCTION find_suppression(p_address text) RETURNS TABLE(is_listed boolean)
+CREATE FUNCTION find_suppression(p_address text, p_has_erased boolean) RETURNS TABLE(is_listed boolean)
     LANGUAGE sql STABLE ROWS 1
     AS $$…$$;
 
@@ -904,6 +904,15 @@ CREATE FUNCTION make_restored_table(p_table text, p_name text) RETURNS void
 
 CREATE FUNCTION mark_move(p_mark text) RETURNS void
     LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION mark_room(p_has_erased boolean DEFAULT NULL::boolean, p_has_limits boolean DEFAULT NULL::boolean) RETURNS void
+    LANGUAGE plpgsql
+    AS $$…$$;
+
+CREATE FUNCTION mark_room_limits() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
@@ -1281,7 +1290,7 @@ CREATE FUNCTION step_metrics(p_step delivery_step, p_outcome attempt_outcome) RE
     LANGUAGE sql STABLE
     AS $$…$$;
 
-CREATE FUNCTION step_transaction(OUT id xid8) RETURNS SETOF xid8
+CREATE FUNCTION step_transaction(OUT id xid8, OUT has_erased boolean, OUT has_limits boolean) RETURNS SETOF record
     LANGUAGE sql STABLE
     AS $$…$$;
 
@@ -1984,6 +1993,8 @@ CREATE TABLE event_clock (
     epoch integer DEFAULT 0 NOT NULL,
     system_identifier bigint,
     verified_start timestamp with time zone,
+    has_erased boolean DEFAULT false NOT NULL,
+    has_limits boolean DEFAULT false NOT NULL,
     CONSTRAINT event_clock_epoch_range CHECK (((epoch >= 0) AND (epoch <= 32767))),
     CONSTRAINT event_clock_one_row CHECK (is_only)
 );
@@ -3190,6 +3201,8 @@ CREATE TRIGGER insert_email_queue INSTEAD OF INSERT ON email_queue FOR EACH ROW 
 CREATE TRIGGER refuse_view_change INSTEAD OF DELETE ON email_queue FOR EACH ROW EXECUTE FUNCTION refuse_view_change();
 
 CREATE TRIGGER refuse_view_change INSTEAD OF INSERT OR DELETE OR UPDATE ON send_logs FOR EACH ROW EXECUTE FUNCTION refuse_view_change();
+
+CREATE TRIGGER room_limits_mark AFTER INSERT OR DELETE ON room_limits FOR EACH ROW EXECUTE FUNCTION mark_room_limits();
 
 CREATE TRIGGER scheduled_events_guard BEFORE UPDATE ON scheduled_events FOR EACH ROW EXECUTE FUNCTION scheduled_events_guard();
 

@@ -102,10 +102,10 @@ BEGIN
     END IF;
 
     -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
-    SELECT nextval('deliveries_id_seq'), p_lane::delivery_lane, (SELECT t.id FROM step_transaction() AS t),
-        (SELECT is_listed FROM find_suppression(lower(v_email))), (SELECT version_id FROM current_template_version(p_template)),
-        EXISTS (SELECT FROM room_limits), EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
+    SELECT nextval('deliveries_id_seq'), p_lane::delivery_lane, t.id, s.is_listed, v.version_id, t.has_limits,
+        EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
     INTO v_id, v_lane, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
+    FROM step_transaction() AS t, find_suppression(lower(v_email), t.has_erased) AS s, current_template_version(p_template) AS v
     WHERE keep_heap();
     IF v_is_limited OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
         IF p_template IS NOT NULL AND v_version_id IS NULL THEN

@@ -1,6 +1,7 @@
 -- Record the history of suppressions: every change of the table writes a row, for every client, and a fact without
 -- personal data. For a manual lift, `postroom.actor` and `postroom.note` name the actor and the reason in the
--- transaction. A large import sets `postroom.quiet` and appends no facts, only history.
+-- transaction. A large import sets `postroom.quiet` and appends no facts, only history. An erased address marks the room,
+-- so that accepting looks for pseudonyms.
 CREATE OR REPLACE FUNCTION record_suppression_changes() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may suppress need not have write access to history or events
@@ -47,6 +48,9 @@ BEGIN
             'suppression', id, 'reason', reason, 'scope', scope))
         INTO v_types, v_ids, v_data
         FROM old_rows;
+    END IF;
+    IF TG_OP <> 'DELETE' THEN -- a DELETE has no new_rows
+        PERFORM mark_room(p_has_erased => true) WHERE EXISTS (SELECT FROM new_rows WHERE address LIKE 'erased:%');
     END IF;
     IF v_types IS NOT NULL
         AND current_setting('postroom.quiet', true) IS DISTINCT FROM 'on'
