@@ -1,6 +1,7 @@
 """The table of waiting deliveries: a claim trusts the record, and waits for no other transaction."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from tests.support.builders import NOON, a_mail, accepted, claimed, state_of
@@ -72,3 +73,18 @@ async def test_cancelling_beside_claims_never_deadlocks(pool: Pool) -> None:
     await claim()
     assert await pool.fetchval("SELECT count(*) FROM due_deliveries") == 0
     assert sum(moved) <= 200
+
+
+async def test_mail_that_waits_for_its_trial_expires_after_it(pool: Pool) -> None:
+    """One column has both: first the template is tried, then the expiry is watched."""
+    later = NOON + timedelta(hours=1)
+    request = a_mail(template="welcome", send_at=later, expires_at=later + timedelta(hours=1))
+    [delivery] = await accepted(pool, request, now=NOON)
+    assert await pool.fetchval("SELECT watch_at = '-infinity' FROM due_deliveries WHERE id = $1", delivery)
+    await pool.execute("UPDATE deliveries SET state = 'rendered', template_version_id = 1 WHERE id = $1", delivery)
+    assert await pool.fetchval("SELECT watch_at FROM due_deliveries WHERE id = $1", delivery) == request.expires_at
+    async with pool.acquire() as connection:
+        assert await store.expire_waiting(connection, batch_limit=10, now=later) == []
+        expired = await store.expire_waiting(connection, batch_limit=10, now=later + timedelta(hours=1))
+    assert expired == [delivery]
+    assert await state_of(pool, delivery) is DeliveryState.CANCELLED

@@ -216,11 +216,12 @@ INVARIANTS = {
     "a delivery is in the queue while it waits, with the same time": """
         SELECT count(*) FROM (SELECT * FROM deliveries WHERE next_attempt_at IS NOT NULL) AS d
         FULL JOIN due_deliveries AS w ON w.id = d.id
-        WHERE (w.due_at, w.lane, w.channel, w.campaign_id, w.expires_at) IS DISTINCT FROM
-            (d.next_attempt_at, d.lane, d.channel, d.campaign_id, d.expires_at)""",
+        WHERE (w.due_at, w.lane, w.channel, w.campaign_id, nullif(w.watch_at, '-infinity')) IS DISTINCT FROM
+            (d.next_attempt_at, d.lane, d.channel, d.campaign_id,
+                CASE WHEN w.watch_at IS DISTINCT FROM '-infinity' THEN d.expires_at END)""",
     "only a queued template is to be tried": """
         SELECT count(*) FROM due_deliveries AS w JOIN deliveries AS d ON d.id = w.id
-        WHERE w.is_unrendered AND (d.state <> 'queued' OR d.template_id IS NULL)""",
+        WHERE w.watch_at = '-infinity' AND (d.state <> 'queued' OR d.template_id IS NULL)""",
     "what is being sent is held by a claim": """
         SELECT count(*) FROM deliveries AS d
         WHERE state = 'sending' AND NOT EXISTS (SELECT FROM claims WHERE claims.id = d.claim_id)""",

@@ -41,7 +41,7 @@ async def full(filled: Room) -> AsyncIterator[Session]:
         ("list_claim_recipients", "deliveries_pkey"),
         ("mark_started", "delivery_payloads_pkey"),
         ("recover_claims", "deliveries_pkey"),
-        ("expire_waiting", "due_deliveries_expiry_idx"),
+        ("expire_waiting", "due_deliveries_watch_idx"),
         ("delete_old_deliveries", "deliveries_pkey"),
         ("delete_old_payloads", "delivery_payloads_pkey"),
         ("complete", "deliveries_pkey"),
@@ -60,7 +60,7 @@ async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: s
     "call, index",
     [
         ("lock_due_deliveries('bulk', 100, now())", "due_deliveries_order_idx"),
-        ("lock_unrendered_deliveries(100)", "due_deliveries_unrendered_idx"),
+        ("lock_unrendered_deliveries(100)", "due_deliveries_watch_idx"),
     ],
 )
 async def test_choosing_a_batch_reads_only_the_batch(full: Session, call: str, index: str) -> None:

@@ -44,8 +44,9 @@ NO_ANSWER = Reply(Stage.FINAL, text="the connection was lost", remote_host="mx.e
 
 
 QUEUE_WAITING = """
-    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
-    SELECT id, next_attempt_at, lane, channel, state = 'queued' AND template_id IS NOT NULL, campaign_id, expires_at
+    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, watch_at)
+    SELECT id, next_attempt_at, lane, channel, campaign_id,
+        CASE WHEN state = 'queued' AND template_id IS NOT NULL THEN '-infinity' ELSE expires_at END
     FROM deliveries
     WHERE next_attempt_at IS NOT NULL
     ON CONFLICT DO NOTHING

@@ -312,8 +312,8 @@ SELECT cancel_deliveries(
         SELECT d.id
         FROM due_deliveries AS w
         JOIN deliveries AS d ON d.id = w.id
-        WHERE w.expires_at <= coalesce(:now::timestamptz, now())
-        ORDER BY w.expires_at
+        WHERE w.watch_at > '-infinity' AND w.watch_at <= coalesce(:now::timestamptz, now())
+        ORDER BY w.watch_at
         LIMIT :batch_limit
         FOR UPDATE OF d SKIP LOCKED
     ), 'expired', coalesce(:now::timestamptz, now())
@@ -791,7 +791,7 @@ clone AS (
     RETURNING id, resend_of, next_attempt_at, created_at, lane, channel, source, campaign_id, expires_at
 ),
 waiting AS (
-    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, expires_at)
+    INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, watch_at)
     SELECT id, next_attempt_at, lane, channel, campaign_id, expires_at
     FROM clone
 ),

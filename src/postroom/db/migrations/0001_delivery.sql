@@ -102,26 +102,23 @@ CREATE INDEX deliveries_data_idx ON deliveries USING gin (tags jsonb_path_ops, c
 -- `deliveries` changes when a delivery is claimed or ends. Statements that insert or claim deliveries write this table;
 -- the trigger deliveries_due keeps it equal to `deliveries` for every other change, by any client.
 CREATE TABLE due_deliveries (
-    id            bigint           PRIMARY KEY,
-    due_at        timestamptz      NOT NULL, -- equal to next_attempt_at of the delivery
-    lane          delivery_lane    NOT NULL,
-    channel       delivery_channel NOT NULL,
-    is_unrendered boolean          NOT NULL DEFAULT false, -- its template is to be tried before it is due
-    campaign_id   bigint,
-    expires_at    timestamptz
+    id          bigint           PRIMARY KEY,
+    due_at      timestamptz      NOT NULL, -- equal to next_attempt_at of the delivery
+    lane        delivery_lane    NOT NULL,
+    channel     delivery_channel NOT NULL,
+    campaign_id bigint,
+    watch_at    timestamptz                -- -infinity: its template is to be tried before it is due; otherwise its expires_at
 ) WITH (autovacuum_vacuum_scale_factor = 0.05); -- every claim reads past the rows of earlier claims that vacuum left
 
 -- claim_due: due deliveries by lane and channel, oldest first. By channel, because webhooks do not wait for mailboxes.
 CREATE INDEX due_deliveries_order_idx ON due_deliveries (lane, channel, due_at, id);
 
--- lock_unrendered: deliveries that are due later and whose template is to be tried before
-CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries (lane, id) WHERE is_unrendered;
-
 -- feed_campaign, hold_mail, cancel_mail: mail of a campaign that waits in the queue
 CREATE INDEX due_deliveries_campaign_idx ON due_deliveries (campaign_id, due_at) WHERE campaign_id IS NOT NULL;
 
--- expire_waiting: deliveries that must not leave any more
-CREATE INDEX due_deliveries_expiry_idx ON due_deliveries (expires_at) WHERE expires_at IS NOT NULL;
+-- lock_unrendered: deliveries that are due later and whose template is to be tried before; expire_waiting: deliveries that must
+-- not leave any more. One index for both: PostgreSQL opens every index for each INSERT, and prepares its condition (ADR 62).
+CREATE INDEX due_deliveries_watch_idx ON due_deliveries (watch_at, lane, id) WHERE watch_at IS NOT NULL;
 
 -- Deliveries that ended without being sent (failed, dead_letter, cancelled, suppressed), for listings by state: they
 -- are rare, and an index of `deliveries` on its state would cost every claim. Kept by acceptance and the triggers

@@ -1880,9 +1880,8 @@ CREATE TABLE due_deliveries (
     due_at timestamp with time zone NOT NULL,
     lane delivery_lane NOT NULL,
     channel delivery_channel NOT NULL,
-    is_unrendered boolean DEFAULT false NOT NULL,
     campaign_id bigint,
-    expires_at timestamp with time zone
+    watch_at timestamp with time zone
 )
 WITH (autovacuum_vacuum_scale_factor='0.05');
 
@@ -3033,11 +3032,9 @@ CREATE INDEX delivery_steps_rare_idx ON ONLY delivery_steps USING btree (step, t
 
 CREATE INDEX due_deliveries_campaign_idx ON due_deliveries USING btree (campaign_id, due_at) WHERE (campaign_id IS NOT NULL);
 
-CREATE INDEX due_deliveries_expiry_idx ON due_deliveries USING btree (expires_at) WHERE (expires_at IS NOT NULL);
-
 CREATE INDEX due_deliveries_order_idx ON due_deliveries USING btree (lane, channel, due_at, id);
 
-CREATE INDEX due_deliveries_unrendered_idx ON due_deliveries USING btree (lane, id) WHERE is_unrendered;
+CREATE INDEX due_deliveries_watch_idx ON due_deliveries USING btree (watch_at, lane, id) WHERE (watch_at IS NOT NULL);
 
 CREATE INDEX engagements_age_idx ON engagements USING brin (first_at);
 

@@ -224,9 +224,10 @@ BEGIN
     SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', lane, channel, source
     FROM unnest(v_ids, v_lanes, v_channels, v_sources) AS r(id, lane, channel, source)
     WHERE id IS NOT NULL;
-    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
+    INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
     SELECT id, greatest(send_at, held_until, p_now), lane, channel,
-        template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds', expires_at
+        CASE WHEN template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds'
+            THEN '-infinity' ELSE expires_at END
     FROM unnest(v_ids, v_suppressed, p_send_at, v_held_until, v_lanes, v_channels, v_templates, p_expires_at)
         AS r(id, is_suppressed, send_at, held_until, lane, channel, template_id, expires_at)
     WHERE id IS NOT NULL AND is_suppressed IS NOT TRUE;

@@ -10,12 +10,12 @@ BEGIN
     IF TG_OP = 'DELETE' OR NEW.next_attempt_at IS NULL THEN
         DELETE FROM due_deliveries WHERE id = OLD.id;
     ELSE
-        INSERT INTO due_deliveries AS w (id, due_at, lane, channel, is_unrendered, campaign_id, expires_at)
-        VALUES (NEW.id, NEW.next_attempt_at, NEW.lane, NEW.channel, NEW.state = 'queued' AND NEW.template_id IS NOT NULL,
-            NEW.campaign_id, NEW.expires_at)
+        INSERT INTO due_deliveries AS w (id, due_at, lane, channel, campaign_id, watch_at)
+        VALUES (NEW.id, NEW.next_attempt_at, NEW.lane, NEW.channel, NEW.campaign_id,
+            CASE WHEN NEW.state = 'queued' AND NEW.template_id IS NOT NULL THEN '-infinity' ELSE NEW.expires_at END)
         ON CONFLICT (id) DO UPDATE
-        SET due_at = excluded.due_at, lane = excluded.lane, channel = excluded.channel,
-            is_unrendered = excluded.is_unrendered, campaign_id = excluded.campaign_id, expires_at = excluded.expires_at;
+        SET due_at = excluded.due_at, lane = excluded.lane, channel = excluded.channel, campaign_id = excluded.campaign_id,
+            watch_at = excluded.watch_at;
     END IF;
     RETURN NULL;
 END

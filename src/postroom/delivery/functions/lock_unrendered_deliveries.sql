@@ -16,7 +16,7 @@ BEGIN
     SELECT d.id, d.template_id, d.template_version_id, d.locale
     FROM due_deliveries AS w
     JOIN deliveries AS d ON d.id = w.id
-    WHERE w.is_unrendered
+    WHERE w.watch_at = '-infinity'
     ORDER BY w.lane, w.id
     LIMIT p_limit
     FOR UPDATE SKIP LOCKED;

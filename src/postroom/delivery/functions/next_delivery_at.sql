@@ -4,7 +4,7 @@ CREATE OR REPLACE FUNCTION next_delivery_at() RETURNS timestamptz
 LANGUAGE plpgsql STABLE
 AS $$
 BEGIN
-    IF EXISTS (SELECT FROM due_deliveries WHERE is_unrendered)
+    IF EXISTS (SELECT FROM due_deliveries WHERE watch_at = '-infinity')
         OR EXISTS (SELECT FROM mass_actions WHERE finished_at IS NULL)
     THEN
         RETURN now();
@@ -20,7 +20,7 @@ BEGIN
                     WHERE w.lane = lane.name AND w.channel = channel.name
                 ) AS first
         ),
-        (SELECT min(expires_at) FROM due_deliveries WHERE expires_at IS NOT NULL),
+        (SELECT min(watch_at) FROM due_deliveries WHERE watch_at IS NOT NULL),
         (SELECT min(expires_at) FROM claims)
     );
 END

@@ -49,6 +49,7 @@ DECLARE
     v_positions      integer[];
     v_names          text[];
     v_due_at         timestamptz; -- NULL: now
+    v_watch_at       timestamptz; -- see due_deliveries
     v_rest           text; -- see request_fingerprint
     v_id             bigint;
     v_lane           delivery_lane;
@@ -90,6 +91,8 @@ BEGIN
             v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
         END IF;
         v_due_at := greatest(p_send_at, now());
+        v_watch_at := CASE
+            WHEN p_template IS NOT NULL AND v_due_at > now() + interval '10 seconds' THEN '-infinity' ELSE p_expires_at END;
         p_traceparent := substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
         IF is_plain_address(v_email) IS NOT TRUE OR num_nonnulls(p_cc, p_bcc, p_reply_to) > 0 THEN
             SELECT kinds[2:], positions[2:], emails[1], emails[2:], names[1], names[2:]
@@ -149,9 +152,8 @@ BEGIN
         SELECT v_id, kind, position, email, name
         FROM unnest(v_kinds, v_positions, v_others, v_names) AS r(kind, position, email, name);
     END IF;
-    INSERT INTO due_deliveries (id, due_at, lane, channel, is_unrendered, expires_at)
-    VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email',
-        coalesce(p_template IS NOT NULL AND v_due_at > CURRENT_TIMESTAMP + interval '10 seconds', false), p_expires_at);
+    INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
+    VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email', v_watch_at);
     IF v_is_asleep THEN
         PERFORM wake_workers(ARRAY[p_lane]);
     END IF;
