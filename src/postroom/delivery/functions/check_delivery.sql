@@ -1,13 +1,13 @@
 -- Reject a row that contradicts itself: each state has exactly its columns, and Python can read every time. An inserted row is
 -- checked by the function, whose expression is prepared once per connection. An updated row is checked by the condition of its
--- trigger, prepared once per statement, so that batches pay for no function call. Both have the same rules; one table of cases
--- tests both (tests/delivery/test_state_machine.py).
+-- trigger, prepared once per statement, so that batches pay for no function call: only an invalid row gets here. Both have the
+-- same rules; one table of cases tests both (tests/delivery/test_state_machine.py).
 CREATE OR REPLACE FUNCTION check_delivery() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 BEGIN
     -- A new row of the usual kind: fewer terms, which PL/pgSQL prepares in each transaction (3 % of SQL send).
-    IF TG_OP = 'INSERT' AND NEW.state = 'queued' AND NEW.attempt_count = 0 AND NEW.next_attempt_at IS NOT NULL
+    IF NEW.state = 'queued' AND NEW.attempt_count = 0 AND NEW.next_attempt_at IS NOT NULL
         AND num_nonnulls(NEW.claim_id, NEW.first_attempt_at, NEW.expires_at, NEW.finished_at, NEW.max_retries,
             NEW.give_up_after) = 0
         AND num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
@@ -18,8 +18,7 @@ BEGIN
     THEN
         RETURN NEW;
     END IF;
-    IF TG_OP = 'INSERT' AND (
-        (NEW.state < 'sending') = (NEW.next_attempt_at IS NOT NULL)
+    IF (NEW.state < 'sending') = (NEW.next_attempt_at IS NOT NULL)
         AND (NEW.state = 'sending') = (NEW.claim_id IS NOT NULL)
         AND (NEW.state > 'sending') = (NEW.finished_at IS NOT NULL)
         AND (NEW.state <= 'sent' OR NEW.reason IS NOT NULL)
@@ -31,7 +30,7 @@ BEGIN
         AND least(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at, NEW.finished_at,
             NEW.idempotency_expires_at) >= timestamptz '1900-01-01 00:00:00Z'
         AND greatest(NEW.next_attempt_at, NEW.created_at, NEW.dated_at, NEW.first_attempt_at, NEW.expires_at,
-            NEW.finished_at, NEW.idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z')
+            NEW.finished_at, NEW.idempotency_expires_at) < timestamptz '9999-12-31 00:00:00Z'
     THEN
         RETURN NEW;
     END IF;

@@ -41,9 +41,13 @@ AS $$
 -- send_again accepts mail to suppressed recipients and mail whose key is known.
 DECLARE
     v_email          text; -- the first recipient
+    v_address        text; -- the same in lower case; NULL: it is
     v_name           text;
     v_has_content    boolean; -- a body that needs no further check
     v_from           text[];
+    v_from_email     text; -- of v_from, because an INSERT prepares each subscript and cast
+    v_from_name      text;
+    v_max_retries    smallint;
     v_others         text[]; -- the other recipients; NULL: there is one recipient
     v_kinds          recipient_kind[];
     v_positions      integer[];
@@ -89,7 +93,10 @@ BEGIN
         PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
         IF p_from IS NOT NULL THEN
             v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
+            v_from_email := v_from[1];
+            v_from_name := v_from[2];
         END IF;
+        v_max_retries := p_max_retries;
         v_due_at := greatest(p_send_at, now());
         v_watch_at := CASE
             WHEN p_template IS NOT NULL AND v_due_at > now() + interval '10 seconds' THEN '-infinity' ELSE p_expires_at END;
@@ -100,22 +107,25 @@ BEGIN
             FROM parse_recipients(p_to, p_cc, p_bcc, p_reply_to);
             v_others := nullif(v_others, '{}');
         END IF;
-        v_rest := rest_of_request('email', p_send_at, v_from[1], v_from[2], p_headers, p_attachments, p_tags, p_custom_data,
+        v_address := lower(v_email);
+        v_rest := rest_of_request('email', p_send_at, v_from_email, v_from_name, p_headers, p_attachments, p_tags, p_custom_data,
             v_name, CASE WHEN v_others IS NOT NULL THEN ROW(v_kinds, v_others, v_names)::text END);
     END IF;
 
+    v_lane := p_lane;
     -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
-    SELECT nextval('deliveries_id_seq'), p_lane::delivery_lane, t.id, s.is_listed, v.version_id, t.has_limits,
-        EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
-    INTO v_id, v_lane, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
-    FROM step_transaction() AS t, find_suppression(lower(v_email), t.has_erased) AS s, current_template_version(p_template) AS v
+    SELECT nextval('deliveries_id_seq'), t.id, s.is_listed, v.version_id, t.has_limits,
+        EXISTS (SELECT FROM workers WHERE v_lane = ANY (asleep))
+    INTO v_id, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
+    FROM step_transaction() AS t, find_suppression(coalesce(v_address, v_email), t.has_erased) AS s,
+        current_template_version(p_template) AS v
     WHERE keep_heap();
     IF v_is_limited OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
         IF p_template IS NOT NULL AND v_version_id IS NULL THEN
             RAISE EXCEPTION 'template: there is no template %', quote_literal(p_template)
                 USING ERRCODE = 'PR001', COLUMN = 'template';
         END IF;
-        PERFORM check_room_limits(v_from[1]);
+        PERFORM check_room_limits(v_from_email);
         v_is_listed := v_is_listed OR v_others IS NOT NULL AND (SELECT is_listed FROM find_suppressions(v_others));
     END IF;
     IF NOT v_is_listed THEN
@@ -130,7 +140,7 @@ BEGIN
         )
         VALUES (
             v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), CURRENT_TIMESTAMP, coalesce(v_due_at, CURRENT_TIMESTAMP),
-            p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, p_max_retries, p_give_up_after, p_source,
+            p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, v_max_retries, p_give_up_after, p_source,
             p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN CURRENT_TIMESTAMP + p_idempotency_ttl END,
             p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name
         )
@@ -144,7 +154,7 @@ BEGIN
     INSERT INTO delivery_payloads (
         delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
-    VALUES (v_id, v_from[1], v_from[2], p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
+    VALUES (v_id, v_from_email, v_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
     INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
     VALUES (v_transaction_id, v_id, CURRENT_TIMESTAMP, 'accepted', v_lane, 'email', p_source);
     IF v_others IS NOT NULL THEN
