@@ -26,7 +26,7 @@ AT_REST = """
             SELECT FROM postroom.campaigns WHERE status = 'active' AND coalesce(start_at, '-infinity') < now())
 """
 NOT_HERE = ("needs a container engine; ", "needs a cluster; ", "needs an init system ")
-"""What a machine with stand-ins for hosts lacks; behind it is the test that checks the block in another way."""
+"""How a valid reason begins: stand-ins cannot replace these. The rest names the test that checks the block."""
 STARTS_ITSELF = {"README.md", "quickstart.md", "test-your-application.md"}  # no `postroom up` runs before the page
 
 
