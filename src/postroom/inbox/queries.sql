@@ -40,7 +40,8 @@ SELECT (SELECT min(id) FROM inbox_messages WHERE id > :message_id AND (:sees_cod
 
 -- name: insert_inbox_messages :many
 -- Store captured messages. Recipients are flat and point to their message by ordinal, counted from one. Mail with the
--- source of sign-in codes stays marked when its delivery is deleted.
+-- source of sign-in codes stays marked when its delivery is deleted. A scalar subquery, because EXISTS may be planned as
+-- a hash of all deliveries with that source.
 WITH envelope AS (
     SELECT ordinal, array_agg(address ORDER BY position) AS recipients
     FROM unnest(:recipient_ordinal::integer[], :recipient_address::text[]) WITH ORDINALITY AS r(ordinal, address, position)
@@ -49,7 +50,7 @@ WITH envelope AS (
 INSERT INTO inbox_messages (delivery_id, mail_from, recipients, subject, author, content, attachment_count, is_sign_in, raw)
 SELECT m.delivery_id, m.mail_from, coalesce(envelope.recipients, '{}'), m.subject, m.author, m.content,
     m.attachment_count,
-    EXISTS (SELECT FROM deliveries AS d WHERE d.id = m.delivery_id AND d.source = :sign_in_source::text), m.raw
+    coalesce((SELECT d.source = :sign_in_source::text FROM deliveries AS d WHERE d.id = m.delivery_id), false), m.raw
 FROM unnest(:delivery_id::bigint[], :mail_from::text[], :subject::text[], :author::text[], :content::text[],
         :attachment_count::integer[], :raw::bytea[])
     WITH ORDINALITY AS m(delivery_id, mail_from, subject, author, content, attachment_count, raw, ordinal)
