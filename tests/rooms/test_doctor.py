@@ -110,7 +110,7 @@ async def test_a_half_restored_room_is_reported(server: TestServer) -> None:
 
 async def test_a_room_over_its_limit_is_reported(server: TestServer) -> None:
     """The finding names the room and the limit."""
-    async with servers_with(server, "tenant_a") as settings:
+    async with servers_with(server, "tenant_a", working=True) as settings:
         [(_, url)] = settings.servers
         await execute(url, "INSERT INTO tenant_a.room_limits (expires_at) VALUES ('2026-01-01')")
         found = (await findings(settings))["limits of rooms"]
