@@ -15,9 +15,11 @@ CALLED BY  every service whose use-case is a fact or a manual action; the outbox
 FAILURES   `AppendConditionFailed` and `DuplicateAppend`, both with the event that matched; `BadInput`; `EventsBusy`:
          timed out waiting for a lock of another open transaction, retry; `EventUnreadable`, with the event's position
          and a cursor after it. At REPEATABLE READ and above also SQLSTATE 40001, to be retried: the snapshot is older
-         than the locks of a condition or idempotency query, or a new epoch has begun since.
+         than the locks of a condition or idempotency query, or a new epoch has begun or a mark has changed since.
 EPOCH    the room stores the identifier of the cluster that assigned its transaction ids; restored into another cluster
          it begins a new epoch, above the old ids, so that restored events come before all later ones
+MARKS    `event_clock` also tells whether the room has limits or erased addresses (`mark_room`): SQL `send` reads this
+         row anyway, and needs no look into their tables
 AUDIT    `audit_log` is append-only, enforced by a trigger, and written in the caller's transaction
 """
 

@@ -11,7 +11,7 @@ STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is 
          bounces, and an operator may lift any suppression, which the history records
 CALLED BY  delivery and campaigns: `suppressed_until`, when a request is accepted and again right before sending;
          tracking: `merge_suppressions`, `lift_suppressions`; http, cli, the loop of `postroom work`
-CALLS    senders (`count_returned`), stats (`add_stats`), events (`append_facts`)
+CALLS    senders (`count_returned`), stats (`add_stats`), events (`append_facts`, `mark_room`)
 HOSTILE INPUTS  every message and every webhook. Reports are read in child processes (`reading`) with limits on
          bytes, boundaries, memory and time. An unverified report (`attribution`, `providers`) is stored and
          suppresses no address; permanent suppression needs evidence about the mailbox (`postroom.post.meaning`)
