@@ -1,7 +1,7 @@
 """Listings of deliveries: filters and pages."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.support.builders import (
@@ -16,6 +16,7 @@ from tests.support.builders import (
 )
 
 from postroom.db.pool import Pool
+from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.listing import pages, store
@@ -179,6 +180,13 @@ async def test_a_part_of_an_address_is_searched_in_spans(pool: Pool, monkeypatch
         found, cursor = await service.list_deliveries(pool, chosen, limit=2, cursor=cursor)
         read += [line.id for line in found]
     assert (read, cursor) == ([first], None)
+
+
+async def test_a_page_without_ids_runs_no_further_statement() -> None:
+    """A page that found no ids asks the database nothing more: planning costs more than the search."""
+    unused = cast("Connection", None)
+    assert await store.match_deliveries(unused, delivery_ids=[], page_limit=51) == []
+    assert await store.list_deliveries(unused, delivery_ids=[]) == []
 
 
 async def test_a_frequent_tag_is_found_among_the_newest(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

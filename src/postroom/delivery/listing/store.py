@@ -86,6 +86,8 @@ async def ids_waiting(connection: Connection, **window: Any) -> list[int]:
 
 
 async def list_deliveries(connection: Connection, *, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
+    if not delivery_ids:
+        return []  # most searches of a rare value end here; the statement would have to be planned
     rows = await QUERIES["list_deliveries"].many(connection, delivery_ids=delivery_ids)
     return [read_summary(row) for row in rows]
 
@@ -93,6 +95,8 @@ async def list_deliveries(connection: Connection, *, delivery_ids: Sequence[int]
 async def match_deliveries(
     connection: Connection, *, delivery_ids: Sequence[int], page_limit: int, **filters: Any
 ) -> list[int]:
+    if not delivery_ids:
+        return []
     statement = QUERIES["match_deliveries"]
     return read_ids(await statement.many(connection, delivery_ids=delivery_ids, page_limit=page_limit, **filters))
 
