@@ -120,7 +120,7 @@ async def measure_ticks(arena: Arena, sizes: Sequence[int], rounds: int) -> list
     async with contextlib.AsyncExitStack() as stack:
         rooms = []
         for future in sizes:
-            ticks = Ticks(future, await stack.enter_async_context(room(arena, f"ticks_{future}")))
+            ticks = Ticks(future, await stack.enter_async_context(room(arena, f"ticks_{future}_{time.monotonic_ns()}")))
             started = time.perf_counter()
             await fill(ticks.pool, future)
             print(f"filled with {future:>10,} future events in {time.perf_counter() - started:.0f} s", flush=True)
