@@ -20,9 +20,8 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.processes import process_registered
 from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
-from postroom.delivery.lane import LaneWakeups, WokenWorker
+from postroom.delivery.lane import LaneWakeups, Precedence, WokenWorker
 from postroom.delivery.model import Channel, Lane
-from postroom.delivery.precedence import Precedence
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.feedback.report_rooms import report_rooms

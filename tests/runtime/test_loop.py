@@ -6,6 +6,8 @@ from functools import partial
 
 import asyncpg
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from tests.support.loops import looping
 from tests.support.patience import PATIENCE_S
@@ -14,7 +16,7 @@ from postroom.cli.database_checks import examine
 from postroom.db.failures import record_loop_failure
 from postroom.db.room import Room
 from postroom.runtime import loop as loop_module
-from postroom.runtime.loop import Loop, run_loops
+from postroom.runtime.loop import Backoff, Loop, run_loops
 from postroom.runtime.metrics import REGISTRY
 
 HOUR = timedelta(hours=1)
@@ -213,3 +215,26 @@ async def test_a_stop_reaches_the_main_task() -> None:
         assert not running.done()
         stop.set()
         await running
+
+
+# ── back-off: pauses double up to a limit and start again after a success ─────────────────────────────────────────────
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    backoff = Backoff(1, 10, jitter=0)
+    assert [backoff.fail() for _ in range(6)] == [1, 2, 4, 8, 10, 10]
+
+
+def test_a_success_starts_again_with_the_first_pause() -> None:
+    backoff = Backoff(1, 10, jitter=0)
+    backoff.fail()
+    backoff.fail()
+    backoff.reset()
+    assert backoff.fail() == 1
+
+
+@given(failures=st.integers(min_value=0, max_value=10**6), jitter=st.floats(min_value=0, max_value=1))
+def test_a_pause_is_never_longer_than_the_longest(failures: int, jitter: float) -> None:
+    """Jitter only shortens a pause, however many failures came before."""
+    full = Backoff(0.2, 30, jitter=0, failures=failures).pause_s
+    assert (1 - jitter) * full <= Backoff(0.2, 30, jitter=jitter, failures=failures).pause_s <= full <= 30

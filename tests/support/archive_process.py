@@ -4,15 +4,14 @@ With `die_at` it kills itself with SIGKILL at the n-th occurrence of a step; oth
 """
 
 import asyncio
-import os
 import resource
-import signal
 import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from tests.support.doom import Doom
 from tests.support.forked import run_module
 from tests.support.sessions import sessions_end
 
@@ -45,19 +44,6 @@ class Orders:
         return msgspec.json.encode(self).decode()
 
 
-class Doom:
-    """A test signal that kills the process with SIGKILL at the ordered step."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._step, self._left = orders.die_at, orders.occurrence
-
-    def __call__(self, step: str) -> None:
-        if step == self._step:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def run_to_its_end(orders: Orders) -> int:
     """Start a process and wait until it ends."""
     async with sessions_end(orders.url):  # a killed process held the archive's lock
@@ -75,7 +61,7 @@ async def peak_kilobytes(orders: Orders) -> int:
 
 async def work(orders: Orders) -> None:
     binaries.VERSION_TIMEOUT_S = 60
-    doom = Doom(orders)
+    doom = Doom(orders.die_at, orders.occurrence)
     place = None if orders.endpoint else Path(orders.folder) / "work"
     options = ArchiveOptions(
         url=orders.folder, endpoint=orders.endpoint, pages=orders.pages, batch_limit=50, work_dir=place

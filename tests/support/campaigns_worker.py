@@ -8,7 +8,8 @@ import sys
 
 import msgspec
 from tests.support.campaigns import a_campaign_worker
-from tests.support.chaos_worker import HOUR, Doom, Orders
+from tests.support.chaos_worker import HOUR, Orders
+from tests.support.doom import Doom
 
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.pool import open_pool
@@ -20,7 +21,7 @@ from postroom.transports.smtp import SmtpRelay, SmtpTransport
 async def work(orders: Orders) -> None:
     pool = await open_pool(orders.url, orders.room, size=8)
     transport = SmtpTransport(SmtpRelay("127.0.0.1", orders.port, tls="none"), max_connections=orders.connections)
-    doom = Doom(orders)
+    doom = Doom(orders.die_at, orders.occurrence)
     options = WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=HOUR)
     worker = a_campaign_worker(pool, transport, options=options, signal=doom)
     feeder = Feeder(pool, FeederOptions(first_target=1000, least_target=1000, most_target=1000), signal=doom)

@@ -5,13 +5,13 @@ of a step. On SIGTERM it stops as a worker does and says `stopping` on its stand
 """
 
 import asyncio
-import os
 import signal
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
 
 import msgspec
+from tests.support.doom import Doom
 
 from postroom.db.pool import open_pool
 from postroom.delivery.model import Channel, Lane
@@ -40,19 +40,6 @@ class Orders:
         return msgspec.json.encode(self).decode()
 
 
-class Doom:
-    """Hears the worker's steps and ends the process at the one that was ordered, as the kernel would."""
-
-    def __init__(self, orders: Orders) -> None:
-        self._step, self._left = orders.die_at, orders.occurrence
-
-    def __call__(self, step: str) -> None:
-        if step == self._step:
-            self._left -= 1
-            if self._left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-
 async def work(orders: Orders) -> None:
     pool = await open_pool(orders.url, orders.room, size=8)
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
@@ -62,7 +49,7 @@ async def work(orders: Orders) -> None:
         writers={Channel.EMAIL: MailWriter(composer)},
         routes={Channel.EMAIL: dict.fromkeys(Lane, transport)},
         options=WorkerOptions(batch=orders.batch, chunk=orders.chunk, lease=HOUR, grace=HOUR, until_empty=True),
-        signal=Doom(orders),
+        signal=Doom(orders.die_at, orders.occurrence),
     )
 
     def stop() -> None:

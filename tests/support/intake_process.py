@@ -4,10 +4,10 @@ python -m tests.support.intake_process redis|nats DATABASE_URL STREAM_URL NAME S
 """
 
 import asyncio
-import os
-import signal
 import sys
 from datetime import timedelta
+
+from tests.support.doom import Doom
 
 from postroom.db.pool import open_pool
 from postroom.intake.source import StreamSource
@@ -28,12 +28,8 @@ def make_source(kind: str, url: str, name: str) -> StreamSource:
 
 
 async def main(kind: str, database_url: str, stream_url: str, name: str, step: str) -> None:
-    def die(reached: str) -> None:
-        if reached == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     pool = await open_pool(database_url, "postroom", size=2)
-    async with open_consumers(pool, [make_source(kind, stream_url, name)], signal=die) as loops:
+    async with open_consumers(pool, [make_source(kind, stream_url, name)], signal=Doom(step)) as loops:
         await run_loops(loops, stop=asyncio.Event())
 
 

@@ -4,12 +4,11 @@ With `die_at` it kills itself with SIGKILL at that step; otherwise it exits 0 wh
 """
 
 import asyncio
-import os
-import signal
 import sys
 from dataclasses import dataclass
 
 import msgspec
+from tests.support.doom import Doom
 
 from postroom.embedded import binaries
 from postroom.rooms.moving import move_room
@@ -32,13 +31,8 @@ class Orders:
 
 async def work(orders: Orders) -> None:
     binaries.VERSION_TIMEOUT_S = 60
-
-    def doom(step: str) -> None:
-        if step == orders.die_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
     async with open_servers(Settings(servers=orders.servers)) as servers:
-        await move_room(servers, orders.name, to=orders.to, actor="cli:tests", signal=doom)
+        await move_room(servers, orders.name, to=orders.to, actor="cli:tests", signal=Doom(orders.die_at))
 
 
 if __name__ == "__main__":

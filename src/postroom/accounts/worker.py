@@ -33,8 +33,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.model import Acceptance, DeliveryId, DeliveryRequest
 from postroom.errors import BadInput, OutputLost
-from postroom.runtime.loop import Loop, is_stopped_before, run_loops, wait_for_any
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, is_stopped_before, run_loops, unheard, wait_for_any
 from postroom.settings import Settings
 
 _log = structlog.get_logger()

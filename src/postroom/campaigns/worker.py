@@ -19,8 +19,7 @@ from postroom.campaigns.queue_sync import settle_mail
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.loop import Loop
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, unheard
 
 _log = structlog.get_logger()
 

@@ -16,8 +16,7 @@ import structlog
 
 from postroom.db.connection import Connector, PostgresConnection
 from postroom.db.queries import columns, load
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop
 
 PING_S = 3.0  # with PING_TIMEOUT_S and CONNECT_S well below the 15 s in which work must resume
 PING_TIMEOUT_S = 3.0  # a loaded server answers earlier; the reason for PING_S holds here too

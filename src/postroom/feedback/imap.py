@@ -27,8 +27,7 @@ from postroom.feedback.ingest import Ingested, ingest
 from postroom.feedback.reading import ReportReaders
 from postroom.feedback.report_rooms import ReportRoom, ReportRooms, find_room
 from postroom.post.report import LARGEST
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop
 
 ORIGIN = "imap"
 TIMEOUT_S = 60  # a slow mailbox is not an error, a silent one is

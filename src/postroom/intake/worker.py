@@ -14,8 +14,7 @@ from postroom.delivery.model import IDEMPOTENCY_TTL
 from postroom.delivery.service import Check
 from postroom.intake.service import accept_commands
 from postroom.intake.source import StreamSource
-from postroom.runtime.loop import Loop
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, unheard
 
 
 @asynccontextmanager

@@ -15,8 +15,7 @@ from postroom.outbox.relay import RelayOptions
 from postroom.outbox.webhooks.publisher import WebhookPublisher
 from postroom.outbox.worker import Outbox, OutboxOptions
 from postroom.runtime.extra import extra_needed
-from postroom.runtime.loop import Loop, run_loops
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, run_loops, unheard
 from postroom.settings import Settings
 
 

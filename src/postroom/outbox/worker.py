@@ -24,8 +24,7 @@ from postroom.outbox.leadership import Leadership
 from postroom.outbox.model import Subscription
 from postroom.outbox.publisher import Publishers
 from postroom.outbox.relay import Relay, RelayOptions
-from postroom.runtime.loop import Loop, wait_for_any
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, unheard, wait_for_any
 
 _log = structlog.get_logger()
 

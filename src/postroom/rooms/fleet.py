@@ -17,8 +17,7 @@ from postroom.rooms.model import FleetOptions, Watcher
 from postroom.rooms.server_rooms import ServerRooms
 from postroom.rooms.service import ROOMS_UNKNOWN, Server, find_rooms
 from postroom.rooms.wake import RunRoom
-from postroom.runtime.loop import Loop, run_loops
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Signal, run_loops, unheard
 
 WATCH_REST = timedelta(milliseconds=100)  # the watch itself waits for commands
 WOKEN_S = 4.0  # a room without work sleeps after this time; one that fails is not woken without a pause

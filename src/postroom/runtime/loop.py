@@ -6,9 +6,11 @@ and retried after a longer pause. No error ends a loop, so none stops the other 
 """
 
 import asyncio
+import random
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -16,7 +18,6 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from postroom.db.faults import is_passing
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.metrics import LOOP_FAILURES
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
@@ -33,6 +34,40 @@ Result = TypeVar("Result")
 Rest = timedelta | Callable[[], timedelta]
 Failed = Callable[[str, Exception], Awaitable[None]]
 """Called with the name of a loop and its error, before the pause."""
+Signal = Callable[[str], None]
+"""Announces a step ("claimed", "started", "completed"): concurrency and crash tests wait for it instead of sleeping."""
+
+
+def unheard(_step: str) -> None:
+    """The signal in production: none."""
+
+
+@dataclass(slots=True)
+class Backoff:
+    """The pause before the next try doubles with each failure in a row, up to a limit.
+
+    `jitter` is the largest random share subtracted from a pause, to spread retries.
+    """
+
+    first_s: float
+    longest_s: float
+    jitter: float = 0.25
+    failures: int = 0
+
+    def fail(self) -> float:
+        """Count a failure; returns the pause before the next try, in seconds."""
+        self.failures += 1
+        return self.pause_s
+
+    @property
+    def pause_s(self) -> float:
+        """The pause after the failures counted so far, at least the first one."""
+        doubled = self.first_s * (1 << min(max(self.failures - 1, 0), 32))
+        return min(doubled, self.longest_s) * random.uniform(1 - self.jitter, 1)  # noqa: S311 - spreads load, guards nothing
+
+    def reset(self) -> None:
+        """Reset the count after a success."""
+        self.failures = 0
 
 
 class Runs(Protocol):

@@ -20,8 +20,7 @@ from datetime import timedelta
 
 import structlog
 
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import is_stopped_before, wait_for_any
+from postroom.runtime.loop import Backoff, is_stopped_before, wait_for_any
 
 _log = structlog.get_logger()
 

@@ -17,8 +17,7 @@ import structlog
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.loop import Loop, Rest
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Loop, Rest, Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.engine import LEASE, hand_over_due
 from postroom.schedule.model import ScheduledEventStatus, SchedulePolicy

@@ -22,9 +22,7 @@ import structlog
 from postroom.db.failures import record_loop_failure
 from postroom.db.pool import Pool
 from postroom.db.queries import arrays
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import Loop
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Backoff, Loop, Signal, unheard
 from postroom.tracking import store
 from postroom.tracking.metrics import HITS, HITS_DROPPED, HITS_WAITING
 from postroom.tracking.model import TrackedRequest

@@ -4,9 +4,8 @@ from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop
 from postroom.tracking import store
 
 # Partitions are made months ahead; a failed run is repeated long before one is missing

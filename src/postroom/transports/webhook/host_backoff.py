@@ -15,7 +15,7 @@ from datetime import timedelta
 import structlog
 
 from postroom.post.reply import Reply, Stage
-from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Backoff
 
 TIMEOUTS = 5
 """The breaker of a host opens after this many posts in a row without an answer."""
