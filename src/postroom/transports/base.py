@@ -14,17 +14,19 @@ from postroom.post.reply import Content, Envelope, Reply, Stage
 class SendProgress:
     """Progress of one message, readable by the caller of `send` while it waits.
 
-    The caller creates it in the sending task, with a check whether the message has expired. A transport that knows
-    its stage reports it with `follow`, and calls `may_leave` immediately before it offers the message.
+    The caller of `send` creates it in the sending task, with a check whether the message has expired. A transport that
+    knows its stage reports it with `follow`, and calls `may_leave` immediately before it offers the message. Each
+    message of a feed has its own, which is not that of the task (`is_current`).
     """
 
     __slots__ = ("_has_expired", "_stage", "is_late")
 
-    def __init__(self, has_expired: Callable[[], bool] | None = None) -> None:
+    def __init__(self, has_expired: Callable[[], bool] | None = None, *, is_current: bool = True) -> None:
         self._has_expired = has_expired
         self._stage: Callable[[], Stage] | None = None
         self.is_late = False
-        _current.set(self)
+        if is_current:
+            _current.set(self)
 
     @staticmethod
     def current() -> "SendProgress":

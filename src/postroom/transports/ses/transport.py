@@ -1,18 +1,25 @@
-"""The SES transport: sends one message and returns the reply."""
+"""The SES transport: sends one raw message by `SendEmail` of version 2 and returns the reply."""
 
+import base64
 import ssl
 from datetime import UTC, datetime, timedelta
+from email.parser import BytesHeaderParser
+from email.utils import parseaddr
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from postroom.errors import ConfigurationError
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.aws import CredentialSource, sign
 from postroom.transports.exchange import Exchange, is_http
-from postroom.transports.ses.message import MOST_RECIPIENTS, request_body
 from postroom.transports.ses.replies import reply_to
 
 TIMEOUT = timedelta(seconds=60)  # a large mail over a slow network; longer holds a place at the transport
+
+MOST_RECIPIENTS = 50
+"""Limit of SES for the recipients of one request."""
 
 _PATH = "/v2/email/outbound-emails"
 _JSON = {"Content-Type": "application/json"}
@@ -54,19 +61,28 @@ class SesTransport:
             return Reply(Stage.RECIPIENT, 554, "5.5.1", "there is no recipient")
         if envelope.needs_smtputf8:
             return Reply(Stage.SENDER, 553, "5.6.7", "SES does not take internationalised addresses")
-        body = request_body(
-            envelope,
-            content.encode(eight_bit=False),
-            return_path=self._return_path,
-            configuration_set=self._configuration_set,
-        )
         async with self._exchange.turn():
-            reply = await self._post(body)
+            reply = await self._post(self._body(envelope, content.encode(eight_bit=False)))
         return replace(reply, recipients=_left_over(envelope)) if reply.code == 250 else reply  # noqa: PLR2004 - accepted
 
     async def close(self) -> None:
         """Close connections. Idempotent."""
         await self._exchange.close()
+
+    def _body(self, envelope: Envelope, raw: bytes) -> bytes:
+        """The JSON body for the first recipients of the envelope."""
+        body: dict[str, Any] = {
+            "Destination": {"ToAddresses": list(envelope.recipients[:MOST_RECIPIENTS])},
+            "Content": {"Raw": {"Data": base64.b64encode(raw).decode()}},
+            "EmailTags": [{"Name": "postroom-delivery", "Value": str(envelope.delivery_id)}],
+        }
+        if sender := _sender(raw) or envelope.sender:
+            body["FromEmailAddress"] = sender
+        if self._return_path and envelope.sender:
+            body["FeedbackForwardingEmailAddress"] = envelope.sender
+        if self._configuration_set is not None:
+            body["ConfigurationSetName"] = self._configuration_set
+        return msgspec.json.encode(body)
 
     async def _post(self, body: bytes) -> Reply:
         now = datetime.now(UTC)
@@ -91,3 +107,9 @@ class SesTransport:
 def _left_over(envelope: Envelope) -> tuple[RecipientReply, ...]:
     """Replies that defer the recipients beyond the limit of one request."""
     return tuple(RecipientReply(address, 452, "4.5.3", _NEXT_TIME) for address in envelope.recipients[MOST_RECIPIENTS:])
+
+
+def _sender(raw: bytes) -> str:
+    """The address in From, which SES has verified. The envelope sender may only receive bounces."""
+    head = raw.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+    return parseaddr(str(BytesHeaderParser().parsebytes(head).get("From", "")))[1]

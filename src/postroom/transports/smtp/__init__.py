@@ -2,14 +2,12 @@
 
 NAME       SmtpTransport, the SMTP client; SmtpRelay, a server and its connection settings
 FILES      relay       the relay's URL
-           answer      reply lines → answers; parses all input from the server
+           answer      reply lines → answers → verdict on an envelope; parses all input from the server
            hint        "try again in 300 seconds" → 300.0
            protocol    one connection: write, wait for answers, enforce timeouts
            opening     connect, greeting, EHLO, STARTTLS, AUTH
-           envelope_replies  replies to an envelope → result
            session     messages over one open connection, each next envelope behind the content before it
-           pool        connections kept, reused, limited
-           transport   the `Transport` protocol: acquire, open, deliver, release
+           transport   the `Transport` protocol: acquire, open, deliver, release; the pool of kept connections
 PROMISES   `send` returns a `Reply` whatever the server or the network does. A message is tried a second
            time only on a new connection, only after a kept one was found closed, and only if no byte of
            content had left. A timeout after the closing dot is reported as stage FINAL without a code.

@@ -38,6 +38,7 @@ class SmtpClientConnection(asyncio.Protocol):
         self.content_started = False
         self.content_finished = False  # every byte up to the closing dot is on its way
         self._is_patient = self._is_overdue = False
+        self.now = loop.time  # the clock of its timeouts
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._reader = AnswerReader()
@@ -60,10 +61,6 @@ class SmtpClientConnection(asyncio.Protocol):
 
     # Called by sessions
 
-    def now(self) -> float:
-        """The clock of its timeouts."""
-        return self._loop.time()
-
     async def greeting(self, timeout_s: float) -> list[SmtpReply]:
         """Wait for the server's greeting."""
         return await self._answered(timeout_s)
@@ -83,12 +80,11 @@ class SmtpClientConnection(asyncio.Protocol):
         if not self._begin(1 + len(behind)):
             return
         self.content_started = True
-        commands = b"".join(behind)
-        for block in _blocks(content + commands if commands else content):
+        for block in _blocks(b"".join((content, *behind)) if behind else content):
             left = self._write(block)
             while (self._paused or not left) and self.trouble is None:
-                self.content_finished = bool(commands) and left and self._has_left(commands)
-                await self._wait(block_timeout_s)
+                self.content_finished = bool(behind) and left and self._has_left(sum(map(len, behind)))
+                await self._woken(block_timeout_s)
             if self.trouble is not None:
                 return
         self.content_finished = True
@@ -97,7 +93,7 @@ class SmtpClientConnection(asyncio.Protocol):
         """Wait for the answer to the content. With `is_patient`, the end of the timeout does not end the connection."""
         self._awaited, self._is_patient, self._is_overdue = 1, is_patient, False
         while not self._answers and self.trouble is None and not self._is_overdue:
-            await self._wait(timeout_s)
+            await self._woken(timeout_s)
         self._is_patient = False
         if not self._answers:
             return None
@@ -108,6 +104,17 @@ class SmtpClientConnection(asyncio.Protocol):
         """Wait for the answers to the commands behind the content."""
         self._awaited = self._expected
         return await self._answered(timeout_s)
+
+    @property
+    def has_answers_behind(self) -> bool:
+        """True if these answers have come, usually together with the answer to the content."""
+        return len(self._answers) == self._expected and self.trouble is None
+
+    def take_answers(self) -> list[SmtpReply]:
+        """The answers that have come; none is expected any more."""
+        answers, self._answers = self._answers, []
+        self._expected = 0
+        return answers
 
     async def secure(self, context: ssl.SSLContext, server_name: str, timeout_s: float) -> None:
         """Switch to TLS; on failure `trouble` has the reason."""
@@ -178,7 +185,7 @@ class SmtpClientConnection(asyncio.Protocol):
                 return
         if len(self._answers) >= self._awaited:
             self._wake()
-        else:
+        elif self._waiter is not None:
             self._deadline = self._loop.time() + self._patience
 
     def pause_writing(self) -> None:
@@ -214,10 +221,10 @@ class SmtpClientConnection(asyncio.Protocol):
         self._expected = self._awaited = expected
         return True
 
-    def _has_left(self, commands: bytes) -> bool:
-        """True if all bytes before these commands may have left. TLS hides how many did."""
+    def _has_left(self, behind: int) -> bool:
+        """True if all bytes before the last so many may have left. TLS hides how many did."""
         assert self._transport is not None
-        return self.tls is not None or self._transport.get_write_buffer_size() <= len(commands)
+        return self.tls is not None or self._transport.get_write_buffer_size() <= behind
 
     def _write(self, data: bytes | memoryview) -> bool:
         """Write; False if the bytes were not taken: a closing connection drops them silently."""
@@ -243,24 +250,23 @@ class SmtpClientConnection(asyncio.Protocol):
 
     async def _answered(self, timeout_s: float) -> list[SmtpReply]:
         while len(self._answers) < self._expected and self.trouble is None:
-            await self._wait(timeout_s)
-        answers = self._answers
-        self._answers = []
-        self._expected = 0
-        return answers
+            await self._woken(timeout_s)
+        return self.take_answers()
 
-    async def _wait(self, timeout_s: float) -> None:
-        self._waiter = self._loop.create_future()
+    def _woken(self, timeout_s: float) -> asyncio.Future[None]:
+        """The next wake-up, within the timeout. A future and not a coroutine: every mail waits for one."""
+        self._waiter = waiter = self._loop.create_future()
         self._arm(timeout_s)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            self._deadline = math.inf
+        return waiter
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is None:
+            return
+        self._waiter = None
+        self._deadline = math.inf
+        if not waiter.done():  # cancelled: the session then closes the connection
+            waiter.set_result(None)
 
     def _arm(self, timeout_s: float) -> None:
         self._patience = timeout_s

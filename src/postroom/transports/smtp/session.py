@@ -20,7 +20,7 @@ Only servers that answer quickly get envelopes ahead (`ServerPace`): others woul
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
@@ -28,8 +28,7 @@ from msgspec.structs import replace
 
 from postroom.post.reply import Envelope, RecipientReply, Reply, Stage
 from postroom.transports.base import FeedMail, MailFeed
-from postroom.transports.smtp.answer import SERVICE_CLOSING, SmtpReply
-from postroom.transports.smtp.envelope_replies import GO_AHEAD, RefusedStage, judge, refusals
+from postroom.transports.smtp.answer import GO_AHEAD, SERVICE_CLOSING, RefusedStage, SmtpReply, judge, refusals
 from postroom.transports.smtp.opening import Timeouts, answer_reply
 from postroom.transports.smtp.protocol import SmtpClientConnection
 
@@ -84,6 +83,14 @@ class SmtpSession:
     pace: ServerPace
     messages_left: int  # that this connection may take
     is_kept: bool = False  # the connection has carried a message: it may have been closed meanwhile
+    _size_limit: int = field(init=False)
+    _is_eight_bit: bool = field(init=False)
+    _is_pipelined: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        extensions = self.connection.extensions
+        self._size_limit = size_limit(extensions.get("SIZE", ""))
+        self._is_eight_bit, self._is_pipelined = "8BITMIME" in extensions, "PIPELINING" in extensions
 
     async def send_all(self, mail: FeedMail, feed: MailFeed) -> FeedMail | None:
         """Send this message and those that can follow it at once. Returns one that needs another connection."""
@@ -106,7 +113,10 @@ class SmtpSession:
             if not feed.begin(behind.mail):
                 self.connection.abort()
                 return None
-            answers = await self.connection.answers_behind(max(self.timeouts.command, self.timeouts.data))
+            if self.connection.has_answers_behind:  # nearly always
+                answers = self.connection.take_answers()
+            else:
+                answers = await self.connection.answers_behind(max(self.timeouts.command, self.timeouts.data))
             if is_refused and judge(behind.recipients, answers) is not None:
                 self.connection.abort()
                 return behind.mail
@@ -120,10 +130,16 @@ class SmtpSession:
         behind = self._take_next(offer, feed)
         # the content is sent only if a recipient was accepted: a single one was not refused
         refused = refusals(offer.recipients, answers[1:-1]) if len(offer.recipients) > 1 else ()
-        commands = () if behind is None else behind.commands
-        await self.connection.hand_over(offer.content, self.timeouts.data, commands)
-        final, behind = await self._final(behind, feed)
-        feed.ended(offer.mail, self._with_unspeakable(offer, self._reply(final, refused)))
+        connection, is_ahead = self.connection, behind is not None
+        await connection.hand_over(offer.content, self.timeouts.data, behind.commands if behind is not None else ())
+        since = connection.now()
+        patience = min(LONGEST_BEHIND_S, self.timeouts.final) if is_ahead else self.timeouts.final
+        final = await connection.final_answer(patience, is_patient=is_ahead)
+        if final is None and behind is not None:
+            final, behind = await self._unanswered(behind, since, feed)
+        self.pace.answer_s = connection.now() - since
+        reply = self._reply(final, refused)
+        feed.ended(offer.mail, self._with_unspeakable(offer, reply))
         return behind, final is not None and final.negative
 
     def _prepare(self, mail: FeedMail) -> _PreparedMail | Reply:
@@ -138,11 +154,12 @@ class SmtpSession:
             envelope, unspeakable = _speakable(envelope)
             if (impossible := self._impossible(envelope)) is not None:
                 return impossible
-        encoded = mail.encode(eight_bit="8BITMIME" in self.connection.extensions)
+        encoded = mail.encode(eight_bit=self._is_eight_bit)
         if not isinstance(encoded, bytes):
             return encoded
-        if (oversize := self._oversize(len(encoded))) is not None:
-            return oversize
+        if 0 < self._size_limit < len(encoded):
+            text = f"{len(encoded)} bytes are over the server's limit of {self._size_limit}"
+            return self._local(Stage.SENDER, 552, "5.3.4", text)
         is_utf8 = not is_simple and envelope.needs_smtputf8
         commands = envelope_commands(envelope, self.connection.extensions, encoded, is_utf8=is_utf8)
         is_stuffed = getattr(mail.content, "is_stuffed", False)
@@ -154,7 +171,7 @@ class SmtpSession:
         connection = self.connection
         if self.messages_left <= 0 or len(offer.content) > LARGEST_AHEAD:
             return None
-        if "PIPELINING" not in connection.extensions or not self.pace.may_follow(connection.now()):
+        if not self._is_pipelined or not self.pace.may_follow(connection.now()):
             return None
         while (mail := feed.take()) is not None:
             mail.progress.follow(_at_recipient)
@@ -176,24 +193,23 @@ class SmtpSession:
         self.messages_left -= 1
         self.connection.needs_reset = True
 
-    async def _final(
-        self, behind: _PreparedMail | None, feed: MailFeed
+    async def _unanswered(
+        self, behind: _PreparedMail, since: float, feed: MailFeed
     ) -> tuple[SmtpReply | None, _PreparedMail | None]:
-        """The answer to the content, and the message whose envelope follows it if that can go on."""
-        connection, since = self.connection, self.connection.now()
-        is_ahead = behind is not None
-        patience = min(LONGEST_BEHIND_S, self.timeouts.final) if is_ahead else self.timeouts.final
-        final = await connection.final_answer(patience, is_patient=is_ahead)
-        if behind is not None and final is None and connection.trouble is None:
+        """The content was not answered soon: return the message behind it to the feed, and wait on.
+
+        If the connection has ended, there is nothing to wait for, and the message behind needs another one.
+        """
+        connection = self.connection
+        final, waiting = None, behind if connection.trouble is not None else None
+        if waiting is None:
             feed.returned(behind.mail)
-            behind = None
             final = await connection.final_answer(max(since + self.timeouts.final - connection.now(), 0.0))
             if connection.trouble is None:
                 connection.abort()
-        self.pace.answer_s = connection.now() - since
-        if is_ahead and final is None and connection.content_finished:
+        if final is None and connection.content_finished:
             self.pace.careful_until = connection.now() + CAREFUL_S
-        return final, behind
+        return final, waiting
 
     def _reply(self, final: SmtpReply | None, refused: tuple[RecipientReply, ...]) -> Reply:
         """The reply to a message whose content was sent, wholly or in part."""
@@ -246,12 +262,6 @@ class SmtpSession:
             return self._local(Stage.SENDER, 553, "5.6.7", text)
         return None
 
-    def _oversize(self, size: int) -> Reply | None:
-        limit = size_limit(self.connection.extensions.get("SIZE", ""))
-        if not 0 < limit < size:
-            return None
-        return self._local(Stage.SENDER, 552, "5.3.4", f"{size} bytes are over the server's limit of {limit}")
-
     async def _reset(self) -> bool:
         answers = await self.connection.ask(b"RSET\r\n", 1, self.timeouts.command)
         if answers and not answers[0].positive:
@@ -259,7 +269,7 @@ class SmtpSession:
         return self.connection.trouble is None
 
     async def _speak(self, commands: list[bytes]) -> list[SmtpReply]:
-        if "PIPELINING" in self.connection.extensions:
+        if self._is_pipelined:
             patience = max(self.timeouts.command, self.timeouts.data)  # the group ends with DATA
             return await self.connection.ask(b"".join(commands), len(commands), patience)
         answers: list[SmtpReply] = []
@@ -291,10 +301,11 @@ class SmtpSession:
 
 def _is_simple(envelope: Envelope) -> bool:
     """True for nearly every envelope: one recipient, and ASCII addresses that can be written in a command."""
-    if len(envelope.recipients) != 1 or envelope.needs_smtputf8:
+    if len(envelope.recipients) != 1 or envelope.has_utf8_headers:
         return False
     [recipient] = envelope.recipients
-    return bool(recipient) and _UNSPEAKABLE.search(envelope.sender + recipient) is None
+    addresses = envelope.sender + recipient
+    return bool(recipient) and addresses.isascii() and _UNSPEAKABLE.search(addresses) is None
 
 
 def _speakable(envelope: Envelope) -> tuple[Envelope, tuple[RecipientReply, ...]]:

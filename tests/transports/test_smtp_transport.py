@@ -24,7 +24,7 @@ from tests.support.smtp_server import (
 
 from postroom.post.reply import Stage
 from postroom.transports.smtp import SmtpRelay, SmtpTransport, Timeouts
-from postroom.transports.smtp.pool import ConnectionPool
+from postroom.transports.smtp.transport import ConnectionPool
 
 
 async def test_many_senders_share_few_connections() -> None:
