@@ -12,6 +12,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from postroom.mail.catalog import Catalog
 from postroom.mail.markup import inline_at_load, inline_styles
 from postroom.mail.render import MAX_PART, Rendered, Renderer, RenderError, TemplateParts, seal
+from postroom.post.mime import ComposedMessage
+from postroom.transports.smtp.session import END, stuffed
 
 EMPTY = Catalog.load()
 
@@ -438,3 +440,60 @@ def test_joined_parts_equal_those_of_the_engine(variables: dict[str, str]) -> No
 @pytest.mark.parametrize("name", ["true", "loop", "self"])
 def test_names_of_the_engine_are_not_variables(name: str) -> None:
     assert answer({name: "x"}, text=f"{{{{ {name} }}}}") == answer({name: "x"}, text=f"{{{{ {name} ~ '' }}}}")
+
+
+SENT_PARTS = {
+    "plain": {
+        "subject": "To {{ name }}",
+        "text": "Dear {{ name }},\n\nsee {{ link }}\n",
+        "html": "<p>{{ link }}</p>\n",
+    },
+    "one part": {"subject": "To {{ name }}", "text": "Zoë says: {{ name }}\r\nsee {{ link }}\rand go\n\n"},
+    "no variables": {"subject": "News", "text": "Nothing new.\n"},
+    "nearly too long": {"subject": "s", "text": f"{'x' * 900}{{{{ name }}}}{{{{ link }}}}\nto {{{{ name }}}}"},
+    "too long": {"subject": "s", "text": f"{'x' * 999}{{{{ name }}}}"},
+    "not canonical": {"subject": "s", "text": "Dear  {{ name }} \n.{{ link }}\n"},
+}
+
+
+@pytest.mark.parametrize("parts", SENT_PARTS.values(), ids=SENT_PARTS)
+@given(variables=st.fixed_dictionaries({"name": st.text(), "link": st.text()}))
+@example(variables={"name": "Zoë & <sons>", "link": "https://example.org/a?b=1&c=2"})
+@example(variables={"name": "x" * 60, "link": "y" * 60})
+@example(variables={"name": "ü" * 30, "link": "."})
+def test_bytes_are_those_of_the_rendered_texts(parts: dict[str, str], variables: dict[str, str]) -> None:
+    """A mail rendered as bytes leaves as the same bytes as one rendered as strings, and needs no stuffing."""
+    draft = EMPTY.draft(**parts)
+    assert not isinstance(draft, RenderError)
+    ready = draft.renderer.render_bytes(draft.message, variables)
+    if ready is None:
+        return
+    rendered = draft.render(variables)
+    assert isinstance(rendered, Rendered)
+    assert rendered.is_canonical
+    assert ready.subject == rendered.subject
+    for eight_bit in (True, False):
+        sent = ComposedMessage((), "seed", ready.text, ready.html).encode(eight_bit=eight_bit)
+        assert sent == ComposedMessage((), "seed", rendered.text, rendered.html).encode(eight_bit=eight_bit)
+        assert stuffed(sent) == sent + END
+
+
+@pytest.mark.parametrize(
+    "name,variables,is_ready",
+    [
+        ("plain", {"name": "Zoë", "link": "https://example.org"}, True),
+        ("no variables", {}, True),
+        ("plain", {"name": "two\nlines", "link": "x"}, False),
+        ("plain", {"name": 1, "link": "x"}, False),
+        ("plain", {"name": "Ann"}, False),
+        ("nearly too long", {"name": "x" * 49, "link": "y" * 49}, False),  # the name is in two lines
+        ("nearly too long", {"name": "x" * 24, "link": "y" * 49}, True),
+        ("too long", {"name": "x", "link": "y"}, False),
+        ("not canonical", {"name": "x", "link": "y"}, False),
+    ],
+)
+def test_usual_mail_is_rendered_as_bytes(name: str, variables: dict[str, Any], *, is_ready: bool) -> None:
+    """Anything but lines of text in a canonical part is left to `render`."""
+    draft = EMPTY.draft(**SENT_PARTS[name])
+    assert not isinstance(draft, RenderError)
+    assert (draft.renderer.render_bytes(draft.message, variables) is not None) is is_ready

@@ -27,7 +27,7 @@ from postroom.mail.markup import (
     has_styles,
     inline_at_load,
 )
-from postroom.mail.render import Rendered, Renderer, RenderError, TemplateParts
+from postroom.mail.render import Rendered, RenderedMessage, Renderer, RenderError, TemplateParts
 from postroom.mail.template_files import SourceFile, TemplateSource, normal_locale, read_sources
 from postroom.runtime.template_tags import tag_spans
 
@@ -76,6 +76,11 @@ class ParsedTemplate:
         """Render one message; a failure of any kind is a `RenderError`, never an exception."""
         message = self.find(locale)
         return message if isinstance(message, RenderError) else self.renderer.render(message, variables)
+
+    def render_bytes(self, *, locale: str | None, variables: Mapping[str, Any]) -> RenderedMessage | None:
+        """The same message as it is transmitted; None if `render` is needed."""
+        message = self.find(locale)
+        return None if isinstance(message, RenderError) else self.renderer.render_bytes(message, variables)
 
     def find(self, locale: str | None) -> TemplateParts | RenderError:
         """The parts for a locale, or for the nearest one that the template has."""

@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from minijinja import Environment, TemplateError
 
 from postroom.mail.joined import JoinedPart, is_line, lines_of
@@ -54,6 +55,14 @@ class Rendered:
     html: str | None
     is_canonical: bool = field(default=False, compare=False)
     """Text and HTML are known to have the form that DKIM signs, and no line that starts with a dot."""
+
+
+class RenderedMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message that was rendered as it is transmitted: see `ComposedMessage`. Its texts are canonical, as above."""
+
+    subject: str
+    text: bytes
+    html: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +213,24 @@ class Renderer:
         if text is None and html is not None:
             text = plain_text(html)
         return Rendered(subject, text, html)
+
+    def render_bytes(self, message: TemplateParts, variables: Mapping[str, Any]) -> RenderedMessage | None:
+        """The same message as bytes; None if `render` is needed: for the engine, another encoding, or an error."""
+        subject, text = self._joined.get(message.subject), self._joined.get(message.text or "")
+        if subject is None or text is None or message.inline_late:
+            return None
+        if not _FLAT.issuperset(map(type, variables.values())):
+            return None
+        lines = lines_of(variables)
+        title, plain, html = subject.render(lines), text.encode(lines), None
+        if message.html is not None:
+            part = self._joined.get(message.html)
+            html = None if part is None else part.encode(lines)
+            if html is None or len(html) > MAX_PART:
+                return None
+        if title is None or plain is None or len(plain) > MAX_PART or len(title) > MAX_SUBJECT or not is_line(title):
+            return None
+        return RenderedMessage(title, plain, html)
 
     def _add_joined(self, name: str, part: JoinedPart | None) -> None:
         """Keep the part, if the engine renders the same from values with every character that it escapes."""

@@ -26,6 +26,11 @@ class TemplateRendering:
         """The delivery with its content; unchanged without a template. `RenderFailed`: it can never be rendered."""
         if outgoing.template_id is None:
             return outgoing
+        ready = self._versions.render_bytes(
+            outgoing.template_version_id, locale=outgoing.locale, variables=outgoing.variables
+        )
+        if ready is not None:
+            return replace(outgoing, subject=ready.subject, text=ready.text, html=ready.html, is_canonical=True)
         rendered = self._render(outgoing, outgoing.template_id)
         if isinstance(rendered, RenderError):
             raise RenderFailed(rendered.text)

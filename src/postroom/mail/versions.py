@@ -15,7 +15,7 @@ from postroom.delivery.model import Unrendered
 from postroom.mail import store
 from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateInvalid
-from postroom.mail.render import Rendered, RenderError
+from postroom.mail.render import Rendered, RenderedMessage, RenderError
 from postroom.mail.template_files import TemplateSource
 
 _log = structlog.get_logger()
@@ -72,6 +72,13 @@ class TemplateVersions:
             _log.exception("rendering_crashed", template=template, version_id=version_id)
             return RenderError(template, "template", f"rendering raised {type(error).__name__}")
         return _without_nul(template, rendered)
+
+    def render_bytes(
+        self, version_id: int | None, *, locale: str | None, variables: Mapping[str, Any]
+    ) -> RenderedMessage | None:
+        """Render a loaded version as it is transmitted; None if `render` is needed, which also has the errors."""
+        found = None if version_id is None else self._versions.get(version_id)
+        return found.render_bytes(locale=locale, variables=variables) if isinstance(found, ParsedTemplate) else None
 
 
 def _without_nul(template: str, rendered: Rendered | RenderError) -> Rendered | RenderError:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 import msgspec
@@ -61,12 +62,15 @@ class Attachment:
 
 
 class ComposedMessage(msgspec.Struct, frozen=True):
-    """A composed message: its headers are encoded, its parts are encoded when the transfer encoding is known."""
+    """A composed message: its headers are encoded, its parts are encoded when the transfer encoding is known.
+
+    A text may be given as it is transmitted: UTF-8 without a NUL, in lines of at most 998 octets that end in CRLF.
+    """
 
     headers: tuple[Field, ...]
     seed: str  # the boundaries are derived from it; usually the Message-ID
-    text: str | None
-    html: str | None
+    text: str | bytes | None
+    html: str | bytes | None
     attachments: tuple[Attachment, ...] = ()
     signers: tuple[dkim.Signer, ...] = ()
     signed_at: int = 0  # seconds since 1970, for the signatures
@@ -99,7 +103,7 @@ class ComposedMessage(msgspec.Struct, frozen=True):
     @property
     def needs_smtputf8(self) -> bool:
         """True if a header contains an address that is not ASCII: only RFC 6531 servers may receive it."""
-        return not b"".join([value for _, value in self.headers]).isascii()
+        return not b"".join(chain.from_iterable(self.headers)).isascii()
 
 
 def wrap_base64(encoded: bytes) -> bytes:
@@ -113,13 +117,13 @@ def _assemble(message: ComposedMessage, eight_bit: bool) -> _Entity:  # noqa: FB
     text = None
     if message.text is not None or (html is None and not message.attachments):
         text = _text_entity("plain", message.text or "", eight_bit)
-    if not message.attachments and (text is None or html is None):
-        return _ended(text or html)
-    images: list[_Entity] = []
-    files: list[_Entity] = []
-    if message.attachments:
-        images = [_file_entity(each, b"inline", eight_bit) for each in _inline(message)]
-        files = [_file_entity(each, b"attachment", eight_bit) for each in _attached(message)]
+    if not message.attachments:
+        if text is None or html is None:
+            return _ended(text or html)
+        plain = [part.body for part in (text, html) if part.coding is not _BASE64]
+        return _multipart(b"alternative", b"a" + _boundary(message.seed, plain), (text, html))
+    images = [_file_entity(each, b"inline", eight_bit) for each in _inline(message)]
+    files = [_file_entity(each, b"attachment", eight_bit) for each in _attached(message)]
     plain = [part.body for part in (text, html, *images, *files) if part is not None and part.coding is not _BASE64]
     boundary = _boundary(message.seed, plain)
     if html is not None and images:
@@ -146,7 +150,7 @@ def _ended(entity: _Entity | None) -> _Entity:
 
 
 def _field_lines(fields: Sequence[Field]) -> bytes:
-    return b"".join([b"%b: %b\r\n" % field for field in fields])
+    return b"\r\n".join([*map(b": ".join, fields), b""])
 
 
 @lru_cache(maxsize=64)
@@ -170,6 +174,7 @@ def _boundary(seed: str, bodies: Sequence[bytes]) -> bytes:
     Base64 has no underscore and needs no check.
     """
     data = seed.encode()
+    bodies = [body for body in bodies if b"_" in body]  # takes a quarter of the time of the whole search
     while True:
         digest = hashlib.sha256(data).digest()[:12].hex().encode()
         boundary = b"_" + digest
@@ -190,20 +195,24 @@ def _multipart(subtype: bytes, boundary: bytes, parts: Sequence[_Entity]) -> _En
     return _Entity((content_type,), None, _SEVEN_BIT, b"".join(pieces))
 
 
-def _text_entity(subtype: str, content: str, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private, hot
+def _text_entity(subtype: str, content: str | bytes, eight_bit: bool) -> _Entity:  # noqa: FBT001 - private, hot
+    body = content if isinstance(content, bytes) else _encode_text(subtype, content)
+    if isinstance(content, bytes) or _can_travel_as_is(body):
+        if body.isascii():
+            return _Entity(*_SEVEN_BIT_TEXTS[subtype], body)
+        if eight_bit:
+            return _Entity(*_EIGHT_BIT_TEXTS[subtype], body)
+    return _Entity(*_BASE64_TEXTS[subtype], wrap_base64(binascii.b2a_base64(body, newline=False)))
+
+
+def _encode_text(subtype: str, content: str) -> bytes:
     try:
         body = content.encode()
     except UnicodeEncodeError:
         raise ValueError(f"the {subtype} part contains half a character (a lone surrogate)") from None
     if b"\r" in body:
         body = body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    body = body.replace(b"\n", b"\r\n")  # in bytes this takes a third of the time that it takes in a string
-    if _can_travel_as_is(body):
-        if body.isascii():
-            return _Entity(*_SEVEN_BIT_TEXTS[subtype], body)
-        if eight_bit:
-            return _Entity(*_EIGHT_BIT_TEXTS[subtype], body)
-    return _Entity(*_BASE64_TEXTS[subtype], wrap_base64(binascii.b2a_base64(body, newline=False)))
+    return body.replace(b"\n", b"\r\n")  # in bytes this takes a third of the time that it takes in a string
 
 
 def _can_travel_as_is(body: bytes) -> bool:
