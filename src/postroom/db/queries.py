@@ -39,7 +39,7 @@ Run = Callable[..., Coroutine[Any, Any, Result]]
 
 _HEADER = re.compile(r"^-- name: (?P<name>\w+) :(?P<kind>many|one|maybe|exec)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-_ARGUMENT = re.compile(r"\s*(?P<name>\w+) => \$(?P<number>\d+)(?P<cast>[^,\s]*),?\s*")
+_ARGUMENT = re.compile(r"\s*(?P<name>\w+ => (?:ARRAY\[)?)\$(?P<number>\d+)(?P<cast>[^,\s]*),?\s*")
 _COMMENT_LINE = re.compile(r"^\s*--.*$", re.MULTILINE)
 
 
@@ -196,7 +196,7 @@ def _call_in_room(template: Statement, room: str, arguments: tuple[str, ...]) ->
     found = list(_ARGUMENT.finditer(sql))
     names = [template.parameters[int(argument["number"]) - 1] for argument in found]
     passed = [(name, argument) for name, argument in zip(names, found, strict=True) if name in arguments]
-    lines = (f"{argument['name']} => ${place}{argument['cast']}" for place, (_, argument) in enumerate(passed, start=1))
+    lines = (f"{argument['name']}${place}{argument['cast']}" for place, (_, argument) in enumerate(passed, start=1))
     call = sql[: found[0].start()] + ", ".join(lines) + sql[found[-1].end() :]
     return replace(template, sql=call, parameters=tuple(name for name, _ in passed))
 

@@ -5,15 +5,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postroom.db.drivers import async_connection
-from postroom.delivery import service
+from postroom.db.faults import translated
+from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryId, DeliveryRequest, Lane
+from postroom.delivery.usual import usual_values
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment
 from postroom.runtime.tracing import current_traceparent
 
 Addresses = str | Iterable[str]
+
+_NO_RARE_FIELD: dict[str, Any] = {
+    **dict.fromkeys(("cc", "bcc", "reply_to", "attachments"), ()),
+    **dict.fromkeys(("sender", "headers", "tags", "custom_data", "send_at", "expires_at", "max_retries"), None),
+    **dict.fromkeys(("give_up_after", "traceparent"), None),
+}
 
 
 async def send(  # noqa: PLR0913 - one keyword per field of a mail
@@ -55,36 +63,53 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     or that name followed by `:` and a word.
     """
     own = async_connection(connection)
+    usual = {
+        "to": to,
+        "subject": subject,
+        "text": text,
+        "html": html,
+        "template": template,
+        "variables": variables,
+        "locale": locale,
+        "lane": None if lane == "transactional" else lane,  # the default of SQL send, and of a request
+        "source": source,
+        "idempotency_key": idempotency_key,
+    }
+    rare = {
+        "cc": cc,
+        "bcc": bcc,
+        "reply_to": reply_to,
+        "attachments": attachments,
+        "sender": sender,
+        "headers": headers,
+        "tags": tags,
+        "custom_data": custom_data,
+        "send_at": send_at,
+        "expires_at": expires_at,
+        "max_retries": max_retries,
+        "give_up_after": give_up_after,
+        "traceparent": current_traceparent(),
+    }
+    if rare == _NO_RARE_FIELD and idempotency_ttl == IDEMPOTENCY_TTL and (values := usual_values(usual)) is not None:
+        with translated():
+            return await store.send_usual(own, room, **values)
+    checked = check_request(_request_of({**usual, **rare}))
+    return await service.accept_from_application(own, checked, room=room, idempotency_ttl=idempotency_ttl)
+
+
+def _request_of(given: Mapping[str, Any]) -> DeliveryRequest:
+    """The request with these fields, its addresses parsed; raises `BadInput` that names each invalid one."""
+    fields = {name: value for name, value in given.items() if value is not None}
     errors: list[FieldError] = []
-    request = DeliveryRequest(
-        to=parse_addresses("to", to, errors),
-        cc=parse_addresses("cc", cc, errors) if cc else (),
-        bcc=parse_addresses("bcc", bcc, errors) if bcc else (),
-        reply_to=parse_addresses("reply_to", reply_to, errors) if reply_to else (),
-        sender=_sender(sender, errors) if sender else None,
-        subject=subject,
-        text=text,
-        html=html,
-        template=template,
-        variables=variables or {},
-        locale=locale,
-        headers=headers or {},
-        attachments=tuple(attachments) if attachments else (),
-        tags=tags or {},
-        custom_data=custom_data,
-        lane=_lane(lane, errors),
-        source=source,
-        idempotency_key=idempotency_key,
-        send_at=send_at,
-        expires_at=expires_at,
-        max_retries=max_retries,
-        give_up_after=give_up_after,
-        traceparent=current_traceparent(),
-    )
+    fields["to"] = parse_addresses("to", given["to"], errors)
+    for name in ("cc", "bcc", "reply_to"):
+        fields[name] = parse_addresses(name, given[name] or (), errors)
+    fields["sender"] = _sender(given["sender"], errors) if given["sender"] else None
+    if "lane" in fields:
+        fields["lane"] = _lane(fields["lane"], errors)
     if errors:
         raise BadInput(errors)
-    checked = check_request(request)
-    return await service.accept_from_application(own, checked, room=room, idempotency_ttl=idempotency_ttl)
+    return DeliveryRequest(**{**fields, "attachments": tuple(given["attachments"] or ())})
 
 
 def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:

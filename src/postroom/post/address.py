@@ -48,6 +48,11 @@ def normalize(email: str) -> str:
     return email.lower()
 
 
+def is_plain_address(value: str) -> bool:
+    """True if `parse_address` returns this value unchanged and without a name: short, and in lower case."""
+    return len(value) <= LOCAL_LIMIT and value.islower() and _ORDINARY.fullmatch(value) is not None
+
+
 def parse_address(value: str) -> Address:
     """Read `a@example.org` or `Name <a@example.org>`; ValueError names the problem in a few words."""
     if (ordinary := _ORDINARY.fullmatch(value)) is not None:
