@@ -170,16 +170,29 @@ async def test_a_long_search_goes_on_at_its_cursor(pool: Pool, monkeypatch: pyte
     assert ([line.id for line in found], pages_read) == ([first], 3)
 
 
-async def test_a_part_of_an_address_is_searched_in_spans(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page examines a bounded range of ids and says where the search continues."""
-    monkeypatch.setattr(pages, "SPAN", 5)
-    monkeypatch.setattr(pages, "WINDOWS", 2)
-    [first, *_] = await accepted(pool, a_mail("ada@example.org"), *(a_mail("bob@example.org") for _ in range(20)))
+async def test_a_part_of_an_address_is_searched_in_steps(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page examines a bounded number of deliveries, however far apart their ids are, and says where it ended."""
+    monkeypatch.setattr(pages, "EXAMINED", 7)
+    [first, *_] = await accepted(pool, a_mail("ada@example.org"), *(a_mail("bob@example.org") for _ in range(6)))
+    await pool.execute("SELECT setval('deliveries_id_seq', 1000000)")
+    await accepted(pool, *(a_mail("bob@example.org") for _ in range(14)))
     chosen, cursor, read = DeliveryFilter(recipient_contains="Ada@"), None, list[Any]()
     for _ in range(3):
         found, cursor = await service.list_deliveries(pool, chosen, limit=2, cursor=cursor)
-        read += [line.id for line in found]
-    assert (read, cursor) == ([first], None)
+        read.append([line.id for line in found])
+    assert (read, cursor) == ([[], [], [first]], None)
+
+
+async def test_pages_of_a_part_repeat_and_skip_nothing(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages end at their last delivery or after the examined ones, whichever is first."""
+    monkeypatch.setattr(pages, "EXAMINED", 6)
+    ids = await accepted(pool, *(a_mail(f"{'ada' if n % 5 < 3 else 'bob'}@example.org") for n in range(20)))
+    chosen = DeliveryFilter(recipient_contains="ada@")
+    found, cursor = await service.list_deliveries(pool, chosen, limit=2)
+    while cursor is not None:
+        more, cursor = await service.list_deliveries(pool, chosen, limit=2, cursor=cursor)
+        found += more
+    assert [line.id for line in found] == [each for n, each in reversed([*enumerate(ids)]) if n % 5 < 3]
 
 
 async def test_a_page_without_ids_runs_no_further_statement() -> None:

@@ -50,7 +50,7 @@ CREATE TABLE deliveries (
     attempt_base           smallint         NOT NULL DEFAULT 0, -- attempts before the last redrive; not in the retry budget
     claim_id               bigint,
     next_attempt_at        timestamptz,
-    created_at             timestamptz      NOT NULL DEFAULT now(),
+    created_at             timestamptz      NOT NULL DEFAULT clock_timestamp(), -- by the clock, with its id: times follow ids (ADR 68)
     dated_at               timestamptz      NOT NULL DEFAULT now(), -- the Date header: its earliest time to leave, or last redrive
     first_attempt_at       timestamptz,      -- max_age and give_up_after count from here; NULL: not tried since the last redrive
     expires_at             timestamptz,      -- after this time it must not leave

@@ -435,6 +435,16 @@ CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
 
+CREATE FUNCTION delivery_ids_of_source(p_source text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
+CREATE FUNCTION delivery_ids_of_template(p_template text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
 CREATE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamp with time zone DEFAULT now()) RETURNS TABLE(id bigint, action token_action, account bigint, email character varying, login character varying, secret bytea, code character varying, expires_at bigint, created_at bigint, locale character varying)
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -686,7 +696,7 @@ CREATE TABLE deliveries (
     attempt_base smallint DEFAULT 0 NOT NULL,
     claim_id bigint,
     next_attempt_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     dated_at timestamp with time zone DEFAULT now() NOT NULL,
     first_attempt_at timestamp with time zone,
     expires_at timestamp with time zone,
@@ -981,6 +991,11 @@ CREATE FUNCTION merge_suppressions(p_address text[], p_scope text[], p_reason te
 
 CREATE FUNCTION names_steps(p_query jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
+    AS $$…$$;
+
+CREATE FUNCTION newest_delivery_ids(p_before_id bigint, p_first_id bigint, p_created_before timestamp with time zone, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
     AS $$…$$;
 
 CREATE FUNCTION next_delivery_at() RETURNS timestamp with time zone

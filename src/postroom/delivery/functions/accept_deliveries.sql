@@ -55,11 +55,19 @@ DECLARE
     -- Each statement reads only the columns that it needs: one for all of them copies every request six times.
     v_count        integer            := cardinality(p_email);
     v_ids          bigint[]           := ARRAY(SELECT nextval('deliveries_id_seq') FROM generate_series(1, v_count));
-    v_lanes        delivery_lane[]    := repeat_single(p_lane::delivery_lane[], v_count);
-    v_channels     delivery_channel[] := repeat_single(p_channel::delivery_channel[], v_count);
+    v_created_at   timestamptz        := CASE p_now WHEN now() THEN clock_timestamp() ELSE p_now END; -- tests give another time
+    v_lane         delivery_lane[]    := p_lane::delivery_lane[]; -- a cast as an argument keeps the planner from inlining
+    v_channel      delivery_channel[] := p_channel::delivery_channel[];
+    v_lanes        delivery_lane[]    := repeat_single(v_lane, v_count);
+    v_channels     delivery_channel[] := repeat_single(v_channel, v_count);
     v_sources      text[]             := repeat_single(p_source, v_count);
     v_ladders      text[]             := repeat_single(p_ladder, v_count);
     v_templates    text[]             := repeat_single(p_template_id, v_count);
+    v_version      bigint[]           := ARRAY( -- looked up once for the template that all requests have
+        SELECT v.version_id
+        FROM unnest(p_template_id) WITH ORDINALITY AS t(id, ordinal), current_template_version(t.id) AS v
+        ORDER BY ordinal);
+    v_versions     bigint[]           := repeat_single(v_version, v_count);
     v_locales      text[]             := repeat_single(p_locale, v_count);
     v_kinds        recipient_kind[]   := p_other_kind::recipient_kind[];
     v_variables    jsonb[]            := p_variables::jsonb[];
@@ -146,20 +154,20 @@ BEGIN
             )
             SELECT id, CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state, lane, channel,
                 CASE WHEN is_suppressed IS NOT TRUE THEN greatest(send_at, held_until, p_now) END,
-                p_now, greatest(send_at, held_until, p_now), expires_at, CASE WHEN is_suppressed THEN p_now END,
+                v_created_at, greatest(send_at, held_until, v_created_at), expires_at,
+                CASE WHEN is_suppressed THEN v_created_at END,
                 CASE WHEN is_suppressed THEN 'recipient_suppressed' WHEN held_until > p_now THEN 'recipient_held' END,
                 ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
-                CASE WHEN idempotency_key IS NOT NULL THEN p_now + p_idempotency_ttl END, template_id,
-                CASE WHEN template_id IS NOT NULL THEN (SELECT version_id FROM current_template_version(template_id)) END,
+                CASE WHEN idempotency_key IS NOT NULL THEN v_created_at + p_idempotency_ttl END, template_id, version_id,
                 locale, traceparent, tags, custom_data, endpoint_id, email, name,
                 CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
             FROM unnest(
                     v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, v_ladders, p_max_retries,
-                    p_give_up_after, v_sources, p_idempotency_key, v_fingerprints, v_templates, v_locales, p_traceparent,
+                    p_give_up_after, v_sources, p_idempotency_key, v_fingerprints, v_templates, v_versions, v_locales, p_traceparent,
                     v_tags, v_custom_data, p_endpoint_id, p_email, p_name, v_stopped
                 ) AS r(
                     id, is_suppressed, held_until, lane, channel, send_at, expires_at, ladder, max_retries, give_up_after,
-                    source, idempotency_key, fingerprint, template_id, locale, traceparent, tags, custom_data, endpoint_id,
+                    source, idempotency_key, fingerprint, template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id,
                     email, name, until
                 )
             WHERE id IS NOT NULL AND id <> ALL (v_stored)

@@ -5,7 +5,7 @@ LANGUAGE sql -- planned at each call: a plan cached while the queue was short wo
 AS $$
     WITH cancelled AS (
         UPDATE deliveries
-        SET state = 'cancelled', next_attempt_at = NULL, finished_at = p_now, reason = p_reason
+        SET state = 'cancelled', next_attempt_at = NULL, finished_at = greatest(p_now, created_at), reason = p_reason
         WHERE id = ANY(p_ids) AND state IN ('queued', 'rendered')
         RETURNING *
     ),

@@ -16,11 +16,13 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 SET jit = off -- compiling would cost more than the rows of a slice
 AS $$
+DECLARE
+    v_created_at timestamptz := CASE p_now WHEN now() THEN clock_timestamp() ELSE p_now END; -- tests give another time
 BEGIN
     INSERT INTO deliveries (
         id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id, recipient_email, recipient_name
     )
-    SELECT id, p_lane, coalesce(held_until, due_at), p_now, coalesce(held_until, p_now),
+    SELECT id, p_lane, coalesce(held_until, due_at), v_created_at, coalesce(held_until, v_created_at),
         CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id, email, name
     FROM unnest(p_ids, p_due_at, p_held_until, p_email, p_name) AS i(id, due_at, held_until, email, name);
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)

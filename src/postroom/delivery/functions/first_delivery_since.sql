@@ -1,6 +1,6 @@
 -- The first delivery accepted at or after a time, by its id: a binary search of the primary key, because an index by
--- time would cost every mail. Ids follow times except where transactions overlap: callers allow for that. If all are
--- older, an id above every other.
+-- time would cost every mail. Ids follow times to within seconds: callers allow for that. If all are older, an id above
+-- every other.
 CREATE OR REPLACE FUNCTION first_delivery_since(p_at timestamptz) RETURNS bigint
 LANGUAGE plpgsql STABLE
 AS $$

@@ -56,6 +56,7 @@ DECLARE
     v_watch_at       timestamptz; -- see due_deliveries
     v_rest           text; -- see request_fingerprint
     v_id             bigint;
+    v_created_at     timestamptz; -- by the clock: times follow ids (ADR 68)
     v_lane           delivery_lane;
     v_version_id     bigint;
     v_transaction_id xid8;
@@ -97,7 +98,7 @@ BEGIN
             v_from_name := v_from[2];
         END IF;
         v_max_retries := p_max_retries;
-        v_due_at := greatest(p_send_at, now());
+        v_due_at := CASE WHEN p_send_at > now() THEN p_send_at END;
         v_watch_at := CASE
             WHEN p_template IS NOT NULL AND v_due_at > now() + interval '10 seconds' THEN '-infinity' ELSE p_expires_at END;
         p_traceparent := substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
@@ -114,9 +115,9 @@ BEGIN
 
     v_lane := p_lane;
     -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
-    SELECT nextval('deliveries_id_seq'), t.id, s.is_listed, v.version_id, t.has_limits,
+    SELECT nextval('deliveries_id_seq'), clock_timestamp(), t.id, s.is_listed, v.version_id, t.has_limits,
         EXISTS (SELECT FROM workers WHERE v_lane = ANY (asleep))
-    INTO v_id, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
+    INTO v_id, v_created_at, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
     FROM step_transaction() AS t, find_suppression(coalesce(v_address, v_email), t.has_erased) AS s,
         current_template_version(p_template) AS v
     WHERE keep_heap();
@@ -139,9 +140,9 @@ BEGIN
             traceparent, tags, custom_data, recipient_email, recipient_name
         )
         VALUES (
-            v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), CURRENT_TIMESTAMP, coalesce(v_due_at, CURRENT_TIMESTAMP),
+            v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), v_created_at, coalesce(v_due_at, v_created_at),
             p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, v_max_retries, p_give_up_after, p_source,
-            p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN CURRENT_TIMESTAMP + p_idempotency_ttl END,
+            p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN v_created_at + p_idempotency_ttl END,
             p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name
         )
         ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;

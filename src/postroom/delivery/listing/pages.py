@@ -16,7 +16,7 @@ from postroom.post.message_id import LARGEST_ID
 from postroom.runtime.page import Found, decode_cursor, encode_cursor
 
 EXAMINED = 5_000
-"""Most ids of a window. Reading that many deliveries takes about 10 ms."""
+"""Most ids of a window, and most deliveries whose addresses a page compares. Reading that many takes about 10 ms."""
 
 WINDOWS = 3
 """The first window has the size of the page, each further one ten times that of the one before: a page that finds
@@ -28,11 +28,8 @@ SAMPLE = 2_000
 FREQUENT = 40
 """A tag that at least one delivery in so many has is looked for among all deliveries instead of in its index."""
 
-SPAN = 10_000
-"""Most ids of a window of a finder without an index. Comparing that many addresses takes about 10 ms."""
-
-CLOCK_SLACK = timedelta(minutes=10)
-"""A delivery's time is the start of its transaction and its id is assigned later: ids follow times to within this."""
+CLOCK_SLACK = timedelta(seconds=10)
+"""Ids follow times to within this: a batch reads the clock once for all its ids, and NTP may set the clock back."""
 
 Find = Callable[..., Awaitable[list[int]]]
 
@@ -69,17 +66,14 @@ class Search:
     before_id: int
     first_id: int
     id_limit: int
+    rest_id: int | None = None
+    """The next page continues below this id; None: nothing below `first_id` matches."""
 
     async def ids(self, connection: Connection) -> tuple[list[int], int | None]:
         """The next ids, and the id below which the search continues; None at its end."""
-        first_id = self.first_id
-        if self.find is store.ids_by_recipient_part:
-            first_id = max(first_id, self.before_id - SPAN)
-        window = {"before_id": self.before_id, "first_id": first_id, "id_limit": self.id_limit}
+        window = {"before_id": self.before_id, "first_id": self.first_id, "id_limit": self.id_limit}
         ids = await self.find(connection, **self.value, **window)
-        if len(ids) == self.id_limit:
-            return ids, ids[-1]
-        return ids, first_id if first_id > self.first_id else None
+        return ids, ids[-1] if len(ids) == self.id_limit else self.rest_id
 
 
 async def search_deliveries(
@@ -129,7 +123,7 @@ async def _read(
         found += await store.match_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
         if len(found) > limit:
             before_id = found[limit - 1]
-        if len(found) > limit or before_id is None:
+        if len(found) > limit or before_id in (None, search.rest_id):
             break
         search = replace(search, before_id=before_id, id_limit=min(EXAMINED, search.id_limit * 10))
     listed = await store.list_deliveries(connection, delivery_ids=found[:limit])
@@ -146,10 +140,11 @@ async def _search(
     if (begin := _shifted(chosen.created_from, -CLOCK_SLACK)) is not None:
         first_id = await store.find_id_since(connection, since=begin)
     find, value = _finder(chosen, filters)
+    rest_id = None
     if find is store.ids_by_recipient_part:
-        before_id = min(before_id, await store.find_newest_id(connection) + 1)
+        rest_id = await store.find_rest_id(connection, before_id=before_id, first_id=first_id, row_limit=EXAMINED)
     filters.pop("message_id")  # its index finds exactly the deliveries that match
-    return Search(find, value, before_id, first_id, id_limit), filters
+    return Search(find, value, before_id, rest_id or first_id, id_limit, rest_id), filters
 
 
 def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:

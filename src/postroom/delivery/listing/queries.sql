@@ -2,6 +2,9 @@
 -- keys are stored once, so an entry takes 8 bytes instead of 32. Within a key, PostgreSQL sorts at most 1024 ids.
 --
 -- `id + 0` keeps the planner from scanning the primary key: a cached plan cannot know that a value is rare.
+--
+-- Finders of frequent values are functions that keep their plan: a plan does not know the limit, and PostgreSQL would make
+-- a new one for each page of a large room, which takes longer than finding fifty ids.
 
 -- name: find_id_since :one
 -- The first id accepted since a time; see functions/first_delivery_since.sql.
@@ -10,6 +13,14 @@ SELECT first_delivery_since(:since::timestamptz) AS id;
 -- name: find_newest_id :one
 -- The largest id, 0 without deliveries.
 SELECT coalesce(max(id), 0) AS id FROM deliveries;
+
+-- name: find_rest_id :maybe
+-- The id below which the deliveries are that follow so many others; no row without any. Reads only the primary key.
+SELECT id + 1 AS rest_id
+FROM deliveries
+WHERE id < :before_id::bigint AND id >= :first_id::bigint
+ORDER BY id DESC
+LIMIT 1 OFFSET :row_limit;
 
 -- name: ids_by_campaign :many
 -- Mail of a campaign.
@@ -84,7 +95,8 @@ ORDER BY hashtext(lower(email)), delivery_id DESC
 LIMIT :id_limit;
 
 -- name: ids_by_recipient_part :many
--- Mail to an address that contains a text, in any case. No index serves it: the caller bounds the range of ids.
+-- Mail to an address that contains a text, in any case. No index serves it: the caller bounds the range of ids,
+-- see find_rest_id.
 SELECT DISTINCT delivery_id AS id
 FROM delivery_recipients
 WHERE strpos(lower(email), lower(:value::text)) > 0 AND kind <> 'reply_to'
@@ -92,15 +104,9 @@ WHERE strpos(lower(email), lower(:value::text)) > 0 AND kind <> 'reply_to'
 ORDER BY delivery_id DESC
 LIMIT :id_limit;
 
--- name: ids_by_source :many
+-- name: ids_by_source :one
 -- Deliveries of a source.
-SELECT id
-FROM deliveries
-WHERE source = :value::text
-    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
-    AND id + 0 < :before_id AND id + 0 >= :first_id
-ORDER BY id >> 10 DESC, id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_source(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_by_tags :many
 -- Deliveries that have all of these tags.
@@ -110,15 +116,9 @@ WHERE tags @> :value::text::jsonb AND id + 0 < :before_id::bigint AND id + 0 >= 
 ORDER BY id + 0 DESC
 LIMIT :id_limit;
 
--- name: ids_by_template :many
+-- name: ids_by_template :one
 -- Mail of a template.
-SELECT id
-FROM deliveries
-WHERE template_id = :value::text
-    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
-    AND id + 0 < :before_id AND id + 0 >= :first_id
-ORDER BY id >> 10 DESC, id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_template(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_given :many
 -- Deliveries by their ids.
@@ -128,15 +128,11 @@ WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
 LIMIT :id_limit;
 
--- name: ids_newest :many
--- All deliveries, or those accepted before a time. Ids follow times only to within minutes, so before_id leaves thousands of
+-- name: ids_newest :one
+-- All deliveries, or those accepted before a time. Ids follow times only to within seconds, so before_id leaves thousands of
 -- later deliveries in a busy room: they are skipped here, in a fifth of the time of match_deliveries.
-SELECT id
-FROM deliveries
-WHERE id < :before_id::bigint AND id >= :first_id::bigint
-    AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
-ORDER BY id DESC
-LIMIT :id_limit;
+SELECT newest_delivery_ids(
+    :before_id::bigint, :first_id::bigint, :created_before::timestamptz, :id_limit::bigint) AS ids;
 
 -- name: ids_sending :many
 -- Deliveries that workers hold, or have just finished.

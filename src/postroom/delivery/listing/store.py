@@ -21,6 +21,12 @@ async def find_newest_id(connection: Connection) -> int:
     return int((await QUERIES["find_newest_id"].one(connection))["id"])
 
 
+async def find_rest_id(connection: Connection, *, before_id: int, first_id: int, row_limit: int) -> int | None:
+    statement = QUERIES["find_rest_id"]
+    row = await statement.maybe(connection, before_id=before_id, first_id=first_id, row_limit=row_limit)
+    return None if row is None else int(row["rest_id"])
+
+
 async def ids_by_campaign(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_campaign"].many(connection, **window))
 
@@ -54,7 +60,7 @@ async def ids_by_recipient_part(connection: Connection, **window: Any) -> list[i
 
 
 async def ids_by_source(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_source"].many(connection, **window))
+    return list((await QUERIES["ids_by_source"].one(connection, **window))["ids"])
 
 
 async def ids_by_tags(connection: Connection, **window: Any) -> list[int]:
@@ -62,7 +68,7 @@ async def ids_by_tags(connection: Connection, **window: Any) -> list[int]:
 
 
 async def ids_by_template(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_template"].many(connection, **window))
+    return list((await QUERIES["ids_by_template"].one(connection, **window))["ids"])
 
 
 async def ids_given(connection: Connection, **window: Any) -> list[int]:
@@ -70,7 +76,7 @@ async def ids_given(connection: Connection, **window: Any) -> list[int]:
 
 
 async def ids_newest(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_newest"].many(connection, **window))
+    return list((await QUERIES["ids_newest"].one(connection, **window))["ids"])
 
 
 async def ids_sending(connection: Connection, **window: Any) -> list[int]:

@@ -44,7 +44,7 @@ BEGIN
     SELECT CASE d.state WHEN 'suppressed' THEN 'failed' ELSE 'pending' END,
         CASE d.state WHEN 'suppressed' THEN 'recipient_suppressed' END,
         CASE d.state WHEN 'suppressed' THEN NULL ELSE greatest(coalesce(NEW.next_retry_at, now()), now()) END,
-        0, now(), now()
+        0, d.created_at, d.created_at
     INTO NEW.status, NEW.last_error, NEW.next_retry_at, NEW.retry_count, NEW.created_at, NEW.updated_at
     FROM deliveries AS d
     WHERE d.id = NEW.id;
