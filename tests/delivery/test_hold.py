@@ -6,10 +6,10 @@ import pytest
 from tests.support.builders import BUSY, Recording, a_mail, a_worker, accepted
 from tests.support.dashboard import open_guest, text_of
 
-from postroom.cli import limit_checks
+from postroom.cli import room_checks
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery import hold
+from postroom.delivery.lane import RoomHold
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.limits import service
@@ -55,7 +55,7 @@ async def test_mail_beyond_the_quota_stays_queued_and_due(room: Room, transport:
         await guest.get(f"/deliveries/{third}")
     )
     async with room.pool.acquire() as connection:
-        assert "the others wait until 00:00 UTC" in (await limit_checks.examine_room(connection)).found
+        assert "the others wait until 00:00 UTC" in (await room_checks.examine_room(connection)).found
 
 
 async def test_raising_the_quota_sends_the_waiting_mail(
@@ -108,7 +108,7 @@ async def test_mail_with_more_recipients_than_the_limit_leaves(room: Room, trans
 
 async def test_room_without_limits_is_not_held(room: Room, transport: Recording) -> None:
     """Nothing is counted, and a worker that claims nothing looks nothing up."""
-    held = hold.RoomHold(room.pool)
+    held = RoomHold(room.pool)
     assert not await held.holds_mail()
     await accepted(room.pool, to(1))
     await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)

@@ -28,7 +28,7 @@ from postroom.delivery.decision import AttemptResult, complete_columns
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import DeliveryState, Lane, Outgoing, Recipient, RecipientOutcome
 from postroom.runtime.clock import database_time
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Signal, unheard
 
 
 @asynccontextmanager

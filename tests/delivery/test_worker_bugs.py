@@ -20,9 +20,8 @@ from postroom.delivery.model import Lane
 from postroom.delivery.slots import WorkerSlots
 from postroom.delivery.worker import WorkerOptions
 from postroom.runtime.clock import database_time
-from postroom.runtime.loop import FIRST_PAUSE_S
+from postroom.runtime.loop import FIRST_PAUSE_S, unheard
 from postroom.runtime.metrics import REGISTRY
-from postroom.runtime.signals import unheard
 
 OPTIONS = WorkerOptions(lease=timedelta(hours=1), lanes=(Lane.TRANSACTIONAL,))
 PAUSE_S = PATIENCE * FIRST_PAUSE_S

@@ -17,16 +17,17 @@ OWNS     deliveries           one message to one set of recipients over one chan
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim → start → attempt → complete (queries.sql).
-         A request is checked once: the service takes only a `CheckedRequest`. An attempt: the `Writer` of the channel
+         A request is checked once: the service takes only a `CheckedRequest`; `postroom.send` passes mail of the usual
+         form directly to SQL `send`, which checks it too (`usual`). An attempt: the `Writer` of the channel
          makes envelope and content, `dispatch` serves the transports, `feed` gives one connection mail after mail,
          `decision` decides, `ledger` writes. Recover, expire and retention in `maintenance`; the meaning of a reply in
          `outcome`, the time of the next attempt in `retry` (the age counts from the first attempt, by the database's
          clock; a request may set `max_retries` and `give_up_after`). Mail of a paused or cancelled campaign is never
          claimed (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
-         32 MB of content, read when a chunk starts; for each transport its connections (`places`). A mailbox whose
+         32 MB of content, read when a chunk starts; for each transport its connections (`slots`). A mailbox whose
          server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff).
-         Mail beyond the rate or the quota of the room waits (`hold`)
+         Mail beyond the rate or the quota of the room waits (`RoomHold`)
 LATEST   a suppression counts until the chunk starts; an expiry until the transport has a connection, or, if the
          envelope travelled behind another mail, until its own content leaves
 RIGHTS   SQL `send(…)` runs as the owner of the room and binds the source to the caller's role (`bind_source`); an

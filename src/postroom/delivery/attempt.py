@@ -35,8 +35,8 @@ from postroom.delivery.model import Channel, Lane, Outgoing
 from postroom.delivery.outcome import classify
 from postroom.delivery.slots import TransportSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
+from postroom.runtime.loop import Signal
 from postroom.runtime.metrics import ATTEMPT_SECONDS
-from postroom.runtime.signals import Signal
 from postroom.runtime.tracing import is_tracing
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.senders.health import FORGIVEN, is_about_account, judge

@@ -92,6 +92,8 @@ def list_(  # noqa: PLR0913 - one parameter per option
 
     async def read(room: Room) -> Found[DeliverySummary]:
         found, more = await service.list_deliveries(room.pool, chosen, cursor=cursor, limit=limit)
+        while not found and more is not None:  # the search examined its share of deliveries: it is not at its end
+            found, more = await service.list_deliveries(room.pool, chosen, cursor=more, limit=limit)
         return await context.obj(room).fill_subjects(found), more
 
     found, more = in_room(read)

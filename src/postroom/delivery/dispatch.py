@@ -16,10 +16,9 @@ import structlog
 from postroom.delivery.attempt import AttemptRunner
 from postroom.delivery.decision import NOWHERE, AttemptResult
 from postroom.delivery.feed import TransportFeed
-from postroom.delivery.lane import LaneLoad
+from postroom.delivery.lane import LaneLoad, Precedence
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
-from postroom.delivery.precedence import Precedence
 from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.runtime.metrics import LOOP_FAILURES
 from postroom.runtime.tracing import span

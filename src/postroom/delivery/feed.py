@@ -30,7 +30,8 @@ class OutgoingFeedMail(FeedMail):
         written: tuple[Envelope, Content],
         has_expired: Callable[[], bool] | None,
     ) -> None:
-        super().__init__(*written, SendProgress(has_expired))
+        self.envelope, self.content = written  # as the base class does, whose call would take half of the time
+        self.progress = SendProgress(has_expired, is_current=False)
         self.outgoing, self.transport = outgoing, transport
         self.started: float | None = None
 
@@ -97,7 +98,7 @@ class TransportFeed:
             return False
         if mail.started is not None:
             return True
-        if not self._attempter.begin_turn(outgoing):
+        if outgoing.slot is not None and not self._attempter.begin_turn(outgoing):
             self._end(mail)
             self._owner.release(outgoing.lane, [outgoing])
             return False

@@ -1,19 +1,28 @@
-"""One lane of a worker: its open deliveries (attempts in flight, results not written yet) and its wake-ups.
+"""The lanes of a worker: their open deliveries, what wakes them, and what holds their mail back.
 
 An attempt stays open until its result is in the ledger. A worker that cannot write therefore stops sending once its
-lane is full, which limits the number of ambiguous deliveries after a crash.
+lane is full, which limits the number of ambiguous deliveries after a crash. Mail is held back by the limits of its room
+(`RoomHold`), bulk mail also by mail of other lanes (`Precedence`).
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
-from dataclasses import dataclass, field
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from postroom.db.pool import Pool
 from postroom.delivery.model import Channel, Lane, Outgoing
+from postroom.limits.allowance import Grant
+from postroom.limits.errors import QuotaExceeded, RateExceeded
+from postroom.limits.limiter import Limiter
+from postroom.limits.model import SENT, HeldLimits
 
 CALM = 10
 """A lane that is this calm requests notifications: five empty looks in a row after a burst."""
+LONGEST_PRECEDENCE_S = 0.1  # bulk mail gives way for ten times what the statements of one mail take on an idle server
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +152,144 @@ class LaneWakeups:
             return False
         event.clear()
         return True
+
+
+class Precedence:
+    """Bulk mail gives way while a notified mail of another lane is on its way to its transport.
+
+    The rooms of a process share its event loop, and their statements the server's cores. A mail of a quiet room passes
+    the event loop some ten times before it leaves, each time behind the replies, statements and messages of a busy
+    room. So tasks of lane `bulk`, in every room of the process, begin nothing new from the notification of a mail in
+    lane `auth` or `transactional` until that mail is with its transport: a few milliseconds. Work in flight goes on.
+
+    Bulk mail is held back for half of the time at most, and never for longer than `LONGEST_PRECEDENCE_S` at once: a
+    server that does not answer in one room does not stop the bulk mail of the others. A lane under load is not
+    notified, and takes no precedence.
+
+    Shared by the workers of a process. Belongs to one event loop.
+    """
+
+    __slots__ = ("_clear", "_ends_at", "_rests_until", "_urgent")
+
+    def __init__(self) -> None:
+        self._urgent = 0
+        self._ends_at = self._rests_until = 0.0
+        self._clear = asyncio.Event()
+
+    @asynccontextmanager
+    async def turn(self, lane: Lane, *, is_notified: bool) -> AsyncIterator[None]:
+        """Hold bulk mail back during this block, if it is about a mail of another lane that was just accepted."""
+        await self.give_way(lane)
+        if lane is Lane.BULK or not is_notified:
+            yield
+            return
+        self._urgent += 1
+        self._ends_at = asyncio.get_running_loop().time() + LONGEST_PRECEDENCE_S
+        self._clear.clear()
+        try:
+            yield
+        finally:
+            self._urgent -= 1
+            if not self._urgent:
+                self._clear.set()
+
+    def holds_back(self, lane: Lane) -> bool:
+        """True if this lane should begin nothing new now."""
+        if not self._urgent or lane is not Lane.BULK:
+            return False
+        return self._rests_until <= asyncio.get_running_loop().time() < self._ends_at
+
+    async def give_way(self, lane: Lane) -> None:
+        """Wait until bulk mail may go on."""
+        if not self.holds_back(lane):
+            return
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._ends_at):
+                await self._clear.wait()
+        ended = loop.time()
+        self._rests_until = max(self._rests_until, ended + (ended - began))
+
+
+class RoomHold:
+    """Counts the mails of one worker process against the rate and the quota of its room; mail beyond them stays queued.
+
+    Limits are looked up only while mail is claimed, so an idle room costs nothing, and only if the start of a chunk has
+    found that the room has some. While the room has no mail left, the worker claims no mail; webhooks go on. A retry is
+    not counted again, but waits too.
+    """
+
+    def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._limiter = Limiter(pool, monotonic=monotonic)
+        self._held: tuple[HeldLimits, float] | None = None
+        self._has_counted = False
+        self.is_limited = True  # until a worker has read that it is not
+        self._in_flight: dict[int, Grant] = {}  # by delivery, until its result is written or it is released
+
+    async def holds_mail(self) -> bool:
+        """True while the room has no mail left. Other limits end it within seconds."""
+        if self._held is None:
+            return False
+        limits, until = self._held
+        if self._monotonic() < until and limits in await self._limiter.limits_of(None):
+            return True
+        self._held = None
+        return False
+
+    async def count_fitting(self, chunk: Sequence[Outgoing]) -> int:
+        """How many deliveries may be sent, from the first on; they are counted.
+
+        A delivery with more recipients than a limit counts as many mails as the limit: otherwise it would never leave.
+        """
+        if not self.is_limited:
+            return len(chunk)
+        limits = next((each for each in await self._limiter.limits_of(None) if each.counts), None)
+        if limits is None:
+            return len(chunk)
+        deliveries = [(outgoing.id, _mails_of(outgoing)) for outgoing in chunk]
+        if not any(count for _id, count in deliveries):
+            return len(chunk)
+        most = min(filter(None, (limits.rate_per_minute, limits.daily_quota)))
+        return await self._fit([(delivery_id, min(count, most)) for delivery_id, count in deliveries], limits)
+
+    def give_back(self, delivery_ids: Sequence[int]) -> None:
+        """Return the mails of deliveries that were not sent."""
+        for delivery_id in delivery_ids:
+            if (grant := self._in_flight.pop(delivery_id, None)) is not None:
+                self._limiter.allowances.give_back(grant)
+
+    def forget(self, delivery_id: int) -> None:
+        """Keep the mails of a delivery counted: it has its result."""
+        self._in_flight.pop(delivery_id, None)
+
+    async def aclose(self) -> None:
+        """Return the mails that were taken and not sent."""
+        if self._has_counted:
+            await self._limiter.close()
+
+    async def _fit(self, deliveries: Sequence[tuple[int, int]], limits: HeldLimits) -> int:
+        allowances, self._has_counted = self._limiter.allowances, True
+        first, least = next((index, count) for index, (_id, count) in enumerate(deliveries) if count)
+        try:
+            grant = await allowances.take(limits, sum(count for _id, count in deliveries), least=least, holder=SENT)
+        except (RateExceeded, QuotaExceeded) as error:
+            self._held = (limits, self._monotonic() + (error.retry_after_s or 0))
+            return first
+        left, fitting = grant.count, 0
+        for delivery_id, count in deliveries:
+            if count > left:
+                break
+            left, fitting = left - count, fitting + 1
+            if count:
+                self._in_flight[delivery_id] = replace(grant, count=count)
+        if left:
+            allowances.give_back(grant, left)
+        return fitting
+
+
+def _mails_of(outgoing: Outgoing) -> int:
+    """The mails that an attempt counts as: one per recipient, and none for a retry or a webhook."""
+    is_first = outgoing.channel is Channel.EMAIL and outgoing.attempt_no == 1
+    return len(outgoing.open_addresses) if is_first else 0

@@ -15,9 +15,8 @@ from postroom.db.pool import Pool
 from postroom.db.retention import STEP
 from postroom.delivery import store
 from postroom.delivery.model import ClaimId, Outgoing
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
-from postroom.runtime.loop import FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S, Loop, wait_for_any
+from postroom.runtime.loop import FIRST_INTERRUPTION_S, LONGEST_INTERRUPTION_S, Backoff, Loop, wait_for_any
 from postroom.runtime.tracing import ended_span, is_tracing
 
 WORKER_SILENCE = timedelta(minutes=5)

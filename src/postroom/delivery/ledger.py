@@ -29,11 +29,9 @@ from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, Reci
 from postroom.feedback import record as feedback
 from postroom.feedback.model import RefusedRecipient
 from postroom.post.reply import Reply, Stage
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop, Signal
 from postroom.runtime.metrics import ATTEMPTS, CLAIMS_LOST
-from postroom.runtime.signals import Signal
 from postroom.senders.health import AttemptKind, HealthResult, judge
 from postroom.senders.model import HealthPolicy, StartSlot
 from postroom.senders.record import record_outcomes
@@ -157,16 +155,13 @@ class Ledger:
         over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
         self.on_written(over)
         self._signal("completed")
-        counted: Counter[tuple[str, str, str]] = Counter()
-        for result in batch:
-            if result.outgoing.id in written and newest[result.outgoing.id] is result:
-                counted[result.outgoing.lane.value, result.transport or "none", result.outcome] += 1
-            elif result.outgoing.id not in rejected:
-                CLAIMS_LOST.inc()
-                _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
-        for labels, count in counted.items():
+        valid = [result for delivery_id, result in newest.items() if delivery_id in written]
+        for labels, count in Counter([(r.outgoing.lane, r.transport or "none", r.outcome) for r in valid]).items():
             ATTEMPTS.labels(*labels).inc(count)
-        await self._close(Counter(outgoing.claim_id for outgoing in over))
+        if len(valid) < len(batch):
+            known = {id(result) for result in valid}
+            _report_lost([r for r in batch if id(r) not in known and r.outgoing.id not in rejected])
+        await self._close(Counter([outgoing.claim_id for outgoing in over]))
 
     async def _record(
         self, results: list[AttemptResult], *, is_last_try: bool = False
@@ -226,6 +221,13 @@ class Ledger:
                 pause_s = backoff.fail()
                 _log.warning("completion_postponed", error=type(error).__name__, retry_in_s=round(pause_s, 2))
                 await asyncio.sleep(pause_s)
+
+
+def _report_lost(results: Sequence[AttemptResult]) -> None:
+    """Count results whose claim was taken over by another worker."""
+    for result in results:
+        CLAIMS_LOST.inc()
+        _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
 
 
 def _newest(batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:

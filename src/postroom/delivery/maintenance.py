@@ -19,9 +19,8 @@ from postroom.delivery.lease import WORKER_SILENCE
 from postroom.delivery.model import Recovered
 from postroom.delivery.notices import Notice
 from postroom.events.store import delete_old_facts
-from postroom.runtime.backoff import Backoff
 from postroom.runtime.clock import Clock, database_time
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop
 from postroom.runtime.metrics import RECOVERED
 
 _log = structlog.get_logger()

@@ -204,8 +204,8 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     recipients: tuple[Recipient, ...]
     sender: Address | None
     subject: str
-    text: str | None
-    html: str | None
+    text: str | bytes | None  # bytes: as in `ComposedMessage`
+    html: str | bytes | None
     headers: Mapping[str, str]
     attachments: tuple[Attachment, ...]
     is_canonical: bool = False  # text and HTML: see `mail.render.Rendered`
@@ -229,7 +229,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def held_for(self) -> timedelta | None:
         """The time this mail has to wait for recipients on hold; None if it may leave."""
-        return max((each.held_for for each in self.recipients if each.held_for is not None), default=None)
+        return max([each.held_for for each in self.recipients if each.held_for is not None], default=None)
 
     @property
     def open_addresses(self) -> tuple[str, ...]:

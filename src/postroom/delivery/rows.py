@@ -243,6 +243,11 @@ def _attachments(value: str | None) -> tuple[Attachment, ...]:
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
+def encode_json(value: Any) -> str:
+    """The JSON text of a value; the same for mappings with another order of their names."""
+    return _encode(value).decode()
+
+
 def _is_json(kind: Any) -> bool:
     """True for mappings and for lists of records, optional ones too."""
     return any(get_origin(each) in {Mapping, tuple} for each in (kind, *get_args(kind)))
@@ -277,7 +282,7 @@ def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
     sender, first = request.sender, request.to[0]
     return (
         *_plain(request),
-        *[_encode(value).decode() if value else None for value in _as_json(request)],
+        *[encode_json(value) if value else None for value in _as_json(request)],
         ladder_of(request),
         sender.email if sender else None,
         sender.name if sender else None,
@@ -328,7 +333,7 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
         values["idempotency_ttl"] = idempotency_ttl
     for name, value in zip(_JSON, _as_json(request), strict=True):
         if value:
-            values[name] = _encode(value).decode()
+            values[name] = encode_json(value)
     if request.sender is not None:
         values["from"] = write_address(request.sender)
     for name in ("cc", "bcc", "reply_to"):

@@ -21,8 +21,7 @@ import msgspec
 import structlog
 
 from postroom.delivery.model import DeliveryId, Lane, Outgoing
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import Loop
+from postroom.runtime.loop import Backoff, Loop
 from postroom.transports.base import SendProgress, Transport
 
 STALL_S = 10.0  # several times what a healthy server needs for one mail

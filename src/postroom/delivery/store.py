@@ -274,6 +274,13 @@ async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
     return DeliveryId(row["delivery_id"])
 
 
+async def send_usual(connection: Connection, room: str, **values: str) -> DeliveryId:
+    """Accept one usual mail on a connection that is not ours; `room` names the schema."""
+    statement = QUERIES.call_in_room("send_usual", room, tuple(values))
+    row = await connection.fetchrow(statement.sql, *[values[name] for name in statement.parameters])
+    return DeliveryId(row[0])  # type: ignore[index] # the call of a function returns a row
+
+
 settle_ambiguous = QUERIES["settle_ambiguous"].has
 store_rendered = QUERIES["store_rendered"].exec
 wake_up = QUERIES["wake_up"].exec

@@ -28,17 +28,14 @@ from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
 from postroom.delivery.decision import NO_TIME
 from postroom.delivery.dispatch import Dispatcher
-from postroom.delivery.hold import RoomHold
-from postroom.delivery.lane import LaneLoad, LaneWakeups, WokenWorker, chunks
+from postroom.delivery.lane import LaneLoad, LaneWakeups, Precedence, RoomHold, WokenWorker, chunks
 from postroom.delivery.lease import Leases, trace_claim
 from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
-from postroom.delivery.precedence import Precedence
 from postroom.delivery.rows import read_started
 from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
-from postroom.runtime.loop import Failed, Loop
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Failed, Loop, Signal, unheard
 from postroom.senders.accounts_in_use import AccountsInUse
 from postroom.transports.webhook.host_backoff import HostBackoff
 
