@@ -57,6 +57,18 @@ def test_every_command_and_group_loads() -> None:
         assert build([entry.name]) is not None
 
 
+async def test_a_listing_searches_on_until_it_finds_a_delivery(room: Room) -> None:
+    """A page that examined its 5,000 deliveries and found none is not shown."""
+    await room.pool.execute(
+        "INSERT INTO deliveries (next_attempt_at, ladder, source, recipient_email)"
+        " SELECT now(), 'generic', 'shop', CASE n WHEN 1 THEN 'ada' ELSE 'bob' END || '@example.org'"
+        " FROM generate_series(1, 10001) AS n"
+    )
+    command = ("deliveries", "list", "--contains", "ada@", "--json")
+    found = answer(postroom(*command, settings={"POSTROOM_DATABASE_URL": room.url}))
+    assert ([item["id"] for item in found["items"]], found["next_cursor"]) == ([1], None)
+
+
 def test_a_bad_setting_is_one_sentence_with_its_name() -> None:
     """A bad value stops the start with the variable's name, without a trace."""
     done = postroom("deliveries", "list", settings={"POSTROOM_POOL_SIZE": "many"})

@@ -11,7 +11,6 @@ from tests.support.builders import a_mail, accepted
 from tests.support.command_line import COMMAND, environment, postroom
 from tests.support.patience import PATIENCE_S
 
-from postroom.cli.top import sparkline
 from postroom.db.room import Room
 
 
@@ -60,10 +59,3 @@ def _read_until(terminal: int, wanted: bytes) -> bytes:
     while wanted not in seen:
         seen += os.read(terminal, 4096)
     return seen
-
-
-def test_a_sparkline_has_a_bar_for_every_count() -> None:
-    """The highest count fills its cell, zero leaves it empty, and a small count is still visible."""
-    assert sparkline([0, 1, 500, 1000]) == " ▁▄█"
-    assert sparkline([0, 0]) == "  "
-    assert sparkline([]) == ""

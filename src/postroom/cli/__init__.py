@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.exceptions import TyperException
 
-from postroom.cli.output import REFUSED, report
-from postroom.cli.usage import HELP_OPTIONS, readable_types, report_usage
+from postroom.cli.output import HELP_OPTIONS, REFUSED, readable_types, report, report_usage
 
 if TYPE_CHECKING:
     from postroom.db.room import Room
@@ -49,7 +48,7 @@ COMMANDS = (
     CommandEntry("serve", "cli.serve", RUN, "Serve the HTTP API."),
     CommandEntry("work", "cli.work", RUN, "Render and deliver queued mail."),
     CommandEntry("migrate", "cli.migrate", RUN, "Bring the room's schema up to this version."),
-    CommandEntry("schema", "cli.schema", CARE, "Print the room as one file of SQL."),
+    CommandEntry("schema", "cli.database", CARE, "Print the room as one file of SQL."),
     CommandEntry("send", "mail.send_cli", MAIL, "Send one mail and print its id."),
     CommandEntry("top", "cli.top", CARE, "Show the room live: lanes, rates, workers, senders, problems."),
     CommandEntry("doctor", "cli.doctor", CARE, "Check the installation and advise on problems."),
@@ -81,10 +80,10 @@ GROUPS = (
     CommandEntry("outbox", "outbox.cli", FACTS, "Publishers: lag, pause, resume, reset, skip; topics and rules."),
     CommandEntry("webhooks", "outbox.webhooks.cli", FACTS, "Endpoints that get events: register, rotate, replay."),
     CommandEntry("archive", "archive.cli", CARE, "Old months as Parquet: run, list, verify, restore, query."),
-    CommandEntry("audit", "events.audit_cli", CARE, "Manual actions: who did what to which object, and when."),
+    CommandEntry("audit", "events.cli", CARE, "Manual actions: who did what to which object, and when."),
     CommandEntry("rooms", "rooms.cli", CARE, "Rooms on all servers: list, create, migrate, move, drop."),
     CommandEntry("keys", "http.cli", CARE, "API keys: create, list, revoke."),
-    CommandEntry("operators", "http.operator_cli", CARE, "People of the dashboard and their roles."),
+    CommandEntry("operators", "http.cli", CARE, "People of the dashboard and their roles."),
 )
 
 

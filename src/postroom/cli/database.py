@@ -1,4 +1,4 @@
-"""`postroom db-url` and `postroom psql`: the room in the hands of other programs."""
+"""`postroom db-url`, `postroom psql` and `postroom schema`: the room in the hands of other programs."""
 
 import asyncio
 import os
@@ -77,3 +77,15 @@ def psql_command(program: Path, url: str, arguments: Sequence[str]) -> tuple[lis
     address, password = for_programs(url)
     given = {} if password is None else {"PGPASSWORD": password}
     return [str(program), "-d", address, *arguments], {**os.environ, **given}
+
+
+def schema(
+    *,
+    events: Annotated[
+        bool, typer.Option("--events", help="Only the event store: events, commands and their functions.")
+    ] = False,
+) -> None:
+    """Print the SQL that creates the room, for psql or a migration tool of your own. Nothing is connected to."""
+    from postroom.db.install import EVENT_STORE, room_script
+
+    sys.stdout.write(room_script(read_settings().schema, only=EVENT_STORE if events else ()))

@@ -9,7 +9,7 @@ import asyncpg
 from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
-from postroom.cli import index_checks, limit_checks
+from postroom.cli import room_checks
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated, list_later
@@ -50,7 +50,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     migrations = await _migrations(session, settings)
     findings.append(migrations)
     findings.append(await _transactions(session))
-    room_checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
+    checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
         _claims,
         _workers,
         _loops,
@@ -60,14 +60,14 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _schedule,
         partial(_senders, settings=settings),
         partial(_seals, settings=settings),
-        limit_checks.examine_keys,
-        limit_checks.examine_room,
+        room_checks.examine_keys,
+        room_checks.examine_room,
         partial(_archive, settings=settings),
         _partitions,
-        index_checks.examine,
+        room_checks.examine_indexes,
         _outbox,
     )
-    for check in room_checks:
+    for check in checks:
         try:
             findings.append(await check(session))
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError):

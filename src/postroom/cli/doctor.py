@@ -48,7 +48,7 @@ async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Find
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":
-    from postroom.cli import database_checks, pooler_checks, replica_checks
+    from postroom.cli import database_checks, pooler_checks, room_checks
     from postroom.db.errors import DatabaseUnreachable
     from postroom.db.pool import connect
     from postroom.embedded.server import running_url
@@ -66,7 +66,7 @@ async def _examine_database(settings: Settings) -> "list[Finding]":
     try:
         findings = await database_checks.examine(session, settings)
         if settings.replica_url is not None:
-            findings.append(await replica_checks.examine(session, settings))
+            findings.append(await room_checks.examine_replica(session, settings))
     finally:
         await session.close()
     return [*findings, await pooler_checks.examine(settings, url)]

@@ -8,8 +8,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from postroom.cli import replica_checks
-from postroom.cli.limit_checks import examine_room
+from postroom.cli import room_checks
 from postroom.db.errors import DatabaseError
 from postroom.db.pool import Session, connect
 from postroom.db.queries import load
@@ -83,7 +82,7 @@ async def _replica(server: Server) -> Finding | None:
     except DatabaseError:
         return None  # the row of the server reports it
     try:
-        return await replica_checks.examine(session, server.settings, f"replica of {server.name}")
+        return await room_checks.examine_replica(session, server.settings, f"replica of {server.name}")
     finally:
         await session.close()
 
@@ -95,7 +94,7 @@ async def _inspect_room(session: Session, room: FoundRoom, inspection: Inspectio
     if room.state is not RoomState.READY:
         return
     try:
-        limits = await examine_room(session)
+        limits = await room_checks.examine_room(session)
         rows = await _QUERIES["list_room_processes"].many(session, patience=PROCESS_SILENT)
     except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError):
         return  # dropped meanwhile

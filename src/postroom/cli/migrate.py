@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from postroom.rooms.cli import After, Backup
 from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, run, say
 
 if TYPE_CHECKING:
@@ -14,12 +15,8 @@ if TYPE_CHECKING:
 def migrate(
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be applied.")] = False,
-    backup: Annotated[
-        bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
-    ] = True,
-    after: Annotated[
-        bool, typer.Option("--after", help="Finish an upgrade: also remove what only older processes used.")
-    ] = False,
+    backup: Backup = True,
+    after: After = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="List every file.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from postroom.runtime.finding import Finding
 
 INTERVAL_S = 1.0  # each frame reads the figures again
-_BARS = " ▁▂▃▄▅▆▇█"
 _SHOWN = 8  # rows of workers, senders and publishers that fit a terminal of 24 lines beside the others
 _PIPE_WIDTH = 120  # characters of a line without a terminal
 _WIDEST = 32  # characters of a column that is never shortened
@@ -104,6 +103,7 @@ def draw_lanes(figures: "OverviewFigures") -> "RenderableType":
 
 def draw_rates(figures: "OverviewFigures") -> "RenderableType":
     from postroom.dashboard.overview import MINUTES, STEPS
+    from postroom.stats.plot import sparkline
 
     this = figures.at.replace(second=0, microsecond=0)
     rows = []
@@ -174,14 +174,6 @@ def _problems(findings: "Sequence[Finding]") -> "RenderableType":
             text.append(f"{each.verdict}  ", style=STYLES[each.verdict])
             text.append(f"{each.check}: {shown(each.found)} → {each.advice}\n")
     return Padding(text or Text("All checks of postroom doctor pass.", style="dim"), (1, 0, 0, 0))
-
-
-def sparkline(counts: Sequence[int]) -> str:
-    """One bar per count; the highest has full height, and a count above zero is visible."""
-    highest = max(counts, default=0)
-    if not highest:
-        return _BARS[0] * len(counts)
-    return "".join(_BARS[-(-count * (len(_BARS) - 1) // highest)] for count in counts)
 
 
 def _counted(count: int, bound: int) -> str:

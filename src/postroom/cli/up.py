@@ -22,8 +22,10 @@ from postroom.settings import Settings
 if TYPE_CHECKING:
     from postroom.cli.lifetime import Lifetime
     from postroom.cli.listeners import BoundSockets
+    from postroom.db.pool import Pool
     from postroom.db.room import Room
 
+_API_KEY_FILE = "api-key"
 _EXAMPLE = '{"to":["you@example.org"],"subject":"Hello","text":"It works."}'
 
 
@@ -45,7 +47,6 @@ def up(
 
 
 async def start_everything(settings: Settings, life: "Lifetime", *, workers: int) -> None:
-    from postroom.cli.first_run import API_KEY_FILE, admin_key
     from postroom.cli.listeners import take_doors
     from postroom.cli.prepare import prepare
     from postroom.db.room import open_room
@@ -57,7 +58,7 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
         async with open_room(settings, migrating=True) as room:
             await settle_room(room.direct_url, settings, actor=actor())
             await prepare(room)
-            key_file, made = await admin_key(room.pool, settings.data_dir.absolute() / API_KEY_FILE, actor=actor())
+            key_file, made = await _admin_key(room.pool, settings.data_dir.absolute() / _API_KEY_FILE)
             link = await _sign_in_link(room, doors)
 
             def ready() -> None:
@@ -66,6 +67,25 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
             life.running()
             work = _worker(room, life, workers=workers)
             await _run(room, doors, life=life, work=work, ready=ready)
+
+
+async def _admin_key(pool: "Pool", path: Path) -> tuple[Path | None, str | None]:
+    """The file that holds the administrator's key, if it does, and the key itself if it was made just now."""
+    from postroom.http.service import ensure_admin_key
+    from postroom.runtime.secret_key import write_private
+
+    made, row = await ensure_admin_key(pool, actor=actor())
+    if made is not None:
+        write_private(path, made)
+        return path, made
+    return (path if _holds(path, row.prefix) else None), None
+
+
+def _holds(path: Path, prefix: str) -> bool:
+    """True if the file's key is the one whose first characters the room knows, not one of another room."""
+    from postroom.runtime.secret_key import read_private
+
+    return path.exists() and read_private(path).startswith(prefix)
 
 
 def with_loopback_webhooks(settings: Settings) -> Settings:

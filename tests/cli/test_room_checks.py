@@ -1,6 +1,6 @@
 """Index bloat, found without an extension and without false alarms."""
 
-from postroom.cli import index_checks
+from postroom.cli import room_checks
 from postroom.db.pool import Pool
 from postroom.runtime.finding import Severity
 
@@ -22,20 +22,20 @@ async def test_bloated_index_is_named_with_its_reindex_statement(pool: Pool) -> 
         await connection.execute(FILL)
         await connection.execute("SELECT pg_stat_force_next_flush()")
         await connection.execute("VACUUM ANALYZE")
-        assert (await index_checks.examine(connection, least_waste=MEGABYTE)).verdict is Severity.OK
+        assert (await room_checks.examine_indexes(connection, least_waste=MEGABYTE)).verdict is Severity.OK
         await connection.execute("DELETE FROM deliveries WHERE id % 10 <> 0")
         await connection.execute("SELECT pg_stat_force_next_flush()")
         await connection.execute("VACUUM ANALYZE")
-        found = await index_checks.examine(connection, least_waste=MEGABYTE)
+        found = await room_checks.examine_indexes(connection, least_waste=MEGABYTE)
         assert found.verdict is Severity.WARN
         assert found.found.startswith("deliveries_idempotency_idx")
         assert found.advice == 'REINDEX INDEX CONCURRENTLY "postroom"."deliveries_idempotency_idx"'
         await connection.execute(found.advice)
-        again = await index_checks.examine(connection, least_waste=MEGABYTE)
+        again = await room_checks.examine_indexes(connection, least_waste=MEGABYTE)
         assert "deliveries_idempotency_idx" not in again.found
 
 
 async def test_a_new_room_has_nothing_to_rebuild(pool: Pool) -> None:
     """Empty indexes are small, whatever the statistics say."""
     async with pool.acquire() as connection:
-        assert (await index_checks.examine(connection)).verdict is Severity.OK
+        assert (await room_checks.examine_indexes(connection)).verdict is Severity.OK
