@@ -1,11 +1,14 @@
 """The dashboard in a real browser: it works with and without a script, on a phone and on a desk."""
 
+import re
 from typing import Any
 
+import pytest
 from playwright.async_api import Browser, expect
 from tests.support.builders import a_mail, accepted, state_of
 from tests.support.dashboard import RAW, Office, ambiguous, captured, given_up, signed_in
 
+from postroom.delivery.listing import pages
 from postroom.delivery.model import DeliveryState, Lane
 from postroom.http.service import list_keys, revoke_key
 
@@ -86,6 +89,18 @@ async def test_filters_search_as_you_type(chromium: Browser, office: Office) -> 
         await page.get_by_label("Recipient").press_sequentially("ada@example.org")
         await expect(page.locator("tbody tr")).to_have_count(1)
         await expect(page).to_have_url(f"{office.url}/deliveries?recipient=ada%40example.org")
+
+
+async def test_a_search_goes_on_until_it_finds_a_delivery(
+    chromium: Browser, office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that examined their share of deliveries and found none are passed over; the address is that of the last."""
+    monkeypatch.setattr(pages, "EXAMINED", 2)
+    await accepted(office.pool, a_mail("ada@example.org"), *(a_mail("bob@example.org") for _ in range(8)))
+    async with signed_in(chromium, office) as page:
+        await page.goto(f"{office.url}/deliveries?recipient=ada")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await expect(page).to_have_url(re.compile("cursor="))
 
 
 async def test_shortcuts_open_pages_and_are_listed(chromium: Browser, office: Office) -> None:

@@ -1,5 +1,6 @@
 """The pages over HTTP: what they show, what they refuse, what their buttons do."""
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -26,6 +27,7 @@ from postroom.dashboard.service import FRESH_S, Cached, FigureReader
 from postroom.dashboard.site import POLICY
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.listing import pages
 from postroom.delivery.model import DeliveryState, Lane
 
 RAW = b"From: a@example.org\r\nSubject: Hi\r\nContent-Type: text/html\r\n\r\n<p style='color: red'>Hello</p>"
@@ -152,6 +154,18 @@ async def test_every_filter_of_deliveries_finds_its_own(room: Room, guest: Guest
     ):
         listed = re.findall(r'href="/deliveries/(\d+)"', (await guest.get(f"/deliveries?{query}")).body.decode())
         assert (query, set(listed)) == (query, {str(expected)})
+
+
+async def test_an_unfinished_search_is_marked_for_the_script(
+    room: Room, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script follows the link of a page that found nothing so far; the last page is the end of the search."""
+    monkeypatch.setattr(pages, "EXAMINED", 2)
+    await accepted(room.pool, *(a_mail("bob@example.org") for _ in range(3)))
+    first = (await guest.get("/deliveries?recipient=ada")).body.decode()
+    [link] = re.findall(r'<a class="button" rel="next" href="([^"]+)"', first)
+    last = (await guest.get(html.unescape(link))).body.decode()
+    assert ("data-unfinished" in first, "data-unfinished" in last) == (True, False)
 
 
 async def test_a_delivery_is_shown_with_all_its_facts(room: Room, guest: Guest) -> None:

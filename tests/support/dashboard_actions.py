@@ -18,7 +18,7 @@ from tests.support.dashboard_roles import endpoint_at, is_outside, offered, scop
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.dashboard.session import Sessions
 from postroom.dashboard.site import SESSION_COOKIE
-from postroom.http.model import ROLE_SCOPES, Role, is_allowed
+from postroom.http.model import Role
 from postroom.http.operators import add_operator
 
 POSTS = {endpoint.path: endpoint for endpoint in ENDPOINTS if endpoint.method == "POST"}
@@ -196,7 +196,7 @@ async def check_roles(walker: Walker, step: Step) -> None:
     for role, guest in walker.roles.items():
         answer = await guest.get(parts.path + (f"?{parts.query}" if parts.query else ""))
         found = list(offered(answer.body.decode())) if answer.status == 200 else []
-        has_all = all(is_allowed(ROLE_SCOPES[role], each) for each in (scope, *step.needs))
+        has_all = all(role.allows(each) for each in (scope, *step.needs))
         assert answer.status in (200, 403), f"{role}: {answer.status}"
         assert (endpoint in found) == has_all, f"{role} may post it: {has_all}; the page has it: {endpoint in found}"
         outside = [f"{each.method} {each.path}" for each in found if is_outside(role, each)]

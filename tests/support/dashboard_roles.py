@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from postroom.dashboard.endpoints import ENDPOINTS
-from postroom.http.model import ROLE_SCOPES, Role, is_allowed
-from postroom.http.routing import Routes
+from postroom.http.model import Role
+from postroom.http.request import Routes
 from postroom.runtime.endpoint import Endpoint, ProtocolError
 
 ROUTES = Routes(ENDPOINTS)
@@ -33,7 +33,7 @@ def scope_of(endpoint: Endpoint) -> str | None:
 
 def is_outside(role: Role, endpoint: Endpoint) -> bool:
     scope = scope_of(endpoint)
-    return scope is not None and not is_allowed(ROLE_SCOPES[role], scope)
+    return scope is not None and not role.allows(scope)
 
 
 def offered(page: str) -> Iterator[Endpoint]:

@@ -34,14 +34,14 @@ type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
     links.py        sign-in links that work once, on loopback
-    oidc.py         the flow at an OpenID Connect provider; `id_token.py` checks its answer, `oidc_pages.py` serves it
+    oidc.py         the flow at an OpenID Connect provider; `id_token.py` checks its answer, `sign_in.py` serves it
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action
     listing.py      tables, filters, forms and buttons declared as data; columns come from the records' declarations
     navigation.py   the links in groups, their icons and shortcuts
     preferences.py  time zone, colors and row height of a browser
     chart.py        charts as SVG: bars, lines and areas, with the numbers as a table
-    campaigns.py    the list of campaigns and the results of one; campaign_form.py writes drafts, campaign_upload.py
-                    takes recipients, campaign_actions.py starts and stops, campaign_figures.py draws the funnel
+    campaigns.py    the list of campaigns and the results of one; campaign_form.py writes drafts, campaign_actions.py
+                    starts, stops and takes recipients, campaign_figures.py draws the funnel
     events.py       events, commands and transactions
     outbox.py       publishers: lag, pause, resume, skip, and reset after its effect was shown; topics.py has the topics
                     and mail rules, webhooks.py the endpoints

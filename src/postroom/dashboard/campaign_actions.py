@@ -1,16 +1,26 @@
-"""The actions on a campaign: start, pause, resume, cancel, delete."""
+"""The actions on a campaign: start, pause, resume, cancel, delete, and the upload of recipients from a file."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import PurePath
 
 from postroom.campaigns import preview as letters
 from postroom.campaigns import service
-from postroom.campaigns.model import Campaign, CampaignStatus
+from postroom.campaigns.model import Campaign, CampaignStatus, LineFormat, RejectedLine, Uploaded
+from postroom.campaigns.upload import Upload
 from postroom.dashboard.campaign_form import WRITE
-from postroom.dashboard.listing import PageAction
+from postroom.dashboard.file_form import FormFile, file_form
+from postroom.dashboard.listing import PageAction, columns
 from postroom.dashboard.page import PageRequest, actions, form, page
-from postroom.mail.content_lint import LetterWarning
+from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 
+MOST_SHOWN = 200
+"""Rejected lines in the report of an upload; the counts cover all lines."""
+
+_FORMATS = {".jsonl": LineFormat.JSON_LINES, ".ndjson": LineFormat.JSON_LINES}
+_REJECTED = columns(RejectedLine, "line", "field", "message", field={"form": "code"}, message={"label": "Problem"})
 _ONE = "/campaigns/{campaign_id:int}"
 _START = PageAction("Start", f"{_ONE}/start", WRITE, is_link=True, is_main=True)
 _EDIT = PageAction("Edit", f"{_ONE}/edit", WRITE, is_link=True)
@@ -52,10 +62,6 @@ def schedule_of(campaign: Campaign) -> str:
     return f"at {plan.local_time:%H:%M} local time of each person; {plan.time_zone} if the zone is unknown"
 
 
-def part_name(warning: LetterWarning) -> str:
-    return "HTML" if warning.part == "html" else warning.part.capitalize()
-
-
 async def ask_start_page(request: PageRequest) -> Answer:
     """The question before a start, with the warnings about the content."""
     campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
@@ -68,7 +74,7 @@ async def ask_start_page(request: PageRequest) -> Answer:
         button="Start the campaign",
         back=f"/campaigns/{campaign.id}",
         warning=obstacle,
-        findings=[(part_name(each), each.message) for each in warnings],
+        findings=[("HTML" if each.part == "html" else each.part.capitalize(), each.message) for each in warnings],
         is_possible=obstacle is None and campaign.status is CampaignStatus.DRAFT,
     )
 
@@ -104,8 +110,45 @@ async def start_page(request: PageRequest) -> Answer:
     return request.done(f"/campaigns/{started.campaign.id}", sentence)
 
 
+# ── recipients ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def upload_page(request: PageRequest, file: FormFile) -> Answer:
+    """Store the valid lines; the page has the counts and the rejected lines."""
+    rejected: list[RejectedLine] = []
+
+    def keep(found: Sequence[RejectedLine]) -> None:
+        rejected.extend(found[: MOST_SHOWN - len(rejected)])
+
+    upload = Upload(request.pool, request.id("campaign_id"), on_refused=keep)
+    try:
+        if not file.name:
+            raise BadInput.of("file", "is missing; choose a file")
+        line_format = _FORMATS.get(PurePath(file.name).suffix.lower(), LineFormat.CSV)
+        await upload.run(file.chunks, line_format, actor=request.actor)
+    except BadInput as error:
+        request = replace(request, problem=error.message)
+        async for _rest in file.chunks:  # a browser shows no answer to a file that it could not send
+            continue
+    return await ask_upload_page(request, upload.result, rejected)
+
+
+async def ask_upload_page(
+    request: PageRequest, result: Uploaded | None = None, rejected: Sequence[RejectedLine] = ()
+) -> Answer:
+    return request.page(
+        "campaign_upload.html",
+        campaign=await service.get_campaign(request.pool, request.id("campaign_id")),
+        result=result,
+        rejected=rejected,
+        columns=_REJECTED,
+    )
+
+
 PAGES = (
     page(f"{_ONE}/start", ask_start_page, scope=WRITE),
     form(f"{_ONE}/start", start_page, scope=WRITE),
+    page(f"{_ONE}/upload", ask_upload_page, scope=WRITE),
+    file_form(f"{_ONE}/upload", upload_page, scope=WRITE),
     *actions(_PAUSE, _RESUME, _CANCEL, _DELETE),
 )

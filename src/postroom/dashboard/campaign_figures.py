@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from postroom.campaigns.model import CampaignHour, CampaignReport, Counts
-from postroom.dashboard.chart import Chart, Series, draw_chart
+from postroom.dashboard.chart import Chart, Series, draw_chart, write_day
 from postroom.dashboard.preferences import Viewer
 from postroom.stats.model import HOUR
 
@@ -119,7 +119,7 @@ def draw_engagement(report: CampaignReport, metric: str, viewer: Viewer, *, now:
         by_machine = _sum(hours, f"{metric}_machine")
         machines.append(by_machine)
         people.append(max(_sum(hours, metric) - by_machine, 0))
-    write = viewer.date_and_hour if step == HOUR else _date
+    write = viewer.date_and_hour if step == HOUR else write_day
     series = [Series("people", "now", people), Series("machines", "then", machines)]
     return draw_chart(metric, moments, series, write=write, labels=4)
 
@@ -146,7 +146,3 @@ def _hour_of(moment: datetime) -> datetime:
 
 def _sum(hours: Sequence[CampaignHour], metric: str) -> int:
     return sum(hour.amounts.get(metric, 0) for hour in hours)
-
-
-def _date(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%d %b}"

@@ -22,7 +22,7 @@ from postroom.dashboard.campaign_actions import actions_of, schedule_of
 from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, draw_losses, draw_progress, ended_of
 from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, filters, query_with
-from postroom.dashboard.live import stream, stream_changes
+from postroom.dashboard.live import stream_changes
 from postroom.dashboard.page import PageRequest, form, listing_page, page
 from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
@@ -152,7 +152,7 @@ async def _draft(request: PageRequest, report: CampaignReport) -> Answer:
 async def live_page(request: PageRequest) -> Answer:
     """The stream of one campaign's results."""
     await service.get_campaign(request.pool, request.id("campaign_id"))  # 404 before the stream begins
-    return stream(request, LiveReport(request).draw)
+    return stream_changes(request, LiveReport(request).read, lambda found: _draw_parts(request, *found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ async def read_details(request: PageRequest, campaign_id: int) -> CampaignDetail
 
 
 class LiveReport:
-    """The results of one campaign, drawn again when they change.
+    """The results of one campaign.
 
     The details of a large campaign take long to read: they are read again after twenty times their own duration, so
     that a viewer takes at most a twentieth of one connection.
@@ -178,17 +178,12 @@ class LiveReport:
 
     def __init__(self, request: PageRequest) -> None:
         self._request = request
-        self._seen: tuple[CampaignReport, CampaignDetails] | None = None
-        self._drawn: dict[str, str] = {}
         self._details: CampaignDetails | None = None
         self._read_at = 0.0
 
-    async def draw(self) -> dict[str, str]:
+    async def read(self) -> tuple[CampaignReport, CampaignDetails]:
         report = await reports.read_report(self._request.pool, self._request.id("campaign_id"))
-        details = await self._read_details(report.campaign.id)
-        if (report, details) != self._seen:  # relative times alone are no change
-            self._drawn, self._seen = _draw_parts(self._request, report, details), (report, details)
-        return self._drawn
+        return report, await self._read_details(report.campaign.id)
 
     async def _read_details(self, campaign_id: int) -> CampaignDetails:
         begin = time.monotonic()
@@ -201,6 +196,7 @@ class LiveReport:
 def _draw_parts(request: PageRequest, report: CampaignReport, details: CampaignDetails) -> dict[str, str]:
     now = datetime.now(UTC)
     most = max((link.people for link in details.links), default=0)
+    bar = ListColumn("people", "People", "bar", value=lambda link: (link.people, most))
     values = {
         "campaign": report.campaign,
         "counts": report.figures.counts,
@@ -212,7 +208,7 @@ def _draw_parts(request: PageRequest, report: CampaignReport, details: CampaignD
         "opens": draw_engagement(report, "opened", request.viewer, now=now),
         "clicks": draw_engagement(report, "clicked", request.viewer, now=now),
         "links": details.links,
-        "link_columns": (*_LINK[:1], _bar("people", "People", most), *_LINK[2:4]),
+        "link_columns": (*_LINK[:1], bar, *_LINK[2:4]),
         "domains": details.domains,
         "domain_columns": _domain_columns(report.campaign.id),
     }
@@ -284,10 +280,6 @@ async def test_page(request: PageRequest) -> Answer:
     except BadInput as error:
         return await content_page(replace(request, problem=error.message))
     return request.done(f"/campaigns/{campaign_id}/content", f"A test mail is on its way to {', '.join(to)}.")
-
-
-def _bar(name: str, label: str, most: int) -> ListColumn:
-    return ListColumn(name, label, "bar", value=lambda record: (getattr(record, name), most))
 
 
 def _domain_columns(campaign_id: int) -> tuple[ListColumn, ...]:

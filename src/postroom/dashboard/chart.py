@@ -8,7 +8,7 @@ follow as a table.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 WIDTH, HEIGHT = 1000, 100  # units of the viewBox: a tenth of a percent, and a percent
 MOST_LABELS = 6  # more would touch each other on a phone
@@ -148,6 +148,11 @@ def _labels(moments: Sequence[datetime], write: Callable[[datetime], str], most:
             yield Tick(100, write(moments[index]), "end")
         else:
             yield Tick(round(at, 2), write(moments[index]), "middle")
+
+
+def write_day(moment: datetime) -> str:
+    """The UTC day that figures are of."""
+    return f"{moment.astimezone(UTC):%d %b}"
 
 
 def _slots(moments: Sequence[datetime], series: Sequence[Series], write: Callable[[datetime], str]) -> Iterator[Slot]:

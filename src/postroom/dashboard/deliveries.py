@@ -1,4 +1,4 @@
-"""Deliveries: the list, one delivery, and the actions on it."""
+"""Deliveries: the list, one delivery, and the actions on it; and dead letters."""
 
 import re
 from collections.abc import Sequence
@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 
 from postroom.campaigns.service import get_campaign
-from postroom.dashboard.delivery_actions import AMBIGUOUS, actions_of
-from postroom.dashboard.listing import Filter, ListColumn, PageAction, filters, query_with
+from postroom.dashboard.delivery_actions import AMBIGUOUS, actions_of, letter_actions
+from postroom.dashboard.listing import Filter, ListColumn, PageAction, filters, options_of, query_with
 from postroom.dashboard.page import OPERATE, PageRequest, listing_page, page
-from postroom.dashboard.preview import picture, preview
+from postroom.dashboard.preview import preview
 from postroom.dashboard.timeline import read_timeline
 from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
+from postroom.delivery.dead_letter_api import Reason
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.model import WAITING, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape
@@ -144,8 +145,7 @@ async def preview_page(request: PageRequest) -> Answer:
     delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
     if delivery.lane is Lane.AUTH or delivery.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
-    inside = {a.content_id: picture(a.content_type, a.content) for a in delivery.attachments if a.content_id}
-    return preview(delivery.html, pictures={name: found for name, found in inside.items() if found})
+    return preview(delivery.html, attached=delivery.attachments)
 
 
 async def source_page(request: PageRequest) -> Answer:
@@ -164,7 +164,48 @@ async def source_page(request: PageRequest) -> Answer:
     return request.page("source.html", id=delivery.id, source=source)
 
 
+# ── dead letters ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+_LETTER = (
+    ListColumn("delivery_id", "Id", "code", link=lambda letter: f"/deliveries/{letter.delivery_id}"),
+    ListColumn("recipients", "Recipient", "recipients"),
+    ListColumn("subject", "Subject", "subject"),
+    ListColumn("reason", "Reason", "noted", value=lambda letter: (letter.reason.replace("_", " "), letter.detail)),
+    ListColumn("source", "Source", "noted", value=lambda letter: (letter.source, letter.lane)),
+    ListColumn("attempt_count", "Attempts", "number", is_minor=True),
+    ListColumn("created_at", "Given up", "when"),
+)
+
+_LETTER_FILTERS = (Filter("reason", "Reason", options=options_of(Reason), type=Reason),)
+
+
+async def letters_page(request: PageRequest) -> Answer:
+    """Counted by reason, and listed. A redrive of many is a mass action: a retry with a filter."""
+    chosen = request.chosen(_LETTER_FILTERS)
+    found, next_cursor = await service.list_dead_letters(request.pool, **chosen, cursor=request.asked("cursor"))
+    counts = await service.count_dead_letters(request.pool)
+    rows = request.rows(
+        _LETTER,
+        (await request.contents.fill_subjects(found), next_cursor),
+        path="/dead-letters",
+        filters=_LETTER_FILTERS,
+        empty="None. Nothing was given up.",
+        row_actions=letter_actions,
+    )
+    return request.page(
+        "dead_letters.html",
+        rows=rows,
+        filters=request.filters(_LETTER_FILTERS),
+        by_reason=list(counts.items()),
+        is_more=sum(counts.values()) >= service.COUNTED,
+        reasons=[known.value for known in Reason],
+        reason=request.asked("reason"),
+    )
+
+
 PAGES = (
+    listing_page("/dead-letters", letters_page),
     listing_page("/deliveries", list_page),
     page("/deliveries/{delivery_id:int}", show_page),
     page("/deliveries/{delivery_id:int}/preview", preview_page),

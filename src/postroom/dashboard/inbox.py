@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from postroom.dashboard.listing import PageAction
 from postroom.dashboard.live import stream_changes
 from postroom.dashboard.page import INBOX, PageRequest, actions, form, page
-from postroom.dashboard.preview import WIDTHS, picture, preview
+from postroom.dashboard.preview import PICTURE_TYPES, WIDTHS, preview
 from postroom.dashboard.stylesheet import has_dark_styles
 from postroom.db.pool import Pool
 from postroom.http.model import Principal
@@ -57,7 +57,7 @@ _DELETE = PageAction(
 
 VIEWS = ("html", "text", "source", "headers", "checks")
 
-_PICTURES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
+_TEXTS = ("application/json", "message/rfc822")
 _FILE_POLICY = {"content-security-policy": "default-src 'none'; sandbox", "x-content-type-options": "nosniff"}
 
 
@@ -126,14 +126,13 @@ async def _find(request: PageRequest) -> InboxMessage:
 async def _shown(request: PageRequest, message: InboxMessage, answers: list[LinkAnswer] | None = None) -> Answer:
     read = await _read(message.raw)
     view = _view(request, read, has_answers=answers is not None)
-    width = request.asked("width")
     return request.page(
         "message.html",
         entry=message.entry,
         read=read,
         view=view,
         views=[name for name in VIEWS if name != "html" or read.html is not None],
-        width=width if width in WIDTHS else WIDTHS[0],
+        width=request.choice("width", WIDTHS),
         widths=WIDTHS,
         is_dark=request.asked("dark") is not None,
         has_dark=read.html is not None and has_dark_styles(read.html),
@@ -159,9 +158,7 @@ async def preview_page(request: PageRequest) -> Answer:
     read = await _read((await _find(request)).raw)
     if read.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
-    inside = {a.content_id: picture(a.content_type, a.content) for a in read.attachments if a.content_id}
-    pictures = {name: found for name, found in inside.items() if found}
-    return preview(read.html, pictures=pictures, dark=request.asked("dark") is not None)
+    return preview(read.html, attached=read.attachments, dark=request.asked("dark") is not None)
 
 
 async def raw_page(request: PageRequest) -> Answer:
@@ -188,16 +185,12 @@ async def attachment_page(request: PageRequest) -> Answer:
 
 def _can_open(file: AttachedFile) -> bool:
     """True for pictures and text, which a browser shows without running anything."""
-    return file.content_type in _PICTURES or file.content_type.startswith("text/") or _is_json(file)
-
-
-def _is_json(file: AttachedFile) -> bool:
-    return file.content_type in ("application/json", "message/rfc822")
+    return file.content_type in (*PICTURE_TYPES, *_TEXTS) or file.content_type.startswith("text/")
 
 
 def _shown_type(file: AttachedFile) -> str:
     """Pictures as they are; every kind of text, HTML included, as plain text."""
-    return file.content_type if file.content_type in _PICTURES else "text/plain; charset=utf-8"
+    return file.content_type if file.content_type in PICTURE_TYPES else "text/plain; charset=utf-8"
 
 
 async def release_page(request: PageRequest) -> Answer:

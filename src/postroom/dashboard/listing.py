@@ -75,6 +75,14 @@ class ListColumn:
         return None if self.link is None else self.link(record)
 
 
+def _delivery_page(record: Any) -> str | None:
+    return None if record.delivery_id is None else f"/deliveries/{record.delivery_id}"
+
+
+DELIVERY = ListColumn("delivery_id", "Delivery", "code", link=_delivery_page)
+"""The delivery of a record, with a link to its page."""
+
+
 def columns(model: type, *names: str, **changes: Mapping[str, Any]) -> tuple[ListColumn, ...]:
     """Columns of a record's fields or properties; `changes` replaces attributes of single columns by name."""
     hints = get_type_hints(model)

@@ -17,12 +17,8 @@ READ = "templates:read"
 _SHORT = 12  # characters of a hash: enough to tell versions apart
 
 
-def _path(version: TemplateVersion) -> str:
-    return f"/templates/{quote(version.template)}/versions/{version.id}"
-
-
-def _current_page(template: TemplateSummary) -> str:
-    return f"/templates/{quote(template.id)}/versions/{template.version_id}"
+def _path(template: str, version_id: int) -> str:
+    return f"/templates/{quote(template)}/versions/{version_id}"
 
 
 _TEMPLATES = columns(
@@ -34,11 +30,15 @@ _TEMPLATES = columns(
     "changed_at",
     id={"label": "Template", "link": lambda template: f"/templates/{quote(template.id)}"},
     content_hash={"value": lambda template: template.content_hash[:_SHORT], "form": "code", "is_minor": True},
-    version_id={"label": "Current version", "form": "code", "link": _current_page},
+    version_id={
+        "label": "Current version",
+        "form": "code",
+        "link": lambda template: _path(template.id, template.version_id),
+    },
     changed_at={"label": "Current since"},
 )
 _VERSIONS = (
-    ListColumn("id", "Version", "code", link=_path),
+    ListColumn("id", "Version", "code", link=lambda version: _path(version.template, version.id)),
     ListColumn("state", "Status", "state", value=lambda version: "replaced" if version.replaced_at else "current"),
     *columns(
         TemplateVersion,
@@ -55,19 +55,18 @@ async def versions_page(request: PageRequest) -> Answer:
     template: str = request.call.path["template_id"]
     found = await library.list_versions(request.pool, template, cursor=request.asked("cursor"))
     current = [version for version in found[0] if version.replaced_at is None]
-    preview_action = [PageAction("Preview", _path(version), READ, is_link=True, is_main=True) for version in current]
-    return request.listing(f"Versions of {template}", _VERSIONS, found, lead="Newest first.", actions=preview_action)
+    offered = [PageAction("Preview", _path(template, each.id), READ, is_link=True, is_main=True) for each in current]
+    return request.listing(f"Versions of {template}", _VERSIONS, found, lead="Newest first.", actions=offered)
 
 
 async def version_page(request: PageRequest) -> Answer:
     """The changes of the version, its samples as they would be sent, and its files."""
     found = await _version(request)
     version = found.version
-    width = request.asked("width")
     return request.page(
         "template_version.html",
         version=version,
-        width=width if width in WIDTHS else WIDTHS[0],
+        width=request.choice("width", WIDTHS),
         widths=WIDTHS,
         is_dark=request.asked("dark") is not None,
         is_first=await library.is_first_version(request.pool, version.template, version.id),
@@ -97,7 +96,7 @@ def _shown(version: TemplateVersion, name: str, locale: str, rendered: Rendered)
         "name": name,
         "locale": locale,
         "rendered": rendered,
-        "preview": f"{_path(version)}/preview?{query}" if rendered.html is not None else None,
+        "preview": f"{_path(version.template, version.id)}/preview?{query}" if rendered.html is not None else None,
     }
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from postroom.dashboard.events import json_block
-from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, columns
+from postroom.dashboard.listing import DELIVERY, Filter, FormField, ListColumn, PageAction, columns
 from postroom.dashboard.page import OPERATE, READ, PageRequest, form, page
 from postroom.dashboard.views import words
 from postroom.errors import BadInput
@@ -27,14 +27,6 @@ def command_page(command_id: int) -> str:
     return f"/malformed/{command_id}"
 
 
-def _reason_page(group: MalformedGroup) -> str:
-    return f"/malformed?reason={quote(group.reason, safe='')}"
-
-
-def _delivery_page(command: MalformedSummary) -> str | None:
-    return None if command.delivery_id is None else f"/deliveries/{command.delivery_id}"
-
-
 def state_of(command: MalformedSummary) -> str:
     if command.resubmitted_at is not None:
         return "resubmitted"
@@ -47,7 +39,7 @@ _COMMAND = (
     *columns(MalformedSummary, "reason", "detail", "source", "recorded_at", "size",
         reason={"value": lambda command: words(command.reason)}, detail={"form": "clip"},
         size={"form": "size", "is_minor": True}),
-    ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
+    DELIVERY,
 )  # fmt: skip
 
 _FACTS = columns(
@@ -56,9 +48,10 @@ _FACTS = columns(
 )  # fmt: skip
 
 _GROUP = (
-    ListColumn("reason", "Reason", value=lambda group: words(group.reason), link=_reason_page),
+    ListColumn("reason", "Reason", value=lambda group: words(group.reason),
+        link=lambda group: f"/malformed?reason={quote(group.reason, safe='')}"),
     *columns(MalformedGroup, "commands", "newest_at", "oldest_at", oldest_at={"is_minor": True}),
-)
+)  # fmt: skip
 
 
 _ONE = "/malformed/{command_id:int}"
@@ -84,7 +77,7 @@ async def list_page(request: PageRequest) -> Answer:
         "malformed.html",
         reasons=await service.group_malformed_commands(request.pool),
         group_columns=_GROUP,
-        group_actions=_group_actions,
+        group_actions=lambda group: [_REDRIVE.at(group.reason)],
         filters=request.filters(_FILTERS),
         rows=request.rows(_COMMAND, found, path="/malformed", filters=_FILTERS, empty=empty),
     )
@@ -96,10 +89,6 @@ def _state(written: str | None) -> dict[str, bool]:
     if written not in STATES:
         raise BadInput.of("state", f"must be one of {', '.join(STATES)}")
     return {"resubmitted": written == "resubmitted", "dismissed": written == "dismissed"}
-
-
-def _group_actions(group: MalformedGroup) -> list[PageAction]:
-    return [_REDRIVE.at(group.reason)]
 
 
 # ── one command ────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from postroom.dashboard.id_token import IdTokenInvalidError, read_id_token
+from postroom.dashboard.session import base64url
 from postroom.errors import SettingInvalid
 from postroom.http.model import Role
 from postroom.post.address import domain_of
@@ -75,7 +76,7 @@ class OidcProvider:
         flow = OidcFlow(secrets.token_urlsafe(24), int(self._now()) + FLOW_S, to)
         async with _exchange() as exchange:
             provider = await self._discover(exchange)
-        challenge = _text(hashlib.sha256(self._derive("verifier", flow).encode()).digest())
+        challenge = base64url(hashlib.sha256(self._derive("verifier", flow).encode()).digest())
         query = urlencode(
             {
                 "response_type": "code",
@@ -150,15 +151,15 @@ class OidcProvider:
         return token
 
     def _derive(self, purpose: str, flow: OidcFlow) -> str:
-        return _text(hmac.digest(self._key, f"{purpose}\0{flow.seed}".encode(), "sha256"))
+        return base64url(hmac.digest(self._key, f"{purpose}\0{flow.seed}".encode(), "sha256"))
 
     def _seal(self, flow: OidcFlow) -> str:
-        body = _text(msgspec.json.encode(flow))
-        return f"{body}.{_text(hmac.digest(self._key, body.encode(), 'sha256'))}"
+        body = base64url(msgspec.json.encode(flow))
+        return f"{body}.{base64url(hmac.digest(self._key, body.encode(), 'sha256'))}"
 
     def _open(self, cookie: str | None) -> OidcFlow | None:
         body, _, seal = (cookie or "").partition(".")
-        expected = _text(hmac.digest(self._key, body.encode("utf-8", "replace"), "sha256"))
+        expected = base64url(hmac.digest(self._key, body.encode("utf-8", "replace"), "sha256"))
         if not hmac.compare_digest(expected.encode(), seal.encode("utf-8", "replace")):
             return None
         flow = msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=OidcFlow)
@@ -218,7 +219,3 @@ async def _fetch(
     if not isinstance(answer, Answered) or not answer.is_success or not answer.json:
         raise OidcRefusedError(f"{urlsplit(url).hostname} cannot be reached, or refused the request.")
     return answer.json
-
-
-def _text(value: bytes) -> str:
-    return base64.urlsafe_b64encode(value).decode().rstrip("=")

@@ -30,16 +30,12 @@ def pair_page(pair: Subscription) -> str:
     return f"/outbox/{quote(pair.topic, safe='')}/{quote(pair.publisher, safe='')}"
 
 
-def _pair_of(line: ProgressLine) -> Subscription:
-    return Subscription(line.topic, line.publisher)
-
-
 def _lag(line: ProgressLine) -> str:
     return f"{line.lag_events:,}{'+' if line.lag_is_more else ''}" if line.lag_events else "up to date"
 
 
 _LINE = (
-    ListColumn("publisher", "Publisher", link=lambda line: pair_page(_pair_of(line))),
+    ListColumn("publisher", "Publisher", link=lambda line: pair_page(line.pair)),
     ListColumn("topic", "Topic", link=lambda _line: "/outbox/topics"),
     ListColumn("status", "Status", "state", value=lambda line: line.status.lower()),
     ListColumn("lag_events", "Events behind", value=_lag),
@@ -67,7 +63,7 @@ async def list_page(request: PageRequest) -> Answer:
     return request.page(
         "outbox.html",
         parts=_draw_parts(request, lines, await _samples(request)),
-        period=_period(request),
+        period=request.choice("period", PERIODS),
         periods=tuple(PERIODS),
         tabs=tabs("/outbox"),
     )
@@ -81,7 +77,7 @@ async def live_page(request: PageRequest) -> Answer:
 
 
 async def _samples(request: PageRequest, pair: Subscription | None = None) -> list[LagSample]:
-    step, _count = PERIODS[_period(request)]
+    step, _count = PERIODS[request.choice("period", PERIODS)]
     return await service.list_lag(request.pool, begin=_begin(request), step=step, pair=pair)
 
 
@@ -95,14 +91,9 @@ def _draw_parts(request: PageRequest, lines: Sequence[ProgressLine], samples: Se
     }
 
 
-def _period(request: PageRequest) -> str:
-    asked = request.asked("period")
-    return asked if asked in PERIODS else next(iter(PERIODS))
-
-
 def _begin(request: PageRequest) -> datetime:
     """The beginning of the first step: steps begin at round times, so that a plot does not flicker."""
-    step, count = PERIODS[_period(request)]
+    step, count = PERIODS[request.choice("period", PERIODS)]
     now = datetime.now(UTC).timestamp()
     last = now - now % step.total_seconds()
     return datetime.fromtimestamp(last, UTC) - step * (count - 1)
@@ -110,7 +101,7 @@ def _begin(request: PageRequest) -> datetime:
 
 def _draw_lag(request: PageRequest, samples: Sequence[LagSample]) -> Chart:
     """The events behind, of the publishers with the largest lag in the period."""
-    step, count = PERIODS[_period(request)]
+    step, count = PERIODS[request.choice("period", PERIODS)]
     begin = _begin(request)
     moments = [begin + step * index for index in range(count)]
     largest: dict[Subscription, int] = {}
@@ -143,7 +134,7 @@ async def show_page(request: PageRequest) -> Answer:
         upcoming_page=place_page(place) if place else None,
         actions=_actions(line, upcoming),
         path=pair_page(pair),
-        period=_period(request),
+        period=request.choice("period", PERIODS),
         periods=tuple(PERIODS),
     )
 
@@ -186,7 +177,7 @@ _REMOVE = PageAction(
 
 
 def _actions(line: ProgressLine, upcoming: Skipped | None) -> list[PageAction]:
-    pair = _pair_of(line)
+    pair = line.pair
     switch = _PAUSE if line.status is PublisherStatus.ACTIVE else _RESUME
     offered = [switch.at(*pair, position=line.last_position)]
     if upcoming is not None:

@@ -59,7 +59,7 @@ async def show_overview(request: PageRequest) -> Answer:
     """The page shows the doctor's last findings; the stream runs the checks again, because they take longer."""
     findings = request.dashboard.figures.findings.known
     parts = await _draw_parts(request, findings)
-    return request.page("overview.html", parts=parts, period=_period(request), periods=PERIODS)
+    return request.page("overview.html", parts=parts, period=request.choice("period", PERIODS), periods=PERIODS)
 
 
 async def show_live(request: PageRequest) -> Answer:
@@ -90,14 +90,9 @@ async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) 
     }
 
 
-def _period(request: PageRequest) -> str:
-    asked = request.asked("period")
-    return asked if asked in PERIODS else PERIODS[0]
-
-
 async def _draw_rates(request: PageRequest, figures: OverviewFigures) -> Chart:
     """Sent, deferred and failed mail: by minute for an hour, by hour for a day or a week."""
-    period = _period(request)
+    period = request.choice("period", PERIODS)
     if period not in service.PERIODS:
         return _draw_minutes(request, figures)
     hours = service.PERIODS[period]

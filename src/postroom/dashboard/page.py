@@ -10,7 +10,7 @@ To add a page, write a row in `PAGES` of its module; a link to it is a row in `n
 `PageRequest.confirm` asks before an action, with the result of its dry run.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -33,7 +33,7 @@ from postroom.db.pool import Pool
 from postroom.delivery.contents import Contents
 from postroom.errors import AccessError, BadInput, ConflictError, LimitError, PostroomError, ScopeMissing
 from postroom.http.model import ApiKey, Operator
-from postroom.http.routing import LARGEST_ID
+from postroom.http.request import LARGEST_ID
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
 from postroom.runtime.wrong_field import find_wrong_field
@@ -129,6 +129,11 @@ class PageRequest:
     def filters(self, declared: Sequence[Filter]) -> list[Filter]:
         """The filters with their values in the address, for a form."""
         return [replace(each, value=self.asked(each.name)) for each in declared]
+
+    def choice(self, name: str, options: Collection[str]) -> str:
+        """The option that was asked for, or the first."""
+        asked = self.asked(name)
+        return asked if asked is not None and asked in options else next(iter(options))
 
     def may(self, scope: str) -> bool:
         """Whether the principal has this scope; a page offers only actions that it has."""

@@ -126,7 +126,7 @@ async def show_page(request: PageRequest) -> Answer:
         actions=_event_actions(coming.event) if coming else [],
         occasions=await service.list_occasions(request.pool, user_id),
         occasion_columns=_OCCASION,
-        occasion_actions=_occasion_actions,
+        occasion_actions=lambda occasion: [_REMOVE.at(occasion.user_id, occasion.id)],
         events=request.rows(EVENT, events, path=person_page(user_id), empty="Nothing is planned and nothing was sent."),
     )
 
@@ -267,10 +267,6 @@ async def update_page(request: PageRequest) -> Answer:
     )
     events = "1 planned message moved" if moved.moved == 1 else f"{moved.moved} planned messages moved"
     return request.done(person_page(user.id), f"The person is saved; {events}.")
-
-
-def _occasion_actions(occasion: Occasion) -> list[PageAction]:
-    return [_REMOVE.at(occasion.user_id, occasion.id)]
 
 
 def _kind(request: PageRequest) -> str:

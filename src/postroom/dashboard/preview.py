@@ -7,12 +7,14 @@ blocks inline styles.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import nh3
 
 from postroom.dashboard.stylesheet import PROPERTIES, clean_declarations, clean_styles, styles_of
+from postroom.inbox.reader import AttachedFile
 from postroom.post.html_guard import find_html_excess
+from postroom.post.mime import Attachment
 from postroom.runtime.endpoint import Answer
 
 LONGEST = 1_000_000
@@ -41,7 +43,7 @@ _ATTRIBUTES = {
 }
 _PICTURE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]*", re.IGNORECASE)
 _LINK = re.compile(r"(?:https?|mailto|tel):", re.IGNORECASE)
-_PICTURE_TYPES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
+PICTURE_TYPES = frozenset({"image/png", "image/gif", "image/jpeg", "image/webp"})
 
 _BODY = re.compile(r"<(/?)body(?=[\s>])", re.IGNORECASE)
 
@@ -59,7 +61,7 @@ _DARK = {"scheme": "dark", "paper": "#121212", "ink": "#eee"}
 def picture(content_type: str, content: str) -> str | None:
     """An attached picture as an address that needs no network; None for what is no picture."""
     kind = content_type.partition(";")[0].lower()
-    return f"data:{kind};base64,{content}" if kind in _PICTURE_TYPES else None
+    return f"data:{kind};base64,{content}" if kind in PICTURE_TYPES else None
 
 
 def clean(html: str, pictures: Mapping[str, str]) -> str:
@@ -90,8 +92,10 @@ HEADERS = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
 """Headers of a document in a sandboxed frame."""
 
 
-def preview(html: str, *, pictures: Mapping[str, str] | None = None, dark: bool = False) -> Answer:
+def preview(html: str, *, attached: Iterable[AttachedFile | Attachment] = (), dark: bool = False) -> Answer:
     """The answer for the sandboxed frame, as in a light or a dark mail client."""
+    inside = {each.content_id: picture(each.content_type, each.content) for each in attached if each.content_id}
+    pictures = {name: found for name, found in inside.items() if found}
     document = preview_document(html, pictures=pictures, dark=dark)
     return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", HEADERS)
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from postroom.dashboard.chart import Chart, Series, draw_chart
-from postroom.dashboard.listing import Filter, ListColumn, columns, options_of
+from postroom.dashboard.listing import DELIVERY, Filter, ListColumn, columns, options_of
 from postroom.dashboard.page import PageRequest, page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
@@ -31,14 +31,6 @@ def local_time(event: ScheduledEvent) -> str:
     return f"{event.target_local:%a %Y-%m-%d %H:%M}"
 
 
-def _late(event: ScheduledEvent) -> float | None:
-    return None if event.late_by is None else event.late_by.total_seconds()
-
-
-def _delivery_page(event: ScheduledEvent) -> str | None:
-    return None if event.delivery_id is None else f"/deliveries/{event.delivery_id}"
-
-
 def _message(event: ScheduledEvent) -> str | None:
     said = event.payload.get("message") if isinstance(event.payload, dict) else None
     return None if said is None else str(said)
@@ -55,9 +47,9 @@ _COMING = (
 EVENT = (
     *_COMING,
     ListColumn("status", "Status", "state", value=lambda event: event.status.lower()),
-    ListColumn("late_by", "Late by", "span", value=_late),
+    ListColumn("late_by", "Late by", "span", value=lambda event: event.late_by and event.late_by.total_seconds()),
     *columns(ScheduledEvent, "failure_reason", failure_reason={"form": "clip", "label": "Failure"}),
-    ListColumn("delivery_id", "Delivery", "code", link=_delivery_page),
+    DELIVERY,
 )
 
 _FILTERS = (

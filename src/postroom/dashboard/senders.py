@@ -119,11 +119,7 @@ def _actions(account: SenderAccount) -> list[PageAction]:
     return [_RESUME.at(account.id) if is_stopped else _PAUSE.at(account.id)]
 
 
-async def show_page(request: PageRequest) -> Answer:
-    return await _show(request)
-
-
-async def _show(request: PageRequest, trial: Any = None) -> Answer:
+async def show_page(request: PageRequest, trial: Any = None) -> Answer:
     account = await service.get_sender(request.pool, request.id("sender_id"))
     stages = [
         {"limit": limit, "state": _stage(account, index)} for index, limit in enumerate(account.warmup_limits, start=1)
@@ -229,7 +225,7 @@ async def try_page(request: PageRequest) -> Answer:
     """Run the trial and show its steps; a failed step has the words of the server."""
     tools = tools_of(request.call.room)
     trial = await service.try_sender(request.pool, tools, request.id("sender_id"), actor=request.actor)
-    return await _show(request, trial)
+    return await show_page(request, trial)
 
 
 def _kind(request: PageRequest) -> AuthType:

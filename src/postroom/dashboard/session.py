@@ -72,15 +72,15 @@ class Sessions:
 
     def seal(self, session: DashboardSession) -> str:
         """The session as a cookie's value."""
-        body = _text(msgspec.json.encode(astuple(session)))
-        return f"{body}.{_text(hmac.digest(self._seal_key, body.encode(), 'sha256'))}"
+        body = base64url(msgspec.json.encode(astuple(session)))
+        return f"{body}.{base64url(hmac.digest(self._seal_key, body.encode(), 'sha256'))}"
 
     def open(self, cookie: str | None) -> DashboardSession | None:
         """The session in a cookie, if we sealed it and it has not expired."""
         if cookie is None or len(cookie) > _LONGEST_COOKIE or not cookie.isascii():
             return None
         body, _, seal = cookie.partition(".")
-        if not hmac.compare_digest(_text(hmac.digest(self._seal_key, body.encode(), "sha256")), seal):
+        if not hmac.compare_digest(base64url(hmac.digest(self._seal_key, body.encode(), "sha256")), seal):
             return None
         try:
             session = DashboardSession(*msgspec.json.decode(_bytes(body), type=_SHAPE))
@@ -94,14 +94,14 @@ class Sessions:
 
     def form_token(self, session: DashboardSession) -> str:
         """The anti-forgery token of this session's forms."""
-        return _text(hmac.digest(self._form_key, session.nonce.encode(), "sha256"))
+        return base64url(hmac.digest(self._form_key, session.nonce.encode(), "sha256"))
 
     def is_form_token(self, session: DashboardSession, token: str) -> bool:
         return hmac.compare_digest(self.form_token(session).encode(), token.encode("utf-8", "replace"))
 
     def sentence_seal(self, session: DashboardSession, sentence: str) -> str:
         """The proof that a sentence in an address was written by this session's pages."""
-        return _text(hmac.digest(self._form_key, f"{session.nonce} {sentence}".encode(), "sha256")[:12])
+        return base64url(hmac.digest(self._form_key, f"{session.nonce} {sentence}".encode(), "sha256")[:12])
 
 
 def kind_of(owner: ApiKey | Operator) -> OwnerKind:
@@ -114,7 +114,7 @@ def _since(owner: ApiKey | Operator) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _text(raw: bytes) -> str:
+def base64url(raw: bytes) -> str:
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
 
 

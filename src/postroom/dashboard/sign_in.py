@@ -1,10 +1,16 @@
-"""Sign-in with an API key or a mailed code, which a session cookie stands for afterwards, and sign-out."""
+"""Sign-in with an API key, a mailed code or at an OpenID Connect provider, and sign-out.
+
+A session cookie stands for the sign-in afterwards.
+"""
 
 from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import quote
 
+import structlog
+
 from postroom.dashboard.codes import LIFETIME, SignInCodes
+from postroom.dashboard.oidc import FLOW_S, OidcProvider, OidcRefusedError, person_of
 from postroom.dashboard.page import READ, PageRequest, admit
 from postroom.dashboard.problem_pages import sign_in_page
 from postroom.dashboard.request import cookie_of, local_path, query_of, read_form
@@ -12,6 +18,7 @@ from postroom.dashboard.service import end_session
 from postroom.dashboard.site import Dashboard, SignInError
 from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
+from postroom.http import operators
 from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect
 
@@ -20,6 +27,9 @@ UNFIT = f"This key may not look at deliveries: it lacks the scope {READ}."
 WRONG_CODE = "This code is wrong, has expired or was used. After five attempts, request a new code."
 
 _CODE_COOKIE = "postroom_sign_in_code"
+_OIDC_COOKIE = "postroom_oidc"
+
+_log = structlog.get_logger()
 
 
 async def show_sign_in(call: Call) -> Answer:
@@ -66,6 +76,13 @@ def too_often(call: Call, to: str, wait: int) -> Answer:
     return replace(answer, headers={"retry-after": str(wait)})
 
 
+async def sign_out(request: PageRequest) -> Answer:
+    """End the session in every process and remove the cookie."""
+    if await end_session(request.pool, request.session):
+        await record_audit(request.pool, request.actor, "dashboard.sign_out", _subject(request.principal))
+    return request.dashboard.with_session(redirect("/sign-in"), None)
+
+
 # ── by a mailed code ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -110,8 +127,44 @@ def _codes(call: Call) -> SignInCodes:
     return codes
 
 
-async def sign_out(request: PageRequest) -> Answer:
-    """End the session in every process and remove the cookie."""
-    if await end_session(request.pool, request.session):
-        await record_audit(request.pool, request.actor, "dashboard.sign_out", _subject(request.principal))
-    return request.dashboard.with_session(redirect("/sign-in"), None)
+# ── at an OpenID Connect provider ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def begin_oidc(call: Call) -> Answer:
+    """Send the browser to the provider."""
+    dashboard = call.tool(Dashboard)
+    try:
+        address, cookie = await _provider(dashboard).begin(local_path(query_of(call).get("next")))
+    except OidcRefusedError as error:
+        return _refused(call, error, HTTPStatus.BAD_GATEWAY)
+    # Lax: the way back is a navigation from the provider's site, which carries no strict cookie.
+    return dashboard.with_cookie(redirect(address), _OIDC_COOKIE, cookie, age_s=FLOW_S, same_site="lax")
+
+
+async def finish_oidc(call: Call) -> Answer:
+    """Check the provider's answer and open a session of the operator with the verified address."""
+    dashboard = call.tool(Dashboard)
+    cookie = cookie_of(call, dashboard.cookie(_OIDC_COOKIE))
+    try:
+        claims, to = await _provider(dashboard).finish(cookie, query_of(call))
+        email, role = person_of(claims, call.room.settings)
+        operator = await operators.sign_in_by_oidc(call.room.pool, email, role)
+    except OidcRefusedError as error:
+        return _refused(call, error, HTTPStatus.FORBIDDEN)
+    except BadInput:
+        return _refused(call, OidcRefusedError("The provider sent an invalid address."), HTTPStatus.FORBIDDEN)
+    if operator is None:
+        return _refused(call, OidcRefusedError(f"{email} is not an operator here."), HTTPStatus.FORBIDDEN)
+    # A page instead of a redirect: the browser came from another site, so a redirect would carry no strict cookie.
+    return await begin_session(call, operator, dashboard.page("signed_in.html", next=to), by="oidc")
+
+
+def _provider(dashboard: Dashboard) -> OidcProvider:
+    if dashboard.oidc is None:
+        raise ProtocolError(HTTPStatus.NOT_FOUND, "There is nothing at this path.")
+    return dashboard.oidc
+
+
+def _refused(call: Call, error: OidcRefusedError, status: HTTPStatus) -> Answer:
+    _log.warning("oidc_sign_in_refused", reason=str(error), request_id=call.request_id)
+    return sign_in_page(call, "/", str(error), status)

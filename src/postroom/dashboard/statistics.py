@@ -6,14 +6,14 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from postroom.dashboard.chart import Chart, Series, draw_chart
+from postroom.dashboard.chart import Chart, Series, draw_chart, write_day
 from postroom.dashboard.listing import Filter, ListColumn, filters, label_of, query_with
 from postroom.dashboard.page import PageRequest
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.spreadsheet import write_rows
 from postroom.stats import service
-from postroom.stats.model import METRICS, TIMES, Figures, Grouping, Selection, StatsRow
+from postroom.stats.model import COLUMNS, METRICS, TIMES, Figures, Grouping, Selection, StatsRow
 
 READ = "stats:read"
 DAYS = ("1", "7", "30", "90")
@@ -176,19 +176,10 @@ def _filters(request: PageRequest, asked: Question) -> list[Filter]:
     ]
 
 
-_ATTRIBUTES = {
-    Grouping.CAMPAIGN: "campaign_id",
-    Grouping.SENDER: "sender_account_id",
-    Grouping.DOMAIN: "domain",
-    Grouping.TEMPLATE: "template",
-    Grouping.TAG: "tag",
-}
-
-
 def group_of(row: StatsRow, by: Grouping) -> Any:
     """The value that a row is grouped by."""
     if by not in TIMES:
-        return getattr(row, _ATTRIBUTES[by])
+        return getattr(row, COLUMNS[by])
     assert row.moment is not None
     return f"{row.moment.astimezone(UTC):%Y-%m-%d}" if by is Grouping.DAY else row.moment.astimezone(UTC).isoformat()
 
@@ -272,13 +263,8 @@ def _chart(request: PageRequest, asked: Question, read: Answers) -> Chart:
             _values(read.other_rows, [earlier + index * step for index in range(count)], asked.metric),
         ),
     ]
-    write = request.viewer.date_and_hour if asked.by is Grouping.HOUR else _date
+    write = request.viewer.date_and_hour if asked.by is Grouping.HOUR else write_day
     return draw_chart(asked.metric.replace("_", " "), moments, series, write=write, kind="lines")
-
-
-def _date(moment: datetime) -> str:
-    """The UTC day that the figures are of."""
-    return f"{moment.astimezone(UTC):%d %b}"
 
 
 def _values(rows: Sequence[StatsRow], moments: Sequence[datetime], metric: str) -> list[int]:

@@ -1,17 +1,11 @@
 """One function per statement of `queries.sql`."""
 
-import asyncpg
-
 from postroom.dashboard.model import Partition, RequestedCodes, SeenWorker, TriedCode
 from postroom.db.queries import Connection, load, model
 from postroom.delivery.model import Lane
 from postroom.http.model import ApiKey, Operator
 
 QUERIES = load("postroom.dashboard")
-
-
-def _seen_worker(row: asyncpg.Record) -> SeenWorker:
-    return SeenWorker(**{**row, "asleep": tuple(map(Lane, row["asleep"]))})
 
 
 async def count_sending(connection: Connection) -> dict[Lane, int]:
@@ -25,7 +19,9 @@ find_session_key = QUERIES["find_session_key"].maybe_as(model(ApiKey))
 find_session_operator = QUERIES["find_session_operator"].maybe_as(model(Operator))
 insert_sign_in_code = QUERIES["insert_sign_in_code"].exec
 list_partitions = QUERIES["list_partitions"].many_as(lambda row: Partition(**row))
-list_workers = QUERIES["list_workers"].many_as(_seen_worker)
+list_workers = QUERIES["list_workers"].many_as(
+    lambda row: SeenWorker(**{**row, "asleep": tuple(map(Lane, row["asleep"]))})
+)
 lock_sign_in_codes = QUERIES["lock_sign_in_codes"].exec
 try_sign_in_code = QUERIES["try_sign_in_code"].maybe_as(lambda row: TriedCode(**row))
 use_sign_in_code = QUERIES["use_sign_in_code"].exec

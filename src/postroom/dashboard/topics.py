@@ -1,6 +1,8 @@
 """Topics of the outbox, their publishers, and the rules that turn events into mails."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 from urllib.parse import quote
 
 from postroom.dashboard.listing import FormField, ListColumn, PageAction, columns, options_of
@@ -51,30 +53,20 @@ _STARTS = ("now", "beginning")
 _EVERYTHING = "everything"
 
 
-def _condition_fields(topic: Topic | None = None) -> tuple[FormField, ...]:
-    """The conditions of a topic; all must hold, and an empty one holds for every event."""
+_CONDITIONS = (
+    FormField("types", "Types", "lines", hint="One per line. Empty: events of every type"),
+    FormField("exact_tags", "Tags that an event must have", "lines", hint="region=north"),
+    FormField("required_keys", "Keys of tags that it must have", "lines", hint="order"),
+    FormField("any_keys", "Keys of which it must have one", "lines", hint="order"),
+)
+"""The conditions of a topic; all must hold, and an empty one holds for every event."""
 
-    def lines(texts: Sequence[str]) -> str:
-        return "\n".join(texts)
-
-    given = topic or Topic(name="")
-    return (
-        FormField("types", "Types", "lines", lines(given.types), hint="One per line. Empty: events of every type"),
-        FormField("exact_tags", "Tags that an event must have", "lines", lines(given.exact_tags), hint="region=north"),
-        FormField("required_keys", "Keys of tags that it must have", "lines", lines(given.required_keys), hint="order"),
-        FormField("any_keys", "Keys of which it must have one", "lines", lines(given.any_keys), hint="order"),
-    )
-
-
-def _new_fields() -> tuple[FormField, ...]:
-    return (
-        FormField("name", "Name", is_required=True, hint="Lower-case letters, digits, dots, dashes"),
-        *_condition_fields(),
-        FormField(
-            "publishers", "Publishers", hint="webhook, log, intake, redis, nats or your own; with spaces between"
-        ),
-        FormField("start", "Publishers begin with", options=_STARTS, value="now"),
-    )
+_NEW = (
+    FormField("name", "Name", is_required=True, hint="Lower-case letters, digits, dots, dashes"),
+    *_CONDITIONS,
+    FormField("publishers", "Publishers", hint="webhook, log, intake, redis, nats or your own; with spaces between"),
+    FormField("start", "Publishers begin with", options=_STARTS, value="now"),
+)
 
 
 async def list_page(request: PageRequest) -> Answer:
@@ -94,7 +86,7 @@ async def list_page(request: PageRequest) -> Answer:
 async def new_page(request: PageRequest) -> Answer:
     return request.form_page(
         "New topic",
-        _new_fields(),
+        _NEW,
         button="Create the topic",
         lead="Without conditions it contains every event.",
         back="/outbox/topics",
@@ -113,16 +105,11 @@ async def create_page(request: PageRequest) -> Answer:
 
 
 def _conditions(name: str, given: Mapping[str, str]) -> Topic:
-    def lines(field: str) -> tuple[str, ...]:
-        return tuple(line.strip() for line in given.get(field, "").splitlines() if line.strip())
-
-    return Topic(
-        name=name,
-        types=lines("types"),
-        required_keys=lines("required_keys"),
-        any_keys=lines("any_keys"),
-        exact_tags=lines("exact_tags"),
-    )
+    conditions: dict[str, Any] = {
+        each.name: tuple(line.strip() for line in given.get(each.name, "").splitlines() if line.strip())
+        for each in _CONDITIONS
+    }
+    return Topic(name=name, **conditions)
 
 
 async def show_page(request: PageRequest) -> Answer:
@@ -130,7 +117,7 @@ async def show_page(request: PageRequest) -> Answer:
     return request.form_page(
         f"Topic {topic.name}",
         (
-            *_condition_fields(topic),
+            *(replace(each, value="\n".join(getattr(topic, each.name))) for each in _CONDITIONS),
             FormField(_EVERYTHING, "Remove all conditions: the topic contains every event", "check"),
         ),
         button="Save the conditions",
@@ -170,10 +157,6 @@ async def add_publisher_page(request: PageRequest) -> Answer:
 
 
 # ── rules ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _rule_actions(rule: MailRule) -> list[PageAction]:
-    return [_DELETE_RULE.at(rule.id)]
 
 
 async def new_rule_page(request: PageRequest) -> Answer:
@@ -219,7 +202,7 @@ PAGES = (
         empty="There is no rule.",
         tabs=tabs("/outbox/rules"),
         actions=[PageAction("New rule", "/outbox/rules/new", OPERATE, is_link=True, is_main=True)],
-        row_actions=_rule_actions,
+        row_actions=lambda rule: [_DELETE_RULE.at(rule.id)],
     ),
     *form_pages("/outbox/rules/new", new_rule_page, create_rule_page, scope=OPERATE),
     *actions(_DELETE, _DELETE_RULE),

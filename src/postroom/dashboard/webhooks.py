@@ -171,10 +171,6 @@ async def recover_page(request: PageRequest) -> Answer:
 # ── add and change ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def new_page(request: PageRequest) -> Answer:
-    return await _form(request)
-
-
 async def _form(request: PageRequest, endpoint: WebhookEndpoint | None = None) -> Answer:
     known = ", ".join(topic.name for topic in await topics.list_topics(request.pool)) or "none; create one first"
     fields = (
@@ -239,7 +235,7 @@ PAGES = (
         empty="No endpoint is registered.",
         actions=[PageAction("Add an endpoint", "/webhooks/new", MANAGE, is_link=True, is_main=True)],
     ),
-    *form_pages("/webhooks/new", new_page, create_page, scope=MANAGE),
+    *form_pages("/webhooks/new", _form, create_page, scope=MANAGE),
     page(_ONE, show_page, scope=MANAGE),
     *actions(_TEST, _ENABLE, _DISABLE, _DELETE),
     form(f"{_ONE}/rotate", rotate_page, scope=MANAGE),

@@ -4,6 +4,7 @@
 (() => {
   document.documentElement.dataset.script = "on";
   const WAIT_MS = 250;
+  const MOST_PAGES = 200; // of 5,000 deliveries each, a few seconds: then a person decides whether to go on
 
   // ── search as you type: the list below a filter form is replaced by that of the answer ──
   const search = document.querySelector("form[data-search]");
@@ -17,21 +18,39 @@
     return form.getAttribute("action") + (query ? "?" + query : "");
   };
 
-  const refresh = async () => {
+  const show = async (to) => {
     asking?.abort();
     asking = new AbortController();
-    const to = address(search);
     try {
       const answer = await fetch(to, { signal: asking.signal });
-      if (!answer.ok || answer.redirected) return; // an unfinished word is no error; the button shows errors
+      if (!answer.ok || answer.redirected) return false; // an unfinished word is no error; the button shows errors
       const found = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("results");
-      if (!found) return;
+      if (!found) return false;
       results.replaceChildren(...document.adoptNode(found).childNodes);
-      history.replaceState(null, "", to);
+      return true;
     } catch (error) {
       if (error.name !== "AbortError") throw error;
+      return false;
     }
   };
+
+  // A page without rows may not be the last: the search goes on until one has some.
+  const searchOn = async (shown) => {
+    for (let pages = 0; pages < MOST_PAGES; pages++) {
+      const next = results.querySelector("[data-unfinished]") && results.querySelector("a[rel=next]");
+      if (!next) break;
+      if (!(await show(next.href))) return;
+      shown = next.href;
+    }
+    if (shown) history.replaceState(null, "", shown); // once: browsers refuse very many
+  };
+
+  const refresh = async () => {
+    const to = address(search);
+    if (await show(to)) await searchOn(to);
+  };
+
+  if (results) searchOn(null);
 
   if (search && results) {
     search.addEventListener("input", () => {
