@@ -13,7 +13,7 @@ from postroom.client.api.deliveries import DeliveryBody
 from postroom.db.room import Room
 from postroom.errors import ApiUnreachable, PostroomError
 from postroom.http.asgi import build_app
-from postroom.http.routing import Routes
+from postroom.http.request import Routes
 from postroom.runtime.endpoint import ASGIApp, Endpoint
 
 VALUES: dict[str, Any] = {

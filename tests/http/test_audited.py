@@ -18,7 +18,7 @@ from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.events import Event, EventStore
 from postroom.http.asgi import api_endpoints
-from postroom.http.routing import Routes
+from postroom.http.request import Routes
 from postroom.intake.service import accept_commands
 from postroom.outbox.webhooks import service as webhooks
 

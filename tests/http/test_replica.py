@@ -15,7 +15,7 @@ from tests.support.http import Browser, Response, open_browser
 from tests.support.patience import PATIENCE_S
 from tests.support.streaming import StreamingReplica, replicated_room
 
-from postroom.cli import replica_checks
+from postroom.cli import room_checks
 from postroom.db import replica as module
 from postroom.db.replica import Replica, ReplicaFollower, follower_of
 from postroom.db.room import Room, open_room
@@ -212,11 +212,11 @@ async def test_a_server_that_is_no_replica_of_the_room_is_never_read(
     assert problem in str(replica.problem)
     replica.close()
     async with scene.room.pool.acquire() as connection:
-        finding = await replica_checks.examine(connection, settings)
+        finding = await room_checks.examine_replica(connection, settings)
     assert (finding.verdict, problem in finding.found) == (Severity.WARN, True)
 
 
 async def test_doctor_reports_the_lag(scene: Scene) -> None:
     async with scene.room.pool.acquire() as connection:
-        finding = await replica_checks.examine(connection, scene.room.settings)
+        finding = await room_checks.examine_replica(connection, scene.room.settings)
     assert (finding.verdict, finding.found.endswith(" s behind")) == (Severity.OK, True)

@@ -1,20 +1,20 @@
-"""API keys over HTTP: list, create, change, revoke. Only the response to the creation contains the key itself."""
+"""API keys and operators over HTTP. Only the response to the creation of a key contains the key itself."""
 
 from functools import partial
 from typing import Annotated
 
 import msgspec
 
-from postroom.http import service
+from postroom.http import operators, service
 from postroom.http.auth import Authenticator
-from postroom.http.model import ALL, SCOPES, ApiKey
+from postroom.http.model import ALL, SCOPES, ApiKey, Operator, Role
 from postroom.limits.model import LARGEST, MOST_DOMAINS
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery
+from postroom.runtime.page import Page, PageQuery, page_of
 from postroom.runtime.record import Moment, Shape, Text, answer, change, given, response
 from postroom.runtime.service_endpoint import serve
 
-MANAGE = "keys:manage"
+MANAGE, OPERATORS = "keys:manage", "operators:manage"
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 _SCOPE = "^(" + "|".join((*SCOPES, r"\*")) + ")$"
@@ -69,14 +69,15 @@ async def revoke_key(call: Call) -> Answer:
     return Answer(key)
 
 
-async def _owner(call: Call) -> ApiKey:
-    return await call.tool(Authenticator).authenticate(call.headers.get("authorization"), MANAGE)
+async def _owner(call: Call, scope: str = MANAGE) -> ApiKey:
+    """The key of the request."""
+    return await call.tool(Authenticator).authenticate(call.headers.get("authorization"), scope)
 
 
 _endpoint = partial(Endpoint, scope=MANAGE, tag="keys")
 _serve = partial(serve, scope=MANAGE, tag="keys")
 
-ENDPOINTS = [
+KEY_ENDPOINTS = [
     _serve(
         "GET", "/v1/keys", service.list_keys, "List API keys, newest first, the revoked ones too.", query=PageQuery,
         answers={200: Page[ApiKey]},
@@ -94,5 +95,68 @@ ENDPOINTS = [
     _endpoint(
         "DELETE", "/v1/keys/{key_id:int}", revoke_key,
         "Revoke an API key permanently; your key must have all its scopes.", answers={200: ApiKey}, problems=(404,),
+    ),
+]  # fmt: skip
+
+
+# ── operators ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+OperatorShape = response(Operator, "OperatorShape", hide=("sessions_since",))
+
+
+class NewOperator(Shape, frozen=True, kw_only=True):
+    """A person who signs in to the dashboard with a code that is mailed to this address."""
+
+    email: Annotated[str, msgspec.Meta(max_length=254)]
+    role: Role
+
+
+class OperatorChange(Shape, frozen=True, kw_only=True):
+    """The new role. Open sessions have it from their next request on."""
+
+    role: Role
+
+
+async def add_operator(call: Call) -> Answer:
+    by = await _giver(call)
+    made = await operators.add_operator(call.room.pool, call.body.email, call.body.role, actor=call.actor, by=by)
+    return Answer(answer(OperatorShape, made), 201, headers={"location": f"/v1/operators/{made.id}"})
+
+
+async def _giver(call: Call) -> ApiKey:
+    """The key of the request: it can neither give nor take a role with a scope that it does not have."""
+    return await _owner(call, OPERATORS)
+
+
+_operators = partial(serve, scope=OPERATORS, tag="operators")
+_ONE = "/v1/operators/{operator_id:int}"
+
+ENDPOINTS = [
+    *KEY_ENDPOINTS,
+    _operators(
+        "GET", "/v1/operators", operators.list_operators, "List operators, newest first.", query=PageQuery,
+        answers={200: page_of(OperatorShape)},
+    ),
+    Endpoint(
+        "POST", "/v1/operators", add_operator, "Add a person who signs in to the dashboard, with a role.",
+        scope=OPERATORS, tag="operators", body=NewOperator, answers={201: OperatorShape},
+    ),
+    _operators("GET", _ONE, operators.get_operator, "Show an operator.", answers={200: OperatorShape}),
+    _operators(
+        "PATCH", _ONE, operators.change_role, "Give an operator another role; your key must have all scopes of both.",
+        body=OperatorChange, answers={200: OperatorShape}, given={"by": _giver},
+    ),
+    _operators(
+        "POST", f"{_ONE}/disable", operators.disable_operator,
+        "Refuse the sign-ins of an operator and end all sessions.", answers={200: OperatorShape}, given={"by": _giver},
+    ),
+    _operators(
+        "POST", f"{_ONE}/enable", operators.enable_operator, "Let a disabled operator sign in again.",
+        answers={200: OperatorShape}, given={"by": _giver},
+    ),
+    _operators(
+        "DELETE", _ONE, operators.remove_operator,
+        "Remove an operator and end all sessions; the audit log keeps the entries.", answers={200: OperatorShape},
+        given={"by": _giver},
     ),
 ]  # fmt: skip

@@ -27,19 +27,18 @@ from postroom.delivery.mass import api as mass_api
 from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.resend import api as resend_api
 from postroom.dropins.ses import api as ses_api
-from postroom.events import EventStore, audit_api
+from postroom.events import EventStore
 from postroom.events import api as events_api
 from postroom.feedback import api as feedback_api
 from postroom.feedback import provider_api
 from postroom.feedback.providers.model import ProviderOptions
 from postroom.http import api as key_api
-from postroom.http import health, operator_api
+from postroom.http import health
 from postroom.http.auth import Authenticator
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
 from postroom.http.replica_reads import ReplicaReads
-from postroom.http.request import read_call, request_id_of
-from postroom.http.routing import Route, Routes
+from postroom.http.request import Route, Routes, read_call, request_id_of
 from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
@@ -50,7 +49,7 @@ from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Receive,
 from postroom.runtime.peers import TrustedProxies
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
-from postroom.schedule import event_api, occasion_api
+from postroom.schedule import event_api
 from postroom.senders import api as senders_api
 from postroom.settings import Settings
 from postroom.stats import api as stats_api
@@ -235,10 +234,8 @@ def api_endpoints(settings: Settings, *, more: Sequence[Endpoint] = ()) -> list[
         *intake_api.ENDPOINTS,
         *accounts_api.ENDPOINTS,
         *schedule_api.ENDPOINTS,
-        *occasion_api.ENDPOINTS,
         *event_api.ENDPOINTS,
         *events_api.ENDPOINTS,
-        *audit_api.ENDPOINTS,
         *outbox_api.ENDPOINTS,
         *webhooks_api.ENDPOINTS,
         *senders_api.ENDPOINTS,
@@ -253,7 +250,6 @@ def api_endpoints(settings: Settings, *, more: Sequence[Endpoint] = ()) -> list[
         *resend_api.ENDPOINTS,
         *ses_api.ENDPOINTS,
         *key_api.ENDPOINTS,
-        *operator_api.ENDPOINTS,
         *health.ENDPOINTS,
         *more,
     ]

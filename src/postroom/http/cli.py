@@ -1,13 +1,16 @@
-"""API keys at the command line."""
+"""API keys, and operators, who are the people that sign in to the dashboard, at the command line."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import typer
 
+from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.dropins.ses.cli import ses_credentials
+from postroom.http import operators as people
 from postroom.http import service
-from postroom.http.model import ALL, SCOPES
+from postroom.http.model import ALL, SCOPES, Operator, Role
 from postroom.limits.cli import DailyQuota, Expires, FromDomain, Rate, read_limits
 from postroom.runtime.terminal import (
     LARGEST_ID,
@@ -23,10 +26,15 @@ from postroom.runtime.terminal import (
 )
 
 keys = typer.Typer()
+operators = typer.Typer()
 keys.command("ses-credentials")(ses_credentials)
 
-_LISTED = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at")
+_KEYS = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at")
+_OPERATORS = ("id", "email", "role", "origin", "created_at", "last_sign_in_at", "disabled_at")
 _SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))
+
+Email = Annotated[str, typer.Argument(help="Address of the operator.")]
+Emails = Annotated[list[str], typer.Argument(help="Addresses of operators.")]
 
 
 @keys.command()
@@ -64,10 +72,10 @@ def change(
 
 
 @keys.command("list")
-def list_(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+def list_keys(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
     """List API keys, newest first, without the keys themselves, which are not stored."""
     found = in_room(lambda room: service.list_keys(room.pool, cursor=cursor, limit=limit))
-    print_page(*found, columns=_LISTED, as_json=as_json)
+    print_page(*found, columns=_KEYS, as_json=as_json)
 
 
 @keys.command()
@@ -78,5 +86,63 @@ def revoke(key_ids: Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, h
         for key_id in key_ids:
             row = await service.revoke_key(room.pool, key_id, actor=actor())
             say(f"{key_id} ({row.name}) revoked")
+
+    in_room(command)
+
+
+@operators.command()
+def add(
+    email: Email,
+    *,
+    role: Annotated[Role, typer.Option(help="Bundle of scopes; docs/reference/roles.md lists them.")],
+    as_json: AsJson = False,
+) -> None:
+    """Add a person, who signs in to the dashboard with a code that is mailed to this address."""
+    made = in_room(lambda room: people.add_operator(room.pool, email, role, actor=actor()))
+    print_record(made, columns=_OPERATORS, as_json=as_json)
+
+
+@operators.command("list")
+def list_operators(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = False) -> None:
+    """List operators, newest first."""
+    found = in_room(lambda room: people.list_operators(room.pool, cursor=cursor, limit=limit))
+    print_page(*found, columns=_OPERATORS, as_json=as_json)
+
+
+@operators.command("role")
+def change_role(email: Email, role: Annotated[Role, typer.Argument(help="The new role.")]) -> None:
+    """Give an operator another role; open sessions have it from their next request on."""
+
+    async def command(room: Room) -> Operator:
+        found = await people.find_by_email(room.pool, email)
+        return await people.change_role(room.pool, found.id, role, actor=actor())
+
+    say(f"{in_room(command).email} has the role {role}")
+
+
+@operators.command()
+def disable(emails: Emails) -> None:
+    """Refuse sign-ins of operators and end their sessions."""
+    _for_each(emails, lambda pool, found: people.disable_operator(pool, found.id, actor=actor()), "disabled")
+
+
+@operators.command()
+def enable(emails: Emails) -> None:
+    """Let disabled operators sign in again."""
+    _for_each(emails, lambda pool, found: people.enable_operator(pool, found.id, actor=actor()), "enabled")
+
+
+@operators.command()
+def remove(emails: Emails) -> None:
+    """Remove operators and end their sessions; the audit log keeps their entries."""
+    _for_each(emails, lambda pool, found: people.remove_operator(pool, found.id, actor=actor()), "removed")
+
+
+def _for_each(emails: list[str], change: Callable[[Pool, Operator], Awaitable[Operator]], result: str) -> None:
+    async def command(room: Room) -> None:
+        for email in emails:
+            found = await people.find_by_email(room.pool, email)
+            await change(room.pool, found)
+            say(f"{found.email} {result}")
 
     in_room(command)

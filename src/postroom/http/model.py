@@ -1,6 +1,6 @@
 """API keys, operators and roles, and the scopes that each of them has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,9 @@ class Role(StrEnum):
     OPERATOR = "operator"
     SUPPORT = "support"
     READ_ONLY = "read-only"
+
+    def allows(self, scope: str) -> bool:
+        return self is Role.ADMIN or self in SCOPE_ROLES.get(scope, ())
 
 
 _READ = (Role.OPERATOR, Role.SUPPORT, Role.READ_ONLY)
@@ -63,10 +66,6 @@ ROLE_SCOPES: Mapping[Role, tuple[str, ...]] = {
     role: (ALL,) if role is Role.ADMIN else tuple(scope for scope, roles in SCOPE_ROLES.items() if role in roles)
     for role in Role
 }
-
-
-def is_allowed(scopes: Sequence[str], scope: str) -> bool:
-    return ALL in scopes or scope in scopes
 
 
 class Principal(Protocol):
@@ -119,7 +118,7 @@ class ApiKey:
         return f"key:{self.id}:{self.name}"
 
     def allows(self, scope: str) -> bool:
-        return is_allowed(self.scopes, scope)
+        return ALL in self.scopes or scope in self.scopes
 
 
 class OperatorOrigin(StrEnum):
@@ -155,7 +154,7 @@ class Operator:
         return ROLE_SCOPES[self.role]
 
     def allows(self, scope: str) -> bool:
-        return is_allowed(self.scopes, scope)
+        return self.role.allows(scope)
 
 
 def operator_actor(email: str) -> str:

@@ -11,7 +11,7 @@ from msgspec.inspect import StructType, type_info
 from msgspec.json import schema_components
 
 from postroom.http.examples import EXAMPLES
-from postroom.http.routing import LARGEST_ID
+from postroom.http.request import LARGEST_ID
 from postroom.http.schemas import REF, mark_times, readable_names, tidy
 from postroom.runtime.endpoint import PARAMETER, PROBLEM, Answer, Call, Endpoint, Problem
 
@@ -56,7 +56,7 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     mark_times(types, schemas, found)
     asked_types = set(_asked(endpoints))
     asked = [schema for kind, schema in zip(types, schemas, strict=True) if kind in asked_types]
-    found = {**_complete(found), **_used(found, asked)}
+    found = {**{name: _with_every_field(each) for name, each in found.items()}, **_used(found, asked)}
     names = readable_names(found)
     components = {names[name]: {**tidy(schema, names), "title": names[name]} for name, schema in found.items()}
     schema_of = dict(zip(types, tidy(list(schemas), names), strict=True))
@@ -82,12 +82,8 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
     }
 
 
-def _complete(components: dict[str, Any]) -> dict[str, Any]:
-    """The schemas of answers, which have every field: a default of the model says what a constructor may leave out."""
-    return {name: _with_every_field(schema) for name, schema in components.items()}
-
-
 def _with_every_field(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an answer, which has every field: a default of the model says what a constructor may leave out."""
     if not (properties := schema.get("properties")):
         return schema
     always = {*schema.get("required", ()), *(name for name, each in properties.items() if "default" in each)}

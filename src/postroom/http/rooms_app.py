@@ -10,6 +10,7 @@ Everything else is 404. A room's application gets paths without the prefix, and 
 cookies itself: it is the path of the room's public URL.
 """
 
+from collections.abc import Callable
 from http import HTTPStatus
 
 import msgspec
@@ -72,11 +73,12 @@ class RoomsApplication:
 
     async def _own(self, scope: Scope, receive: Receive, send: Send) -> None:
         """The paths of the process itself."""
-        answers = {
-            "/healthz": self._healthz,
+        answers: dict[str, Callable[[], Answer]] = {
+            "/healthz": lambda: Answer(Alive("ok")),
             "/readyz": self._readyz,
-            "/metrics": self._metrics,
-            "/rooms": self._listing,
+            "/metrics": lambda: Answer(generate_latest(REGISTRY), media_type=CONTENT_TYPE_PLAIN_0_0_4),
+            # The dashboard of the room that lists all rooms asks for a session.
+            "/rooms": lambda: redirect(f"{self._address.url_of(self._home)}/storage/rooms"),
         }
         made = answers.get(scope["path"]) if scope["method"] in ("GET", "HEAD") else None
         if made is not None:
@@ -85,22 +87,12 @@ class RoomsApplication:
         unknown = ProtocolError(HTTPStatus.NOT_FOUND, "There is no room at this address.")
         await _answer(answer_to(unknown) or our_fault(), scope, receive, send)
 
-    def _listing(self) -> Answer:
-        """Lead to the dashboard of the room that lists all rooms, which asks for a session."""
-        return redirect(f"{self._address.url_of(self._home)}/storage/rooms")
-
-    def _healthz(self) -> Answer:
-        return Answer(Alive("ok"))
-
     def _readyz(self) -> Answer:
         found = self._rooms.found
         silent = [failure.server for failure in found.failures]
         is_ready = bool(found.rooms) or not silent
         ready = RoomsReady("ok" if is_ready else "failed", len(found.ready), len(self._rooms.names), silent)
         return Answer(ready, int(HTTPStatus.OK if is_ready else HTTPStatus.SERVICE_UNAVAILABLE))
-
-    def _metrics(self) -> Answer:
-        return Answer(generate_latest(REGISTRY), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
 async def _answer(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
