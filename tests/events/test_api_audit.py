@@ -11,9 +11,9 @@ from typer.testing import CliRunner, Result
 
 from postroom.db.pool import Pool, open_pool
 from postroom.db.room import Room
+from postroom.events.api import ENDPOINTS
 from postroom.events.audit import record_audit
-from postroom.events.audit_api import ENDPOINTS
-from postroom.events.audit_cli import audit
+from postroom.events.cli import audit
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
 

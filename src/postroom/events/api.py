@@ -1,4 +1,4 @@
-"""Events over HTTP: append, query, the head of the store, and executed commands."""
+"""Events over HTTP: append, query, the head of the store, executed commands; and the audit log, read-only."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,15 +20,17 @@ from postroom.events import (
     Query,
     QueryItem,
     SequencedEvent,
-    commands,
 )
+from postroom.events.audit import list_audit
 from postroom.events.columns import append_columns
+from postroom.events.commands import list_commands
 from postroom.events.errors import AppendConditionFailed, DuplicateAppend
-from postroom.events.kept import KeptCommand
+from postroom.events.kept import AuditEntry, KeptCommand
 from postroom.events.model import LARGEST, TAG_BYTES, TYPE_LENGTH, Append
 from postroom.runtime.endpoint import LARGE, PROBLEM, Answer, Call, Endpoint, Problem
 from postroom.runtime.page import Page, PageQuery
 from postroom.runtime.record import Moment, Shape, Text, answer, request
+from postroom.runtime.service_endpoint import serve
 
 READ = "events:read"
 WRITE = "events:write"
@@ -211,10 +213,6 @@ async def get_head(call: Call) -> Answer:
     return Answer(HeadShape(position=head.position, cursor=str(head.cursor)))
 
 
-async def list_commands(call: Call) -> Answer:
-    return Answer(Page(*await commands.list_commands(call.room.pool, **asdict(call.query))))
-
-
 async def list_events(call: Call) -> Answer:
     store = call.tool(EventStore)
     asked: EventsQuery = call.query
@@ -288,12 +286,22 @@ def _refused(refusal: AppendConditionFailed | DuplicateAppend) -> Answer:
     return Answer(problem, 409, PROBLEM)
 
 
+class AuditQuery(PageQuery, frozen=True, kw_only=True):
+    """Filter of entries: by actor, action or group of actions, subject and time."""
+
+    actor: Text | None = None
+    action: Text | None = None
+    subject: Text | None = None
+    recorded_from: Moment | None = None
+    recorded_before: Moment | None = None
+
+
 _endpoint = partial(Endpoint, tag="events")
 
 ENDPOINTS = [
-    _endpoint(
+    serve(
         "GET", "/v1/commands", list_commands, "List executed commands with their results, newest first.",
-        scope=READ, query=CommandsQuery, answers={200: Page[KeptCommand]},
+        scope=READ, tag="events", query=CommandsQuery, answers={200: Page[KeptCommand]},
     ),
     _endpoint(
         "GET", "/v1/events", list_events, "List matching events in order; newest first with backwards=true.",
@@ -307,6 +315,11 @@ ENDPOINTS = [
     ),
     _endpoint(
         "GET", "/v1/events/head", get_head, "Show the end of the store.", scope=READ, answers={200: HeadShape},
+    ),
+    serve(
+        "GET", "/v1/audit", list_audit,
+        "List manual actions, newest first: who did what to which object, and the values before and after.",
+        scope="audit:read", tag="audit", query=AuditQuery, from_replica=True, answers={200: Page[AuditEntry]},
     ),
 ]  # fmt: skip
 """They share one `EventStore`, a tool of the site, so that concurrent appends share a commit."""

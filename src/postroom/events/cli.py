@@ -1,6 +1,7 @@
-"""Events at the command line: append, read, follow, and list executed commands."""
+"""Events at the command line: append, read, follow, list executed commands; and the audit log."""
 
 import sys
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from postroom.events import (
     Reading,
     SequencedEvent,
 )
+from postroom.events.audit import list_audit
 from postroom.events.commands import list_commands
 from postroom.events.service import index_event_tags
 from postroom.runtime.terminal import (
@@ -25,6 +27,7 @@ from postroom.runtime.terminal import (
     Limit,
     actor,
     in_room,
+    parse_moment,
     parse_pair,
     print_json,
     print_page,
@@ -36,14 +39,18 @@ from postroom.runtime.terminal import (
 from postroom.runtime.terminal import Cursor as PageCursor
 
 events = typer.Typer()
+audit = typer.Typer()
 
 _LISTED = ("position", "occurred_at", "type", "tags", "data")
+_AUDITED = ("id", "at", "actor", "action", "subject", "before", "after")
 _COMMANDS = ("id", "occurred_at", "type", "command_id", "data", "result")
 _TAIL_BATCH = 200  # events per statement: bounds memory while an old store is printed
 _POLL_S = 0.5  # an idle `tail` runs two statements a second
 
 Types = Annotated[list[str] | None, typer.Option("--type", help="Event type to match; repeatable, any may match.")]
 Tags = Annotated[list[str] | None, typer.Option("--tag", help="Tag to match, key=value; repeatable, all must match.")]
+Since = Annotated[datetime | None, typer.Option(parser=parse_moment, metavar="TIME", help="From this time on.")]
+Before = Annotated[datetime | None, typer.Option(parser=parse_moment, metavar="TIME", help="Before this time.")]
 
 
 @events.command()
@@ -209,3 +216,31 @@ def _json(text: str) -> Any:
         return msgspec.json.decode(sys.stdin.read() if text == "-" else text)
     except msgspec.DecodeError as error:
         raise typer.BadParameter(f"--data is not JSON: {error}") from error
+
+
+# ── the audit log ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@audit.callback()
+def audit_options() -> None:
+    """Manual actions: who did what, and when."""
+
+
+@audit.command("list")
+def list_entries(  # noqa: PLR0913 - one option per filter
+    *,
+    actor: Annotated[str | None, typer.Option(help="Only actions of this actor, such as cli:ada or key:7:ci.")] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action, such as delivery.cancel, or this group, such as delivery.")
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Only actions on this object, such as delivery:42.")] = None,
+    since: Since = None,
+    before: Before = None,
+    limit: Limit = 50,
+    cursor: PageCursor = None,
+    as_json: AsJson = False,
+) -> None:
+    """List manual actions, newest first: who did what to which object, and the values before and after."""
+    chosen: dict[str, Any] = {"actor": actor, "action": action, "subject": subject, "cursor": cursor, "limit": limit}
+    found = in_room(lambda room: list_audit(room.pool, **chosen, recorded_from=since, recorded_before=before))
+    print_page(*found, columns=_AUDITED, as_json=as_json)

@@ -7,7 +7,7 @@ from typing import TypeVar
 import asyncpg
 
 from postroom.events.errors import AppendConditionFailed
-from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Backoff
 
 ATTEMPTS = 10  # a decider that lost once waits for its turn, so that more are hardly ever needed
 FIRST_DELAY_S = 0.002  # about the time of one append

@@ -82,10 +82,6 @@ def _json(value: str | None) -> Any:
     return None if value is None else _decode(value)
 
 
-def _kept_command(row: asyncpg.Record) -> KeptCommand:
-    return KeptCommand(**{**row, **{name: _json(row[name]) for name in ("data", "metadata", "result")}})
-
-
 adopt_restored_events = QUERIES["adopt_restored_events"].one_as(column("was_restored", bool))
 
 
@@ -122,7 +118,9 @@ finish_command = QUERIES["finish_command"].one_as(columns("transaction_id", "pos
 forget_follower = QUERIES["forget_follower"].exec
 index_event_tags = QUERIES["index_event_tags"].exec
 list_audit = QUERIES["list_audit"].search_as(_audit_entry)
-list_commands = QUERIES["list_commands"].many_as(_kept_command)
+list_commands = QUERIES["list_commands"].many_as(
+    lambda row: KeptCommand(**{**row, **{name: _json(row[name]) for name in ("data", "metadata", "result")}})
+)
 
 
 async def read_events(
