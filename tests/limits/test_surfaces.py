@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from tests.support.command_line import answer, postroom
 from tests.support.dashboard import open_guest, text_of
 
-from postroom.cli import limit_checks
+from postroom.cli import room_checks
 from postroom.db.room import Room
 from postroom.events.audit import list_audit
 from postroom.http import service as keys
@@ -18,11 +18,11 @@ SOON = datetime.now(UTC) + timedelta(days=3)
 async def test_doctor_names_keys_that_expire_soon(room: Room) -> None:
     """Two weeks before and after; revoked keys and others are left out."""
     async with room.pool.acquire() as connection:
-        assert (await limit_checks.examine_keys(connection)).verdict is Severity.OK
+        assert (await room_checks.examine_keys(connection)).verdict is Severity.OK
         for name, days in (("late", 3), ("gone", -1), ("distant", 40)):
             limits = {"expires_at": datetime.now(UTC) + timedelta(days=days, hours=1)}
             await keys.create_key(room.pool, name, scopes=["*"], actor="tests", limits=limits)
-        found = await limit_checks.examine_keys(connection)
+        found = await room_checks.examine_keys(connection)
     assert found.verdict is Severity.WARN
     assert found.found == "gone expired before 23 h; late expires in 3 d"
     assert "postroom keys change" in (found.advice or "")
@@ -31,14 +31,14 @@ async def test_doctor_names_keys_that_expire_soon(room: Room) -> None:
 async def test_doctor_reports_the_limits_of_the_room(room: Room) -> None:
     """None, within them, clients over the quota, and closed."""
     async with room.pool.acquire() as connection:
-        assert (await limit_checks.examine_room(connection)).found == "none"
+        assert (await room_checks.examine_room(connection)).found == "none"
         await service.set_room_limits(room.pool, {"daily_quota": 10}, actor="tests")
-        assert (await limit_checks.examine_room(connection)).found == "0 mails sent today of 10"
+        assert (await room_checks.examine_room(connection)).found == "0 mails sent today of 10"
         await connection.execute("SELECT take_allowance('room', NULL, 10, 10, 10)")
-        found = await limit_checks.examine_room(connection)
+        found = await room_checks.examine_room(connection)
         assert (found.verdict, "clients get 429" in found.found) == (Severity.WARN, True)
         await service.set_room_limits(room.pool, {"expires_at": datetime(2026, 1, 1, tzinfo=UTC)}, actor="tests")
-        assert (await limit_checks.examine_room(connection)).found == "closed since 2026-01-01 00:00 UTC"
+        assert (await room_checks.examine_room(connection)).found == "closed since 2026-01-01 00:00 UTC"
 
 
 async def test_key_page_shows_use_and_changes_limits(room: Room) -> None:

@@ -23,9 +23,9 @@ from postroom.db.room import Room
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.rooms.fleet import Fleet
 from postroom.rooms.model import FleetOptions, Watcher
-from postroom.rooms.server_rooms import Member, ServerRooms
+from postroom.rooms.server_rooms import ServerRooms
 from postroom.rooms.service import find_rooms, open_servers
-from postroom.rooms.wake import RoomWake
+from postroom.rooms.wake import Member, RoomWake
 from postroom.settings import Settings
 
 NEVER = timedelta(hours=1)

@@ -6,7 +6,7 @@ STATES     none: a limit is set or not. The limits of a key are columns of `api_
 FILES      model      limits, and how mails are counted
            limiter    the limits of a client: looked up, cached, checked
            allowance  counts that several processes share
-CALLED BY  delivery: clients (`AcceptCombiner`), workers (`hold`) and SQL `send` (functions/check_room_limits.sql);
+CALLED BY  delivery: clients (`AcceptCombiner`), workers (`RoomHold`) and SQL `send` (functions/check_room_limits.sql);
            http and the dashboard (`service`), the command line (`postroom rooms limit`)
 CALLS      events' `mark_room`: the room is marked while it has limits, and SQL `send` reads only the mark
 COUNTING   each recipient in To, Cc and Bcc is one mail. A minute is a minute of the clock, a day a UTC day. A request

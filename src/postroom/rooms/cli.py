@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from postroom.rooms.limit_cli import limit
-from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, print_table, run, say
+from postroom.limits.cli import DailyQuota, Expires, FromDomain, Rate, read_limits
+from postroom.runtime.terminal import AsJson, actor, load_settings, print_json, print_record, print_table, run, say
 
 if TYPE_CHECKING:
     from postroom.rooms.lifecycle import RoomMigration
@@ -17,11 +17,42 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 rooms = typer.Typer()
-rooms.command()(limit)
 Name = Annotated[str, typer.Argument(help="Name of the room.")]
 Pattern = Annotated[str, typer.Argument(help="Name, or a pattern such as 'tenant_*'; several separated by commas.")]
 OnServer = Annotated[str | None, typer.Option("--server", help="Name of the server in POSTROOM_SERVERS.")]
+Backup = Annotated[
+    bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
+]
+After = Annotated[bool, typer.Option("--after", help="Finish an upgrade: also remove what only older processes used.")]
 COLUMNS = ("name", "server", "state", "version", "bytes")
+
+
+@rooms.command()
+def limit(  # noqa: PLR0913 - one parameter per option
+    name: Name,
+    *,
+    server: OnServer = None,
+    expires: Expires = None,
+    rate: Rate = None,
+    daily_quota: DailyQuota = None,
+    from_domain: FromDomain = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set limits of a room, or show them if no option sets one. An expired room accepts no mail."""
+    from postroom.rooms.lifecycle import limit_room
+
+    # A key of the room, even one with every scope, cannot: only the operator of the servers sets these limits.
+    changes = read_limits(expires, rate, daily_quota, from_domain)
+    limits, uses = on_servers(lambda servers: limit_room(servers, name, changes, server=server, actor=actor()))
+    if as_json:
+        print_json({**limits.columns, **{f"{use.holder}_today": use.day_used for use in uses}})
+        return
+    if limits.are_none:
+        say(f"The room {name!r} has no limits.")
+        return
+    print_record(limits)
+    for use in uses:
+        say(f"{use.day_used} mails {'accepted' if use.holder == 'room' else 'sent'} today")
 
 
 @rooms.command("list")
@@ -56,16 +87,7 @@ def create(name: Name, *, server: OnServer = None) -> None:
 
 
 @rooms.command()
-def migrate(
-    pattern: Pattern,
-    *,
-    backup: Annotated[
-        bool, typer.Option("--backup/--no-backup", help="Back up a room with data before its tables change.")
-    ] = True,
-    after: Annotated[
-        bool, typer.Option("--after", help="Finish an upgrade: also remove what only older processes used.")
-    ] = False,
-) -> None:
+def migrate(pattern: Pattern, *, backup: Backup = True, after: After = False) -> None:
     """Migrate all matching rooms to this version. Exit 1 if a room or a server failed; the others are migrated."""
     from postroom.rooms.lifecycle import migrate_rooms
 

@@ -9,7 +9,7 @@ import asyncpg
 from postroom.db.pool import Session, connect, quote_identifier
 from postroom.rooms import store
 from postroom.rooms.service import Server
-from postroom.runtime.backoff import Backoff
+from postroom.runtime.loop import Backoff
 
 LOCK_WAIT = Backoff(first_s=0.5, longest_s=4.0)  # below deadlock_timeout at first: then no writer is its victim
 

@@ -1,12 +1,13 @@
-"""Create, migrate and drop rooms.
+"""Create, migrate, limit and drop rooms.
 
 A new room is created only if every server responds: another one may have a room of that name. Migrations of many rooms
 run one after the other on each server, on all servers at the same time; the failure of one room stops no other.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 import structlog
@@ -20,6 +21,8 @@ from postroom.delivery.service import choose_facts
 from postroom.errors import PostroomError
 from postroom.events.audit import record_audit
 from postroom.events.service import adopt_restored_events
+from postroom.limits.model import ROOM, SENT, MailLimits, Use
+from postroom.limits.service import get_room_limits, read_use, set_room_limits
 from postroom.mail.publishing import load_catalog, publish
 from postroom.rooms import store
 from postroom.rooms.dropping import drop_schema
@@ -168,3 +171,13 @@ async def _audit_at_home(servers: Sequence[Server], actor: str, dropped: FoundRo
             await record_audit(session, actor, "room.drop", f"room:{dropped.name}", before=before)
         finally:
             await session.close()
+
+
+async def limit_room(
+    servers: Sequence[Server], name: str, changes: Mapping[str, Any], *, server: str | None, actor: str
+) -> tuple[MailLimits, list[Use]]:
+    """Change limits of a room, if there are changes; returns all of them, and their use today."""
+    room = await find_room(servers, name, server=server)
+    async with await open_pool(server_named(servers, room.server).url, name, size=1) as pool:
+        limits = await (set_room_limits(pool, changes, actor=actor) if changes else get_room_limits(pool))
+        return limits, list((await read_use(pool, [ROOM, SENT])).values())

@@ -37,7 +37,7 @@ from postroom.rooms.dropping import drop_schema, insist
 from postroom.rooms.errors import MoveUnfinished, RoomExists, RoomNotFound, ServerUnreachable
 from postroom.rooms.model import Discovery, FoundRoom, Move, RoomState
 from postroom.rooms.service import Server, check_name, find_rooms, server_named
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Signal, unheard
 
 DRAIN_POLL_S = 0.5  # mail in flight needs about this long; a poll is one small query
 _log = structlog.get_logger()

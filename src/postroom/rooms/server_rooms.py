@@ -13,9 +13,9 @@ and a room that was awake for `turn` gives way to them. Loops that only keep a r
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -36,10 +36,8 @@ from postroom.rooms import store
 from postroom.rooms.metrics import SERVED_ROOMS
 from postroom.rooms.model import FleetOptions, Watched, Watcher
 from postroom.rooms.service import Server
-from postroom.rooms.wake import Gates, RoomWake, RunRoom
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import FIRST_PAUSE_S, LONGEST_PAUSE_S, Loop, run_loops, wait_for_any
-from postroom.runtime.signals import Signal, unheard
+from postroom.rooms.wake import Gates, Member, RoomWake, RunRoom
+from postroom.runtime.loop import LONGEST_PAUSE_S, Loop, Signal, run_loops, unheard, wait_for_any
 
 CHANNELS = ("deliveries", "campaigns", "tokens", "events", "outbox")
 CHUNK = 20  # rooms of one check: it locks about 40 tables and indexes of each, and the server's lock table is limited
@@ -50,26 +48,6 @@ GOODBYE_S = 2.0  # for the last statement of a stopping process
 
 _NOT_RUNNING = "the rooms of a server are served inside `run`"
 _log = structlog.get_logger()
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """A room that this process serves."""
-
-    name: str
-    upkeep_at: float
-    check_at: float = 0.0  # 0: as soon as possible, but after the rooms whose time has come
-    again_at: float = 0.0  # the check after its registration
-    renew_at: float = 0.0
-    writes: int | None = None  # rows that were written to its tables, as far as known
-    serving: asyncio.Task[None] | None = None
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)
-    on_notification: Callable[[str], None] = field(default=lambda _payload: None)
-    lanes: set[str] = field(default_factory=set)  # notified since the room fell asleep
-    gates: Gates = field(default_factory=Gates)  # of the loops while it is awake
-    is_awake: bool = False  # False while it waits for its turn
-    is_gone: bool = False  # dropped, or moving to another server
-    failure: Backoff = field(default_factory=partial(Backoff, FIRST_PAUSE_S, LONGEST_PAUSE_S))
 
 
 class ServerRooms:

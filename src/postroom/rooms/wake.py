@@ -1,14 +1,16 @@
-"""How a worker of many rooms begins in a room that wakes, and when its loops begin."""
+"""A room in a worker of many rooms: how the worker begins when the room wakes, and when its loops begin."""
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
 
 from postroom.db.processes import RegisteredProcess
 from postroom.db.room import Room
+from postroom.runtime.loop import FIRST_PAUSE_S, LONGEST_PAUSE_S, Backoff
 
 
 class Gates:
@@ -30,6 +32,26 @@ class Gates:
     def open_all(self) -> None:
         self._are_open = True
         self.open(list(self._events))
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A room that this process serves."""
+
+    name: str
+    upkeep_at: float
+    check_at: float = 0.0  # 0: as soon as possible, but after the rooms whose time has come
+    again_at: float = 0.0  # the check after its registration
+    renew_at: float = 0.0
+    writes: int | None = None  # rows that were written to its tables, as far as known
+    serving: asyncio.Task[None] | None = None
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    on_notification: Callable[[str], None] = field(default=lambda _payload: None)
+    lanes: set[str] = field(default_factory=set)  # notified since the room fell asleep
+    gates: Gates = field(default_factory=Gates)  # of the loops while it is awake
+    is_awake: bool = False  # False while it waits for its turn
+    is_gone: bool = False  # dropped, or moving to another server
+    failure: Backoff = field(default_factory=partial(Backoff, FIRST_PAUSE_S, LONGEST_PAUSE_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
