@@ -1,9 +1,9 @@
-"""People over HTTP: create, read, change and delete."""
+"""People over HTTP: create, read, change and delete; and their occasions, messages besides the birthday greeting."""
 
 import re
 from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
@@ -11,12 +11,12 @@ from msgspec.structs import asdict
 
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, page_of
-from postroom.runtime.record import answer, change, given, request, response
+from postroom.runtime.page import PageQuery, page_of
+from postroom.runtime.record import Shape, answer, change, given, many, request, response
 from postroom.runtime.service_endpoint import serve
 from postroom.schedule import service
 from postroom.schedule.check import read_date
-from postroom.schedule.model import Person, SchedulePolicy, User
+from postroom.schedule.model import Occasion, Person, SchedulePolicy, User
 
 READ = "users:read"
 WRITE = "users:write"
@@ -56,11 +56,6 @@ async def get_user(call: Call) -> Answer:
     return Answer(answer(UserShape, user, user.person), headers=_tag(user))
 
 
-async def list_users(call: Call) -> Answer:
-    users, more = await service.list_users(call.room.pool, cursor=call.query.cursor, limit=call.query.limit)
-    return Answer(Page([answer(UserShape, user, user.person) for user in users], more))
-
-
 async def update_user(call: Call) -> Answer:
     changes = {name: value for name, value in given(call.body).items() if name != "version"}
     if "date_of_birth" in changes:
@@ -94,13 +89,52 @@ def _tag(user: User) -> dict[str, str]:
     return {"etag": f'"{user.version}"'}
 
 
+# ── occasions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_OCCASIONS = "/v1/users/{user_id:uuid}/occasions"
+_RULE = Annotated[
+    dict[str, Any],
+    msgspec.Meta(
+        description="ANNIVERSARY: date, days_before. REMINDER: at, a local time. "
+        "RECURRING: every (day, week or month), start, until, at, weekdays, day."
+    ),
+]
+
+
+class NewOccasion(Shape, frozen=True, kw_only=True):
+    """An anniversary, a reminder or a recurring message, at the person's local time."""
+
+    kind: Annotated[str, msgspec.Meta(max_length=50, description="ANNIVERSARY, REMINDER or RECURRING.")]
+    rule: _RULE
+    message: Annotated[str, msgspec.Meta(max_length=service.LONGEST_MESSAGE)] = ""
+    template: Annotated[
+        str | None, msgspec.Meta(description="Mail template; by default the message is subject and text.")
+    ] = None
+
+
+OccasionShape = response(Occasion, "OccasionShape", hide=("user_id", "created_at"))
+
+
+class OccasionPage(msgspec.Struct, frozen=True):
+    """All occasions of a person."""
+
+    items: many(OccasionShape)  # type: ignore[valid-type]  # made by `response`
+
+
+async def list_occasions(call: Call) -> Answer:
+    found = await service.list_occasions(call.room.pool, call.path["user_id"])
+    return Answer(OccasionPage([answer(OccasionShape, occasion) for occasion in found]))
+
+
+# ── endpoints ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
 _endpoint = partial(Endpoint, tag="users")
 _serve = partial(serve, tag="users")
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/users", list_users, "List people, newest first.", scope=READ, query=PageQuery,
-        from_replica=True, answers={200: page_of(UserShape)},
+    _serve(
+        "GET", "/v1/users", service.list_users, "List people, newest first.", scope=READ, query=PageQuery,
+        from_replica=True, answers={200: page_of(UserShape)}, shape=lambda user: answer(UserShape, user, user.person),
     ),
     _endpoint(
         "POST", "/v1/users", create_user, "Create a person and plan their next birthday greeting.", scope=WRITE,
@@ -114,5 +148,17 @@ ENDPOINTS = [
     _serve(
         "DELETE", "/v1/users/{user_id:uuid}", service.delete_user, "Delete a person and everything planned for them.",
         scope=WRITE, answers={204: None},
+    ),
+    _endpoint(
+        "GET", _OCCASIONS, list_occasions, "List the occasions of a person: messages besides the birthday greeting.",
+        scope=READ, answers={200: OccasionPage},
+    ),
+    _serve(
+        "POST", _OCCASIONS, service.add_occasion, "Add an anniversary, a reminder or a recurring message, and plan it.",
+        scope=WRITE, body=NewOccasion, answers={201: OccasionShape}, given={"policy": policy},
+    ),
+    _serve(
+        "DELETE", _OCCASIONS + "/{occasion_id:uuid}", service.remove_occasion,
+        "Delete an occasion and its planned events.", scope=WRITE, answers={204: None},
     ),
 ]  # fmt: skip

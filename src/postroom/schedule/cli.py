@@ -1,4 +1,4 @@
-"""People at the command line: create, show, change, delete, import, and list their events."""
+"""People at the command line: create, show, change, delete, import, list their events; and their occasions."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,7 @@ from uuid import UUID
 import typer
 
 from postroom.db.room import Room
+from postroom.errors import BadInput
 from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
     AsJson,
@@ -33,12 +34,12 @@ from postroom.schedule.api import UserShape
 from postroom.schedule.check import read_date, read_person
 from postroom.schedule.event_cli import EVENT
 from postroom.schedule.model import Person
-from postroom.schedule.occasion_cli import occasions
 from postroom.schedule.people_csv import PersonLine, read_people
 
 BATCH = 500  # people per transaction; an interruption repeats at most these
 
 users = typer.Typer()
+occasions = typer.Typer(no_args_is_help=True)
 users.add_typer(occasions, name="occasions", help="Anniversaries, reminders and recurring messages.")
 
 Id = Annotated[UUID, typer.Argument(help="User id.")]
@@ -210,3 +211,63 @@ async def _import(room: Room, text: Iterable[str], *, size: int) -> tuple[int, l
             for index, errors in wrong.items():
                 refused.append((good[index].number, "; ".join(f"{error.field}: {error.message}" for error in errors)))
     return added, refused
+
+
+# ── occasions ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@occasions.command("add")
+def add_occasion(
+    user_id: Id,
+    kind: Annotated[str, typer.Argument(help="Kind: anniversary, reminder or recurring.")],
+    *,
+    rule: Annotated[
+        str,
+        typer.Option(
+            help='Rule in JSON: {"date": "2020-05-01"}, {"at": "2027-01-31T09:00:00"}, '
+            '{"every": "week", "start": "2026-11-16", "weekdays": ["mon"], "at": "08:00:00"}.'
+        ),
+    ],
+    message: Annotated[str, typer.Option(help="Message text; default: the text of the kind.")] = "",
+    template: Annotated[
+        str | None, typer.Option(help="Mail template; by default the message is subject and text.")
+    ] = None,
+) -> None:
+    """Add an anniversary, a reminder or a recurring message, plan it, and print its id."""
+    read = _read_rule(rule)
+    occasion = in_room(
+        lambda room: service.add_occasion(
+            room.pool,
+            user_id,
+            kind.upper(),
+            rule=read,
+            message=message,
+            template=template,
+            policy=service.policy_of(room.settings),
+            actor=actor(),
+        )
+    )
+    say(str(occasion.id))
+
+
+@occasions.command("list")
+def list_occasions(user_id: Id, *, as_json: AsJson = False) -> None:
+    """List the occasions of a person: messages besides the birthday greeting."""
+    found = in_room(lambda room: service.list_occasions(room.pool, user_id))
+    print_page(found, None, columns=("id", "kind", "rule", "message", "template"), as_json=as_json)
+
+
+@occasions.command("remove")
+def remove_occasion(user_id: Id, occasion_id: Annotated[UUID, typer.Argument(help="Occasion id.")]) -> None:
+    """Delete an occasion and its planned events."""
+    in_room(lambda room: service.remove_occasion(room.pool, user_id, occasion_id, actor=actor()))
+    say(f"{occasion_id} removed")
+
+
+def _read_rule(rule: str) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        return msgspec.json.decode(rule, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise BadInput.of("rule", f"is not a JSON object: {error}") from error

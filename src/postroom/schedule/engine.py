@@ -10,10 +10,10 @@ from postroom.delivery import service as deliveries
 from postroom.delivery.check import CheckedRequest, check_request
 from postroom.delivery.errors import ClaimLost
 from postroom.errors import BadInput
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Signal, unheard
 from postroom.schedule import store
 from postroom.schedule.handover import HandoverResult, refusal, request_for, result_of
-from postroom.schedule.model import Claimed, PlannedEvent, ScheduledEventStatus, SchedulePolicy
+from postroom.schedule.model import Claimed, ScheduledEventStatus, SchedulePolicy
 from postroom.schedule.plan import Subject
 from postroom.schedule.planner import following_event, planned_columns
 
@@ -48,7 +48,9 @@ async def hand_over(
         claim_id=claimed[0].claim_id,
         now=now,
         **arrays(results, "delivery_id", "status", "failure_reason", "late_by", event_id="event.id"),
-        **planned_columns(_following(event, policy) for event in claimed),
+        **planned_columns(
+            following_event(Subject(event.user_id, event.person, event.occasion), event, policy) for event in claimed
+        ),
     )
     if len(ours) < len(results):
         raise ClaimLost("Another scheduler has claimed an event of this batch; the handover was rolled back.")
@@ -75,7 +77,3 @@ async def _deliver(
     requests = [request for _, request in going]
     accepted = await deliveries.accept_batch(connection, requests, idempotency_ttl=KEY_TTL, now=now)
     return results + [result_of(event, answer) for (event, _), answer in zip(going, accepted, strict=True)]
-
-
-def _following(event: Claimed, policy: SchedulePolicy) -> PlannedEvent | None:
-    return following_event(Subject(event.user_id, event.person, event.occasion), event, policy)
