@@ -81,16 +81,6 @@ async def sign_up(call: Call) -> Answer:
     return Answer(SignedUp(id=made.id, email=service.check_email(body.email), login=body.login), 201)
 
 
-async def request_activation(call: Call) -> Answer:
-    await service.request_token(call.room.pool, call.body.email, action=Action.ACTIVATION)
-    return Answer(Requested(), 202)
-
-
-async def request_recovery(call: Call) -> Answer:
-    await service.request_token(call.room.pool, call.body.email, action=Action.PASSWORD_RECOVERY)
-    return Answer(Requested(), 202)
-
-
 async def consume_token(call: Call) -> Answer:
     body: ConsumeBody = call.body
     pool = call.room.pool
@@ -107,6 +97,7 @@ async def consume_token(call: Call) -> Answer:
 
 _endpoint = partial(Endpoint, tag="accounts")
 _serve = partial(serve, tag="accounts")
+_request = partial(_serve, scope=WRITE, body=EmailBody, answers={202: Requested}, shape=lambda _requested: Requested())
 
 ENDPOINTS = [
     _endpoint(
@@ -135,15 +126,15 @@ ENDPOINTS = [
         "POST", "/v1/accounts/{account_id:int}/activation", service.reissue_activation,
         "Send a new activation mail to a provisioned account.", scope=OPERATE, answers={202: Account}, problems=(409,),
     ),
-    _endpoint(
-        "POST", "/v1/activations", request_activation,
+    _request(
+        "POST", "/v1/activations", service.request_token,
         "Request a new activation mail. The response is the same whether or not the address has an account.",
-        scope=WRITE, body=EmailBody, answers={202: Requested},
+        name="request_activation", given={"action": lambda _call: Action.ACTIVATION},
     ),
-    _endpoint(
-        "POST", "/v1/password-recoveries", request_recovery,
-        "Request a recovery mail. The response is the same whether or not the address has an account.", scope=WRITE,
-        body=EmailBody, answers={202: Requested},
+    _request(
+        "POST", "/v1/password-recoveries", service.request_token,
+        "Request a recovery mail. The response is the same whether or not the address has an account.",
+        name="request_recovery", given={"action": lambda _call: Action.PASSWORD_RECOVERY},
     ),
     _endpoint(
         "POST", "/v1/tokens/consume", consume_token,

@@ -2,8 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 
-import asyncpg
-
 from postroom.accounts.model import (
     Account,
     AccountId,
@@ -36,15 +34,7 @@ def _time(seconds: int | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC)
 
 
-def _consume_code(row: asyncpg.Record) -> tuple[CodeCheck, AccountId | None]:
-    return (CodeCheck(row["verdict"]), row["account"])
-
-
-def _collector_stall(row: asyncpg.Record) -> CollectorStall:
-    return CollectorStall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
-
-
-consume_code = QUERIES["consume_code"].one_as(_consume_code)
+consume_code = QUERIES["consume_code"].one_as(lambda row: (CodeCheck(row["verdict"]), row["account"]))
 """The caller must commit for every verdict, otherwise wrong guesses are not counted."""
 consume_secret = QUERIES["consume_secret"].maybe_as(column("account", AccountId))
 count_request = QUERIES["count_request"].one_as(column("is_counted", bool))
@@ -73,7 +63,9 @@ issue_activation = QUERIES["issue_activation"].maybe_as(column("id", TokenId))
 list_accounts = QUERIES["list_accounts"].search_as(_with_times(Account))
 list_tokens = QUERIES["list_tokens"].many_as(_with_times(KeptToken))
 measure_guesses = QUERIES["measure_guesses"].one_as(column("guesses", int))
-measure_stall = QUERIES["measure_stall"].one_as(_collector_stall)
+measure_stall = QUERIES["measure_stall"].one_as(
+    lambda row: CollectorStall(row["tokens"], row["stalled_s"] or 0.0, row["holder_pid"], row["holder_gid"])
+)
 renumber_tokens = QUERIES["renumber_tokens"].exec
 request_token = QUERIES["request_token"].one_as(column("is_counted", bool))
 """False: the address is over its limit, with or without an account."""

@@ -17,8 +17,8 @@ from postroom.archive.model import ArchiveOptions, Column, Manifest, Segment
 from postroom.archive.objects import Objects
 from postroom.archive.parquet import ParquetFile, file_sha256, read_tables, render, text_columns
 from postroom.db.pool import Session
+from postroom.runtime.loop import Signal, unheard
 from postroom.runtime.pace import Pace
-from postroom.runtime.signals import Signal, unheard
 
 
 async def read_pages(

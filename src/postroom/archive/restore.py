@@ -25,8 +25,8 @@ from postroom.db.faults import translated
 from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.events.audit import record_audit
+from postroom.runtime.loop import Signal, unheard
 from postroom.runtime.pace import Pace
-from postroom.runtime.signals import Signal, unheard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,9 @@ from postroom.db.room import Room
 from postroom.errors import BadInput, PostroomError
 from postroom.events.audit import record_audit
 from postroom.runtime.clock import Clock, database_time
+from postroom.runtime.loop import Signal, unheard
 from postroom.runtime.pace import Pace
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page
-from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
 

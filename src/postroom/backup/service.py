@@ -30,7 +30,7 @@ from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.events.store import adopt_restored_events
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Signal, unheard
 
 
 async def make_backup(room: Room, target: Path, *, actor: str, verify: bool = True) -> BackupManifest:

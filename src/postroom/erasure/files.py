@@ -24,7 +24,7 @@ from postroom.archive.service import delete_file, put_manifest
 from postroom.db.pool import Session
 from postroom.erasure.columns import PLACES, How
 from postroom.erasure.model import ErasureRun
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Signal, unheard
 
 LEDGER = "attempts"
 """Its rows stay without the person, by the rules of functions/erase_attempts.sql."""

@@ -31,8 +31,8 @@ from postroom.erasure.model import Erasure, ErasureRun, ErasureState
 from postroom.errors import BadInput
 from postroom.events.audit import record_audit
 from postroom.post.address import parse_address
+from postroom.runtime.loop import Signal, unheard
 from postroom.runtime.page import Found, read_page
-from postroom.runtime.signals import Signal, unheard
 
 _log = structlog.get_logger()
 

@@ -14,12 +14,8 @@ def _erasure(row: asyncpg.Record) -> Erasure:
     return read_row(Erasure, {**row, "counts": msgspec.json.decode(row["counts"])})
 
 
-def _begin_erasure(row: asyncpg.Record) -> tuple[ErasureRun, bool]:
-    return (read_row(ErasureRun, row), row["is_new"])
-
-
 add_count = QUERIES["add_count"].exec
-begin_erasure = QUERIES["begin_erasure"].one_as(_begin_erasure)
+begin_erasure = QUERIES["begin_erasure"].one_as(lambda row: (read_row(ErasureRun, row), bool(row["is_new"])))
 """The erasure, and True if it is new."""
 erase_accounts = QUERIES["erase_accounts"].one_as(column("touched", int))
 erase_attempts = QUERIES["erase_attempts"].one_as(column("delivery_ids", list))

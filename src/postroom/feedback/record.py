@@ -5,25 +5,27 @@ Everything is set-based: one statement for any number of reports. A known report
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
-from postroom.db.queries import Connection
+from postroom.db.queries import Connection, arrays
 from postroom.feedback import store
-from postroom.feedback.columns import feedback_columns
 from postroom.feedback.model import (
     LONGEST_TEXT,
     SESSION,
     Feedback,
     FeedbackKind,
+    NewSuppression,
     RefusedRecipient,
     classify,
     report_identity,
+    scope_of,
 )
 from postroom.post.text import storable
 
 
 async def record(connection: Connection, feedback: Sequence[Feedback], *, now: datetime | None = None) -> int:
     """Store bounces, complaints and unsubscribes, and suppress their addresses; returns the number of new reports."""
-    return await store.record_feedback(connection, now=now, **feedback_columns(feedback)) if feedback else 0
+    return await store.record_feedback(connection, now=now, **_columns(feedback)) if feedback else 0
 
 
 async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: datetime | None = None) -> int:
@@ -60,3 +62,25 @@ def bounces_of(refusals: Iterable[RefusedRecipient]) -> list[Feedback]:
         )
         for refusal in refusals
     ]
+
+
+def _columns(feedback: Sequence[Feedback]) -> dict[str, list[Any]]:
+    """The arguments of `record_feedback`."""
+    bounces = [each if each.kind is FeedbackKind.BOUNCE else None for each in feedback]
+    return {
+        **arrays(
+            feedback, "kind", "delivery_id", "address", "text", "is_verified", "origin", "report_id", "reported_at"
+        ),
+        "class": [each and each.classification for each in bounces],
+        "code": [each and each.code for each in bounces],
+        "enhanced": [each and each.enhanced for each in bounces],
+    }
+
+
+def suppression_columns(suppressions: Sequence[NewSuppression]) -> dict[str, list[Any]]:
+    """The arguments of `merge_suppressions`."""
+    return {
+        **arrays(suppressions, "reason", "campaign_id", "detail", address="email"),
+        "scope": [each.scope or scope_of(each.reason) for each in suppressions],
+        "origin": [each.origin or "api" for each in suppressions],
+    }

@@ -12,7 +12,6 @@ from postroom.db.queries import Connection
 from postroom.errors import BadInput
 from postroom.events.audit import audited, record_audit
 from postroom.feedback import store
-from postroom.feedback.columns import suppression_columns
 from postroom.feedback.errors import SuppressionNotFound
 from postroom.feedback.model import (
     FeedbackKind,
@@ -24,6 +23,7 @@ from postroom.feedback.model import (
     SuppressionReason,
     scope_of,
 )
+from postroom.feedback.record import suppression_columns
 from postroom.post.address import ERASED, parse_bare
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page, search_page
 

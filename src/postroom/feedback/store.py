@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import asyncpg
-
 from postroom.db.queries import column, load, model
 from postroom.feedback.attribution import SentDelivery
 from postroom.feedback.model import ReceivedReport, Suppression, SuppressionChange
@@ -20,14 +18,6 @@ class Unreported:
     delivery_ids: tuple[int, ...]
 
 
-def _sent_delivery(row: asyncpg.Record) -> SentDelivery:
-    return SentDelivery(row["id"], row["created_at"], tuple(row["recipients"]))
-
-
-def _unreported(row: asyncpg.Record) -> Unreported:
-    return Unreported(row["complaints"], row["campaigns"], tuple(row["delivery_ids"] or ()))
-
-
 clear_soft = QUERIES["clear_soft"].one_as(column("cleared", int))
 delete_old_bounces = QUERIES["delete_old_bounces"].exec
 delete_old_tokens = QUERIES["delete_old_tokens"].exec
@@ -35,7 +25,9 @@ delete_old_unread = QUERIES["delete_old_unread"].exec
 
 
 find_erased = QUERIES["find_erased"].dict_as("address", column("pseudonym", str))
-find_sent = QUERIES["find_sent"].dict_as("id", _sent_delivery)
+find_sent = QUERIES["find_sent"].dict_as(
+    "id", lambda row: SentDelivery(row["id"], row["created_at"], tuple(row["recipients"]))
+)
 find_suppressions = QUERIES["find_suppressions"].many_as(model(Suppression))
 forget_soft_bounces = QUERIES["forget_soft_bounces"].exec
 keep_unread = QUERIES["keep_unread"].exec
@@ -44,7 +36,9 @@ list_bounces = QUERIES["list_bounces"].search_as(model(ReceivedReport))
 list_changes = QUERIES["list_changes"].many_as(model(SuppressionChange))
 list_export = QUERIES["list_export"].many_as(model(Suppression))
 list_suppressions = QUERIES["list_suppressions"].search_as(model(Suppression))
-mark_complaints_reported = QUERIES["mark_complaints_reported"].one_as(_unreported)
+mark_complaints_reported = QUERIES["mark_complaints_reported"].one_as(
+    lambda row: Unreported(row["complaints"], row["campaigns"], tuple(row["delivery_ids"] or ()))
+)
 merge_suppressions = QUERIES["merge_suppressions"].one_as(column("written", int))
 record_feedback = QUERIES["record_feedback"].one_as(column("recorded", int))
 """Store reports; returns the number of new ones."""

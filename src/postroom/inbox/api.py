@@ -12,9 +12,9 @@ from postroom.inbox.link_requests import LinkAnswer
 from postroom.inbox.model import CODES, InboxEntry, InboxMessage
 from postroom.inbox.reader import AttachedFile, first_values, read_message
 from postroom.inbox.release import release_message
-from postroom.inbox.search import parse_search
+from postroom.inbox.search import InboxFilter, parse_search
 from postroom.runtime.endpoint import Answer, Call, Endpoint
-from postroom.runtime.page import Page, PageQuery, page_of
+from postroom.runtime.page import PageQuery, page_of
 from postroom.runtime.record import Shape, Text, answer, response
 from postroom.runtime.service_endpoint import serve
 
@@ -103,35 +103,12 @@ def _sees_codes(call: Call) -> bool:
     return call.may(CODES)
 
 
-async def list_inbox(call: Call) -> Answer:
-    query: InboxQuery = call.query
-    chosen = parse_search(query.query, recipient=query.to)
-    found, more = await service.list_inbox(
-        call.room.pool, chosen, sees_codes=_sees_codes(call), cursor=query.cursor, limit=query.limit
-    )
-    return Answer(Page([answer(InboxItem, entry) for entry in found], more))
-
-
-async def get_latest(call: Call) -> Answer:
-    query: LatestQuery = call.query
-    chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
-    return _shown(await service.get_latest(call.room.pool, chosen, sees_codes=_sees_codes(call)))
-
-
-async def wait_for_message(call: Call) -> Answer:
-    query: WaitQuery = call.query
-    chosen = parse_search(query.query, recipient=query.to, after_id=query.after)
-    timeout = timedelta(seconds=query.timeout)
-    sees_codes = _sees_codes(call)
-    return _shown(await service.wait_for_message(call.room.pool, chosen, timeout=timeout, sees_codes=sees_codes))
+def _chosen(call: Call) -> InboxFilter:
+    return parse_search(call.query.query, recipient=call.query.to, after_id=getattr(call.query, "after", None))
 
 
 async def _find(call: Call) -> InboxMessage:
     return await service.get_inbox_message(call.room.pool, call.path["message_id"], sees_codes=_sees_codes(call))
-
-
-def _shown(message: InboxMessage) -> Answer:
-    return Answer(message_shape(message))
 
 
 def message_shape(message: InboxMessage) -> Any:
@@ -162,7 +139,7 @@ async def change_inbox_message(call: Call) -> Answer:
         actor=call.actor,
         sees_codes=_sees_codes(call),
     )
-    return _shown(await _find(call))
+    return Answer(message_shape(await _find(call)))
 
 
 async def check_inbox_message(call: Call) -> Answer:
@@ -180,23 +157,27 @@ async def release_inbox_message(call: Call) -> Answer:
 
 _endpoint = partial(Endpoint, tag="inbox")
 _serve = partial(serve, tag="inbox", given={"sees_codes": _sees_codes})
+_search = partial(serve, scope=READ, tag="inbox")
+_CHOSEN = {"sees_codes": _sees_codes, "chosen": _chosen}
+_PATIENT = {**_CHOSEN, "timeout": lambda call: timedelta(seconds=call.query.timeout)}
 
 ENDPOINTS = [
-    _endpoint(
-        "GET", "/v1/inbox", list_inbox, "List captured messages, newest first.", scope=READ, query=InboxQuery,
-        answers={200: page_of(InboxItem)},
+    _search(
+        "GET", "/v1/inbox", service.list_inbox, "List captured messages, newest first.", query=InboxQuery,
+        answers={200: page_of(InboxItem)}, given=_CHOSEN,
     ),
     _serve(
         "DELETE", "/v1/inbox", service.clear_inbox, "Delete every captured message.", scope=WRITE,
         answers={200: Cleared}, shape=Cleared,
     ),
-    _endpoint(
-        "GET", "/v1/inbox/latest", get_latest, "Read the newest captured message of a search.", scope=READ,
-        query=LatestQuery, answers={200: InboxMessageShape}, problems=(404,),
+    _search(
+        "GET", "/v1/inbox/latest", service.get_latest, "Read the newest captured message of a search.",
+        query=LatestQuery, answers={200: InboxMessageShape}, problems=(404,), given=_CHOSEN, shape=message_shape,
     ),
-    _endpoint(
-        "GET", "/v1/inbox/wait", wait_for_message, "Wait for a captured message of a search, and read the newest.",
-        scope=READ, query=WaitQuery, answers={200: InboxMessageShape}, problems=(404,),
+    _search(
+        "GET", "/v1/inbox/wait", service.wait_for_message,
+        "Wait for a captured message of a search, and read the newest.", query=WaitQuery,
+        answers={200: InboxMessageShape}, problems=(404,), given=_PATIENT, shape=message_shape,
     ),
     _serve(
         "GET", "/v1/inbox/{message_id:int}", service.get_inbox_message, "Read a captured message.", scope=READ,

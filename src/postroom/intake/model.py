@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from postroom.delivery.model import Accepted
-from postroom.errors import BadInput, FieldError
+from postroom.errors import FieldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,6 @@ class Malformed:
     @property
     def detail(self) -> str:
         return "; ".join(f"{error.field}: {error.message}" for error in self.errors)
-
-    def as_error(self) -> BadInput:
-        return BadInput(self.errors)
 
 
 Outcome = Accepted | Malformed

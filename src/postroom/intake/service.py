@@ -234,7 +234,7 @@ def _mended(raw: bytes, changes: Mapping[str, Any]) -> CheckedRequest:
         raise BadInput.of("fields", "cannot be written as JSON") from None
     decoded = decode_command(mended if changes else raw)
     if isinstance(decoded, Malformed):
-        raise decoded.as_error()
+        raise BadInput(decoded.errors)
     return decoded
 
 

@@ -36,7 +36,7 @@ def show_progress(lines: Iterable[ProgressLine], led: Iterable[Subscription], st
     for metric in (LEADER, STATUS, LAG_EVENTS, LAG_SECONDS, STALLED_SECONDS):
         metric.clear()
     for line in lines:
-        pair = Subscription(line.topic, line.publisher)
+        pair = line.pair
         LEADER.labels(*pair).set(pair in ours)
         LAG_EVENTS.labels(*pair).set(line.lag_events)
         LAG_SECONDS.labels(*pair).set(line.lag_seconds)

@@ -134,6 +134,10 @@ class _PublisherFields:
     leader_heartbeat: datetime | None
     updated_at: datetime
 
+    @property
+    def pair(self) -> Subscription:
+        return Subscription(self.topic, self.publisher)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(_PublisherFields):

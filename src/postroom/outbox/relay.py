@@ -22,9 +22,7 @@ from postroom.outbox import metrics, store
 from postroom.outbox.errors import PublishFailed
 from postroom.outbox.model import BatchSize, NextEvents, PollInterval, PublisherStatus, ScanSize, Subscription
 from postroom.outbox.publisher import Batch, Publisher, make_batch
-from postroom.runtime.backoff import Backoff
-from postroom.runtime.loop import Loop
-from postroom.runtime.signals import Signal, unheard
+from postroom.runtime.loop import Backoff, Loop, Signal, unheard
 
 LONGEST_ERROR = 500
 """Characters of an error that are stored."""

@@ -40,14 +40,6 @@ def _place(row: asyncpg.Record) -> Place:
     return Place(row["transaction_id"], row["position"])
 
 
-def _record_failure(row: asyncpg.Record) -> tuple[PublisherStatus, int]:
-    return (PublisherStatus(row["status"]), row["error_count"])
-
-
-def _remove_progress(row: asyncpg.Record) -> list[int]:
-    return [row["follower_id"]] if row["follower_id"] is not None else []
-
-
 advance = QUERIES["advance"].has
 """False if the progress has moved, or another instance leads."""
 announce = QUERIES["announce"].exec
@@ -114,11 +106,13 @@ list_uses = QUERIES["list_uses"].many_as(columns("publisher", "id"))
 move = QUERIES["move"].exec
 notify_outbox = QUERIES["notify_outbox"].exec
 prepare_seat = QUERIES["prepare_seat"].one
-record_failure = QUERIES["record_failure"].maybe_as(_record_failure)
+record_failure = QUERIES["record_failure"].maybe_as(lambda row: (PublisherStatus(row["status"]), row["error_count"]))
 """The status and the number of consecutive errors; None if another instance leads."""
 record_lag = QUERIES["record_lag"].exec
 release_lead = QUERIES["release_lead"].exec
-remove_progress = QUERIES["remove_progress"].maybe_as(_remove_progress)
+remove_progress = QUERIES["remove_progress"].maybe_as(
+    lambda row: [row["follower_id"]] if row["follower_id"] is not None else []
+)
 """The follower id that is no longer used, if any; None if the pair does not exist."""
 save_follower = QUERIES["save_follower"].exec
 save_topic = QUERIES["save_topic"].exec

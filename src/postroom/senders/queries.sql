@@ -140,7 +140,7 @@ RETURNING domain, max_connections, messages_per_second, paused_until, backoff_le
 -- name: raise_backoff :exec
 -- Record throttling by destinations. The third time in a row all mail to them is paused, each time twice as long as
 -- before: a minute, two, four … an hour. Replies to mail that was in flight when the pause began are not counted. The
--- schedule is that of runtime/backoff.py (first 60 s, longest 3,600 s, no jitter); it is in the row because workers on
+-- schedule is that of runtime/loop.py (first 60 s, longest 3,600 s, no jitter); it is in the row because workers on
 -- all hosts share it. Level 7 is the first whose pause reaches the hour; a higher one would only take longer to decay.
 -- ORDER BY: all workers lock destinations in one order, so that two of them cannot deadlock.
 INSERT INTO destination_domains AS d (domain, deferrals)

@@ -21,7 +21,7 @@ from postroom.runtime.terminal import (
 )
 from postroom.stats import service
 from postroom.stats.api import FiguresShape, shape_line
-from postroom.stats.model import METRICS, Figures, Grouping, Selection, StatsRow
+from postroom.stats.model import COLUMNS, METRICS, Figures, Grouping, Selection, StatsRow
 from postroom.stats.plot import bar, sparkline
 
 stats = typer.Typer()
@@ -42,15 +42,6 @@ _SHOWN = (
     "unsubscribed",
     "complained",
 )
-_KEYS = {
-    Grouping.HOUR: "moment",
-    Grouping.DAY: "moment",
-    Grouping.CAMPAIGN: "campaign_id",
-    Grouping.SENDER: "sender_account_id",
-    Grouping.DOMAIN: "domain",
-    Grouping.TEMPLATE: "template",
-    Grouping.TAG: "tag",
-}
 
 Campaign = Annotated[
     int | None, typer.Option("--campaign", min=0, max=LARGEST_ID, help="Campaign id; 0: mail without a campaign.")
@@ -100,7 +91,7 @@ def show(  # noqa: PLR0913 - every filter is an option
     if as_json:
         print_json(_as_json(lines, groups))
         return
-    keys = list(dict.fromkeys(_KEYS[group] for group in groups))
+    keys = list(dict.fromkeys(COLUMNS[group] for group in groups))
     print_table([*keys, *_SHOWN], _rows(lines, keys))
 
 

@@ -24,6 +24,17 @@ class Grouping(StrEnum):
     TAG = "tag"
 
 
+COLUMNS = {
+    Grouping.HOUR: "moment",
+    Grouping.DAY: "moment",
+    Grouping.CAMPAIGN: "campaign_id",
+    Grouping.SENDER: "sender_account_id",
+    Grouping.DOMAIN: "domain",
+    Grouping.TEMPLATE: "template",
+    Grouping.TAG: "tag",
+}
+"""The field of `StatsRow` that holds the value of each grouping."""
+
 TIMES = frozenset({Grouping.HOUR, Grouping.DAY})
 ALONE = frozenset({Grouping.TEMPLATE, Grouping.TAG})
 """Groupings and filters that can be combined with times only: no table counts their combinations."""

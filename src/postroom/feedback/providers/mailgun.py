@@ -71,12 +71,8 @@ class Request(msgspec.Struct, frozen=True):
     event: MailgunEvent = msgspec.field(name="event-data")
 
 
-_requests = msgspec.json.Decoder(Request)
-
-
-def read_request(raw: bytes) -> Request:
-    """Decode a request; raises `msgspec.MsgspecError`."""
-    return _requests.decode(raw)
+read_request = msgspec.json.Decoder(Request).decode
+"""Decode a request; raises `msgspec.MsgspecError`."""
 
 
 def is_genuine(request: Request, *, key: str, now: datetime) -> bool:

@@ -103,13 +103,9 @@ class SesEvent(msgspec.Struct, frozen=True, rename="camel"):
     mail: Mail = Mail()
 
 
-_envelopes = msgspec.json.Decoder(SnsEnvelope)
 _events = msgspec.json.Decoder(SesEvent)
-
-
-def read_envelope(raw: bytes) -> SnsEnvelope:
-    """Decode a request; raises `msgspec.MsgspecError`."""
-    return _envelopes.decode(raw)
+read_envelope = msgspec.json.Decoder(SnsEnvelope).decode
+"""Decode a request; raises `msgspec.MsgspecError`."""
 
 
 def is_amazon(url: str | None) -> bool:

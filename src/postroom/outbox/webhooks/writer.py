@@ -72,6 +72,7 @@ def compose(
         raise ValueError("a webhook goes to exactly one URL")
     if outgoing.text is None:
         raise ValueError("a webhook needs a body")
+    assert isinstance(outgoing.text, str), "only templates are rendered as bytes"
     body, given = outgoing.text.encode(), outgoing.headers if outgoing.endpoint_id is not None else {}
     message_id, timestamp = given.get("webhook-id") or webhook_id(outgoing), int(now.timestamp())
     own = {
