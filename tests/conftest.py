@@ -49,6 +49,7 @@ class TestServer:
     url: str
     template: str
     admin: Session  # one for all tests: a connection for each costs as much as a third of its clone
+    superuser_url: str
 
     def database(self, name: str) -> str:
         parts = urlsplit(self.url)
@@ -145,7 +146,7 @@ async def server(server_directory: Path) -> AsyncIterator[TestServer]:
         with _exclusive(server_directory / "template.lock"):
             await _make_template(embedded, "template_room")
         admin = await asyncpg.connect(embedded.url)
-        yield TestServer(embedded.url, "template_room", admin)
+        yield TestServer(embedded.url, "template_room", admin, embedded.admin_url)
         await admin.close()
 
 

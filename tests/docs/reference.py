@@ -18,7 +18,7 @@ import typer
 
 from postroom.cli import COMMANDS, GROUPS, build
 from postroom.errors import PostroomError, list_errors
-from postroom.http.model import ROLE_SCOPES, SCOPES, Role, is_allowed
+from postroom.http.model import SCOPES, Role
 from postroom.http.problems import STATUS
 from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
@@ -176,7 +176,7 @@ def roles_page(page: str) -> str:
 
 
 def _scope_row(scope: str) -> str:
-    marks = ("yes" if is_allowed(ROLE_SCOPES[role], scope) else "" for role in Role)
+    marks = ("yes" if role.allows(scope) else "" for role in Role)
     return f"| `{scope}` | {' | '.join(marks)} |"
 
 

@@ -95,6 +95,7 @@ def test_groupings_are_unique_and_ordered() -> None:
 def test_sparkline_scales_to_the_largest() -> None:
     """The largest amount is a full block, the smallest is visible, and zero is a blank."""
     assert sparkline([0, 1, 4, 8]) == " ▁▄█"
+    assert sparkline([0, 1, 500, 1000]) == " ▁▄█"  # a small amount is still visible
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "  "
 

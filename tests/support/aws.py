@@ -9,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 from moto.server import ThreadedMotoServer
+from tests.support.aiohttp_server import answering
 from tests.support.silence import fall_silent
 
 from postroom.runtime.aws import AwsCredentials, CredentialSource, SignatureRefused, parse_authorization, verify
@@ -89,14 +90,8 @@ async def aws_running(aws: Aws) -> AsyncIterator[Aws]:
     """Run the SES on a free port."""
     app = web.Application()
     app.router.add_post("/v2/email/outbound-emails", aws.send)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    aws.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with answering(app) as aws.url:
         yield aws
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.support.aiohttp_server import answering
 from tests.support.silence import fall_silent
 
 from postroom.transports.gmail import GmailCredentials, GmailTransport
@@ -147,14 +148,8 @@ async def google_running(google: Google) -> AsyncIterator[Google]:
     app.router.add_post("/token", google.grant)
     app.router.add_post("/upload/gmail/v1/users/me/messages/send", google.send)
     app.router.add_get("/gmail/v1/users/me/messages", google.find)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    google.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    try:
+    async with answering(app) as google.url:
         yield google
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
+from tests.support.aiohttp_server import answering
 from tests.support.patience import PATIENCE_S
 from tests.support.silence import fall_silent
 
@@ -82,16 +83,9 @@ async def receiving(receiver: Receiver, *, tls: ssl.SSLContext | None = None) ->
     """The receiver behind a real server on a free port."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", receiver.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    port = runner.addresses[0][1]
-    receiver.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}/greet"
-    try:
+    async with answering(app, tls=tls) as url:
+        receiver.url = f"{url}/greet"
         yield receiver
-    finally:
-        await runner.cleanup()
 
 
 def is_genuine(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
