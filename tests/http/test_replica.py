@@ -60,9 +60,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 async def servers(server_directory: Path) -> AsyncIterator[tuple[str, StreamingReplica]]:
-    directory = server_directory / "replicated"
-    directory.mkdir()
-    async with replicated_room(directory) as started:
+    async with replicated_room(server_directory) as started:
         yield started
 
 

@@ -33,9 +33,7 @@ ROOMS = ("tenant_a", "tenant_b")
 
 @pytest.fixture(scope="module")
 async def replicated(server_directory: Path) -> AsyncIterator[tuple[Settings, StreamingReplica]]:
-    directory = server_directory / "replicated-rooms"
-    directory.mkdir()
-    async with replicated_room(directory) as (url, replica):
+    async with replicated_room(server_directory) as (url, replica):
         for room in ROOMS:
             await migrate(url, room)
         yield (

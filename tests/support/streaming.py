@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -108,8 +109,13 @@ class StreamingReplica:
 
 
 @asynccontextmanager
-async def replicated_room(directory: Path) -> AsyncIterator[tuple[str, StreamingReplica]]:
-    """The URL of a migrated room, and its replica, which has caught up."""
+async def replicated_room(parent: Path) -> AsyncIterator[tuple[str, StreamingReplica]]:
+    """The URL of a migrated room, and its replica, which has caught up.
+
+    Their directory has a new name: a process that takes over tests of a module it has left runs its fixtures again.
+    """
+    directory = Path(mkdtemp(prefix="replicated-", dir=parent))
+    os.chmod(directory, 0o755)  # noqa: PTH101 - ruff takes Path.chmod for slow; the account of the servers passes through it
     home = directory / "replica"
     async with EmbeddedServer(directory / "primary", ServerOptions(fsync=False, extra=_PRIMARY)) as primary:
         rules = directory / "primary" / "postgres" / "pg_hba.conf"
