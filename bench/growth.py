@@ -91,7 +91,7 @@ def copied_values(count: int, word: str) -> dict[str, str]:
         "deliveries.created_at": made_at,
         "deliveries.finished_at": made_at,
         "delivery_steps.at": made_at,
-        "delivery_steps.position": "nextval('events_position_seq')",
+        **dict.fromkeys(("deliveries.position", "delivery_steps.position"), "nextval('events_position_seq')"),
         "delivery_steps.domain": "CASE WHEN s.domain IS NOT NULL THEN 'domain-' || n % 70 || '.example' END",
     }
 

@@ -20,7 +20,7 @@ GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive
     TO postroom_worker, postroom_api;
 
 -- Reading: the ledger without content. Headers, bodies, subjects, tokens, keys and credentials are not readable.
-GRANT SELECT ON deliveries, other_recipients, delivery_recipients, attempts, delivery_steps, dead_letters, claims, workers,
+GRANT SELECT ON deliveries, other_recipients, delivery_recipients, attempts, delivery_steps, all_steps, dead_letters, claims, workers,
     suppressions, bounces,
     unsubscriptions, audit_log, stat_deltas, stats_hourly, stats_dimension_hours, stats_cursor, email_queue, send_logs, bounce_list, unsubscribe_list TO postroom_reader;
 

@@ -1,14 +1,20 @@
-"""The log of steps: one row per committed step, written by the statement that makes the step."""
+"""Steps: one per committed change of a delivery, written by the statement that makes the change."""
+
+import json
 
 import pytest
 from tests.support.builders import BUSY, DELIVERED, Hands, Recording, a_checked_mail, a_worker, redrive, suppress
+from tests.support.plans import nodes, planning_session
+from tests.support.retention import swept
 
 from postroom.db.pool import Pool
+from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.maintenance import RETENTION
 from postroom.delivery.model import DeliveryId, Lane
 from postroom.events.service import adopt_restored_events
 
-STEPS = "SELECT step::text, attempt_no, outcome::text, domain, at FROM delivery_steps ORDER BY transaction_id, position"
+STEPS = "SELECT step::text, attempt_no, outcome::text, domain, at FROM all_steps ORDER BY transaction_id, position"
 
 
 async def accept(pool: Pool, hands: Hands) -> DeliveryId:
@@ -59,13 +65,39 @@ async def test_ends_without_an_attempt_are_steps(pool: Pool) -> None:
     ]
 
 
+async def test_a_deleted_delivery_leaves_its_steps_in_their_places(pool: Pool) -> None:
+    """Readers that have not come to the acceptance yet find it there, and those that have do not see it again."""
+    hands = Hands()
+    await accept(pool, hands)
+    await attempts(pool, hands, Recording(DELIVERED), 1)
+    before = await pool.fetch("SELECT * FROM all_steps ORDER BY transaction_id, position")
+    hands.forward(days=30)
+    assert await swept(pool, RETENTION, clock=hands) > 0
+    assert await pool.fetchval("SELECT count(*) FROM deliveries") == 0
+    assert await pool.fetch("SELECT * FROM all_steps ORDER BY transaction_id, position") == before
+
+
+@pytest.mark.parametrize("direction", ["", " DESC"])
+async def test_steps_are_read_in_order_by_index(room: Room, direction: str) -> None:
+    """Both tables have an index of the order, and PostgreSQL merges them: a reader of ten steps reads ten rows."""
+    async with planning_session(room) as session:
+        await session.execute("SET enable_seqscan = off")  # as readers do: the tables of this test are empty
+        text = await session.fetchval(
+            "EXPLAIN (FORMAT JSON) SELECT s FROM all_steps AS s WHERE (transaction_id, position) > ('3', 7)"
+            f" ORDER BY transaction_id{direction}, position{direction} LIMIT 10"
+        )
+    plan = nodes(json.loads(text)[0]["Plan"])
+    assert {node["Node Type"] for node in plan} <= {"Limit", "Merge Append", "Subquery Scan", "Index Scan", "Result"}
+    assert "deliveries_order_idx" in {node.get("Index Name") for node in plan}
+
+
 @pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read"])
 async def test_steps_share_transaction_ids_and_positions_with_events(pool: Pool, isolation: str) -> None:
     """At every isolation level a step has the transaction id of events, and no position twice."""
     async with pool.acquire() as connection, connection.transaction(isolation=isolation):
         await service.accept(connection, a_checked_mail())
-        assert await connection.fetchval("SELECT transaction_id = event_transaction_id() FROM delivery_steps")
-    found = await pool.fetch("SELECT position FROM delivery_steps UNION ALL SELECT position FROM events")
+        assert await connection.fetchval("SELECT transaction_id = event_transaction_id() FROM all_steps")
+    found = await pool.fetch("SELECT position FROM all_steps UNION ALL SELECT position FROM events")
     assert len({row["position"] for row in found}) == len(found)
 
 
@@ -75,7 +107,7 @@ async def test_steps_of_a_restored_room_come_after_the_restored_ones(pool: Pool)
     await accept(pool, Hands())
     await pool.execute("UPDATE event_clock SET system_identifier = 1, verified_start = '2020-01-01Z'")
     await accept(pool, Hands())
-    found = await pool.fetch("SELECT transaction_id::text::bigint >> 48 AS epoch FROM delivery_steps ORDER BY position")
+    found = await pool.fetch("SELECT transaction_id::text::bigint >> 48 AS epoch FROM all_steps ORDER BY position")
     assert [row["epoch"] for row in found] == [0, 1]
 
 

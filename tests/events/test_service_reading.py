@@ -179,7 +179,7 @@ async def test_a_page_of_latest_events_is_bounded_by_time(store: EventStore, poo
         await store.append(Event.of("Counted", {"hour": hour.hour}), occurred_at=hour)
     [delivery_id] = await accepted(pool, a_mail())
     noon = hours[0].replace(hour=12)
-    await pool.execute("UPDATE delivery_steps SET at = $1 WHERE delivery_id = $2", noon, delivery_id)
+    await pool.execute("UPDATE deliveries SET created_at = $1 WHERE id = $2", noon, delivery_id)
 
     async def found(query: Query, since: int | None, until: int | None, limit: int = 50) -> list[int]:
         period = tuple(None if hour is None else hours[0].replace(hour=hour) for hour in (since, until))

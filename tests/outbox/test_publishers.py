@@ -372,7 +372,7 @@ async def test_events_about_outbox_deliveries_cause_no_loop(
         await relay.run_once()
         await settled(pool)
     assert await case.arrived() == ids
-    assert await pool.fetchval("SELECT count(*) FROM delivery_steps WHERE step = 'accepted'") == 2
+    assert await pool.fetchval("SELECT count(*) FROM all_steps WHERE step = 'accepted'") == 2
 
 
 async def test_mails_of_rules_are_reported_to_webhooks(
@@ -397,6 +397,6 @@ async def test_mails_of_rules_are_reported_to_webhooks(
     mail, first, news = [tuple(row) for row in rows]
     assert (mail, first) == (("email", ids[0]), ("webhook", ids[0]))
     told = await pool.fetchrow(
-        "SELECT step::text, channel::text FROM delivery_steps WHERE position = $1", int(news[1].rpartition(":")[2])
+        "SELECT step::text, channel::text FROM all_steps WHERE position = $1", int(news[1].rpartition(":")[2])
     )
     assert (news[0], tuple(told)) == ("webhook", ("accepted", "email"))

@@ -38,7 +38,7 @@ DELTA = (
 )
 CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 NOTIFY_LANE = "NOTIFY tenant_a_deliveries, 'transactional'"
-DELIVERED = "DELETE FROM {0}.due_deliveries; DELETE FROM {0}.delivery_steps"
+DELIVERED = "DELETE FROM {0}.deliveries; DELETE FROM {0}.delivery_steps"
 
 
 class Worked:

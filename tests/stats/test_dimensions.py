@@ -1,15 +1,18 @@
 """Counts by one dimension: the same as those by campaign, sender and domain, bounded, and cheap to read."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.support.builders import DELIVERED, NOON, Recording, a_mail, a_worker, accepted, per_recipient
 from tests.support.campaigns import a_campaign_worker, a_running_campaign
+from tests.support.retention import swept
 
 from postroom.campaigns import store as campaigns
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
+from postroom.delivery.maintenance import RETENTION
+from postroom.delivery.service import cancel
 from postroom.delivery.worker import WorkerOptions
 from postroom.errors import BadInput
 from postroom.stats import service, store
@@ -178,11 +181,12 @@ async def test_rebuilding_corrects_templates_and_tags(pool: Pool) -> None:
     await pool.execute(damage)
     await service.rebuild(pool, actor="tests")
     assert await by(pool, Grouping.TAG, "accepted") == {"kind=receipt": 1, "kind=welcome": 1}
-    await pool.execute("DELETE FROM deliveries WHERE id = $1", first)
+    await cancel(pool, first, actor="tests")
+    await swept(pool, RETENTION, clock=lambda: datetime.now(UTC) + timedelta(days=30))
     await pool.execute(damage)
     await service.rebuild(pool, actor="tests")
     assert await by(pool, Grouping.TAG, "accepted") == {"kind=receipt": 99, "kind=welcome": 99}
-    assert await service.total(pool, Selection()) == Figures(accepted=2)
+    assert await service.total(pool, Selection()) == Figures(accepted=2, cancelled=1)
 
 
 @pytest.mark.parametrize("group", [Grouping.HOUR, Grouping.CAMPAIGN, Grouping.SENDER, Grouping.TEMPLATE, Grouping.TAG])

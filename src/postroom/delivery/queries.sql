@@ -241,8 +241,9 @@ ORDER BY letters DESC, reason;
 
 -- name: delete_old_deliveries :one
 -- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago,
--- with their recipients, payloads and dead letters. A delivery whose idempotency key is still valid stays, because a
--- replay must find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none
+-- with their recipients, payloads and dead letters. Their step accepted moves to the log, which is kept for longer; it
+-- keeps its place, so readers of all_steps see no change. A delivery whose idempotency key is still valid stays, because
+-- a replay must find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none
 -- of these was created before the time that the retention ends, and neither were later ones.
 WITH page AS MATERIALIZED (
     SELECT id, created_at
@@ -271,7 +272,12 @@ letters AS (
     DELETE FROM dead_letters WHERE delivery_id IN (SELECT id FROM old)
 ),
 deleted AS (
-    DELETE FROM deliveries WHERE id IN (SELECT id FROM old) RETURNING id
+    DELETE FROM deliveries WHERE id IN (SELECT id FROM old) RETURNING *
+),
+moved AS (
+    INSERT INTO delivery_steps (transaction_id, position, delivery_id, at, campaign_id, step, lane, channel, source)
+    SELECT transaction_id, position, id, created_at, campaign_id, 'accepted', lane, channel, source
+    FROM deleted
 )
 SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS last_id,
     coalesce(bool_and(created_at >= coalesce(:now::timestamptz, now()) - :retention::interval), true) AS is_over
@@ -780,25 +786,20 @@ clone AS (
     INSERT INTO deliveries (
         lane, channel, next_attempt_at, created_at, dated_at, expires_at, resend_of, ladder, max_retries, give_up_after,
         source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id, endpoint_id,
-        recipient_email, recipient_name, recipient_outcome
+        recipient_email, recipient_name, recipient_outcome, transaction_id
     )
     SELECT lane, channel, coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
         accepted.at, accepted.at, expires_at, id, ladder, max_retries,
         give_up_after, source, template_id, template_version_id, locale, traceparent, tags, custom_data, campaign_id,
         endpoint_id, coalesce(:url::text, recipient_email), recipient_name,
-        CASE WHEN recipient_email LIKE 'erased:%' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+        CASE WHEN recipient_email LIKE 'erased:%' THEN 'suppressed' ELSE 'pending' END::recipient_outcome,
+        (SELECT s.id FROM step_transaction() AS s)
     FROM original, (SELECT coalesce(:now::timestamptz, clock_timestamp()) AS at) AS accepted
-    RETURNING id, resend_of, next_attempt_at, lane, channel, source, campaign_id, expires_at
+    RETURNING id, resend_of, next_attempt_at, lane, channel, campaign_id, expires_at
 ),
 waiting AS (
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id, watch_at)
     SELECT id, next_attempt_at, lane, channel, campaign_id, expires_at
-    FROM clone
-),
-step AS (
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, coalesce(:now::timestamptz, now()), 'accepted', lane, channel, source,
-        campaign_id
     FROM clone
 ),
 addresses AS (

@@ -6,8 +6,8 @@ OWNS     the tables `events`, `event_tags` (the same tags, one per row), `comman
          `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
 ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
          Decisions read all that is committed; their cursor is the snapshot they read with.
-FACTS    about deliveries are not stored twice: `read_events` reads them from `delivery_steps`, which has the same order
-         and positions, through delivery's `match_steps`, only for a query that may match them. Deliveries take no lock
+FACTS    about deliveries are not stored twice: `read_events` reads them from `all_steps`, which has the same order and
+         positions, through delivery's `match_steps`, only for a query that may match them. Deliveries take no lock
          of the event store, so a condition must not name these facts (`BadInput`); a condition on everything covers
          the table `events`. A room with the event store alone has no such facts
 CALLED BY  every service whose use-case is a fact or a manual action; the outbox follows; applications, on connections

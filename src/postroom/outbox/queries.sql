@@ -102,7 +102,7 @@ SELECT position, transaction_id::text::bigint AS transaction_id,
 FROM (
     (SELECT position, transaction_id FROM events WHERE position <= :position ORDER BY position DESC LIMIT 1)
     UNION ALL
-    (SELECT position, transaction_id FROM delivery_steps WHERE position <= :position ORDER BY position DESC LIMIT 1)
+    (SELECT position, transaction_id FROM all_steps WHERE position <= :position ORDER BY position DESC LIMIT 1)
 ) AS place
 ORDER BY position DESC
 LIMIT 1;

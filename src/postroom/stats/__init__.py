@@ -7,11 +7,11 @@ OWNS     the tables `stat_deltas`, `stats_hourly`, `stats_dimension_hours` and `
 STATES   a step or a delta is written in the transaction of the counted change, and rolled up once into its hour
 CALLED BY  tracking and feedback, in their own statements (`add_stats`); the API, the command line and campaigns
          (`service`, `read_counts`, `read_dimension_counts`); the composition root (`worker`)
-CALLS    delivery (`delivery_steps`, `deliveries`, `send`, `cancel_deliveries`) and events (`event_horizon`,
+CALLS    delivery (`all_steps`, `deliveries`, `send`, `cancel_deliveries`) and events (`event_horizon`,
          `record_audit`)
 FAILURES   BadInput
 
-Sending writes no statistics. The rollup follows the log of steps (`delivery_steps`) in its order, below the oldest open
+Sending writes no statistics. The rollup follows the committed steps (`all_steps`) in their order, below the oldest open
 transaction, and moves its cursor in the transaction that adds the steps to their hours: each step is counted exactly
 once, whenever its transaction commits and wherever the process dies. A reader adds hours, deltas and the steps after
 the cursor in one statement (`read_counts`, or `read_dimension_counts` for one dimension alone), so a figure includes

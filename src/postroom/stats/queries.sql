@@ -9,7 +9,7 @@ SELECT campaign_figures(:campaign_id)::text AS figures;
 -- Settled steps after a place, by minute, up to a limit of steps; each row has the place of the last one.
 WITH counted AS (
     SELECT transaction_id, position, at, step
-    FROM delivery_steps
+    FROM all_steps
     WHERE (transaction_id, position) > (:transaction_id::bigint::text::xid8, :position::bigint)
         AND transaction_id < (SELECT event_horizon())
     ORDER BY transaction_id, position
@@ -27,7 +27,7 @@ FROM by_minute AS m,
 -- Settled steps before a place, or the newest, by minute, up to a limit; each row has the places of the first and last.
 WITH counted AS (
     SELECT transaction_id, position, at, step
-    FROM delivery_steps
+    FROM all_steps
     WHERE (transaction_id, position)
         < (coalesce(:transaction_id::bigint::text::xid8, (SELECT event_horizon())), coalesce(:position::bigint, 0))
     ORDER BY transaction_id DESC, position DESC

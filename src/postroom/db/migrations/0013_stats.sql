@@ -74,6 +74,7 @@ INSERT INTO stats_cursor DEFAULT VALUES;
 -- Steps of deliveries share the positions of events. Set here: in a room that began as an event store alone, the
 -- migration of delivery comes after that of events.
 ALTER TABLE delivery_steps ALTER position SET DEFAULT nextval('events_position_seq');
+ALTER TABLE deliveries ALTER position SET DEFAULT nextval('events_position_seq');
 
 -- ── Views ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -150,7 +150,7 @@ BEGIN
                 id, state, lane, channel, next_attempt_at, created_at, dated_at, expires_at, finished_at, reason, ladder,
                 max_retries, give_up_after, source, idempotency_key, request_fingerprint, idempotency_expires_at,
                 template_id, template_version_id, locale, traceparent, tags, custom_data, endpoint_id, recipient_email,
-                recipient_name, recipient_outcome
+                recipient_name, recipient_outcome, transaction_id
             )
             SELECT id, CASE WHEN is_suppressed THEN 'suppressed' ELSE 'queued' END::delivery_state, lane, channel,
                 CASE WHEN is_suppressed IS NOT TRUE THEN greatest(send_at, held_until, p_now) END,
@@ -160,7 +160,8 @@ BEGIN
                 ladder, max_retries, give_up_after, source, idempotency_key, fingerprint,
                 CASE WHEN idempotency_key IS NOT NULL THEN v_created_at + p_idempotency_ttl END, template_id, version_id,
                 locale, traceparent, tags, custom_data, endpoint_id, email, name,
-                CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome
+                CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome,
+                (SELECT s.id FROM step_transaction() AS s) AS transaction_id -- not id, by which the rows are sorted
             FROM unnest(
                     v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, v_ladders, p_max_retries,
                     p_give_up_after, v_sources, p_idempotency_key, v_fingerprints, v_templates, v_versions, v_locales, p_traceparent,
@@ -228,10 +229,6 @@ BEGIN
             v_attachments
         ) AS r(id, lane, is_suppressed, from_email, from_name, subject, text_body, html_body, variables, headers, attachments)
     WHERE id IS NOT NULL AND (is_suppressed AND lane = 'auth') IS NOT TRUE; -- it has ended: see empty_auth_payload
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', lane, channel, source
-    FROM unnest(v_ids, v_lanes, v_channels, v_sources) AS r(id, lane, channel, source)
-    WHERE id IS NOT NULL;
     INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
     SELECT id, greatest(send_at, held_until, p_now), lane, channel,
         CASE WHEN template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds'

@@ -20,17 +20,16 @@ DECLARE
     v_created_at timestamptz := CASE p_now WHEN now() THEN clock_timestamp() ELSE p_now END; -- tests give another time
 BEGIN
     INSERT INTO deliveries (
-        id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id, recipient_email, recipient_name
+        id, lane, next_attempt_at, created_at, dated_at, reason, ladder, source, campaign_id, recipient_email, recipient_name,
+        transaction_id
     )
     SELECT id, p_lane, coalesce(held_until, due_at), v_created_at, coalesce(held_until, v_created_at),
-        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id, email, name
+        CASE WHEN held_until IS NOT NULL THEN 'recipient_held' END, 'generic', p_source, p_campaign_id, email, name,
+        (SELECT s.id FROM step_transaction() AS s)
     FROM unnest(p_ids, p_due_at, p_held_until, p_email, p_name) AS i(id, due_at, held_until, email, name);
     INSERT INTO due_deliveries (id, due_at, lane, channel, campaign_id)
     SELECT id, coalesce(held_until, due_at), p_lane, 'email', p_campaign_id
     FROM unnest(p_ids, p_due_at, p_held_until) AS i(id, due_at, held_until);
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source, campaign_id)
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'accepted', p_lane, 'email', p_source, p_campaign_id
-    FROM unnest(p_ids) AS i(id);
     INSERT INTO delivery_payloads (delivery_id, variables)
     SELECT id, variables
     FROM unnest(p_ids, p_variables) AS i(id, variables);

@@ -9,7 +9,7 @@ CREATE OR REPLACE FUNCTION match_steps_backwards(
     p_until                 pg_snapshot,
     p_own                   xid8,
     p_limit                 bigint
-) RETURNS SETOF delivery_steps
+) RETURNS SETOF all_steps
 LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
@@ -25,7 +25,7 @@ BEGIN
         RETURN QUERY
         SELECT s.*
         FROM ( -- OFFSET keeps the planner from reading all steps in order until it has found those of the delivery
-            SELECT * FROM delivery_steps
+            SELECT * FROM all_steps
             WHERE delivery_id >> 6 = split_part(p_tags[1], '=', 2)::bigint >> 6
                 AND delivery_id = split_part(p_tags[1], '=', 2)::bigint
             OFFSET 0
@@ -41,7 +41,7 @@ BEGIN
         SELECT found.*
         FROM unnest(v_visible.steps) AS wanted(step), LATERAL (
             SELECT s.*
-            FROM delivery_steps AS s
+            FROM all_steps AS s
             WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
                 AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
                 AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
@@ -55,7 +55,7 @@ BEGIN
     ELSE
         RETURN QUERY
         SELECT s.*
-        FROM delivery_steps AS s
+        FROM all_steps AS s
         WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
             AND NOT is_event_seen(s.transaction_id, s.position, p_seen)

@@ -137,13 +137,14 @@ BEGIN
         INSERT INTO deliveries (
             id, lane, next_attempt_at, created_at, dated_at, expires_at, ladder, max_retries, give_up_after, source,
             idempotency_key, request_fingerprint, idempotency_expires_at, template_id, template_version_id, locale,
-            traceparent, tags, custom_data, recipient_email, recipient_name
+            traceparent, tags, custom_data, recipient_email, recipient_name, transaction_id
         )
         VALUES (
             v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), v_created_at, coalesce(v_due_at, v_created_at),
             p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, v_max_retries, p_give_up_after, p_source,
             p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN v_created_at + p_idempotency_ttl END,
-            p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name
+            p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name,
+            v_transaction_id
         )
         ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
     END IF;
@@ -156,8 +157,6 @@ BEGIN
         delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
     VALUES (v_id, v_from_email, v_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
-    INSERT INTO delivery_steps (transaction_id, delivery_id, at, step, lane, channel, source)
-    VALUES (v_transaction_id, v_id, CURRENT_TIMESTAMP, 'accepted', v_lane, 'email', p_source);
     IF v_others IS NOT NULL THEN
         INSERT INTO other_recipients (delivery_id, kind, position, email, name)
         SELECT v_id, kind, position, email, name

@@ -5,8 +5,8 @@
 --
 -- With p_force a new epoch begins in any case: after a point-in-time recovery, when external readers may have seen
 -- events that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch, and
--- the lock on delivery_steps for the steps. Without p_force that one is not needed: every writer of steps checks the
--- cluster first.
+-- the locks on deliveries and delivery_steps for the steps. Without p_force those are not needed: every writer of steps
+-- checks the cluster first.
 CREATE OR REPLACE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -18,8 +18,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
-    IF p_force AND to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        LOCK TABLE delivery_steps IN SHARE MODE;
+    IF p_force AND to_regclass('all_steps') IS NOT NULL THEN -- the event store can be installed alone
+        LOCK TABLE deliveries, delivery_steps IN SHARE MODE;
     END IF;
     UPDATE event_clock
     SET epoch = 1 + greatest(epoch, (SELECT (last_event_transaction()::text::bigint >> 48)::integer)),

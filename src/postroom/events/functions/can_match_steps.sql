@@ -1,5 +1,5 @@
--- True if a query item may match facts about deliveries, which are read from delivery_steps: by one of their types or
--- by the tag of one delivery. Every other query leaves that table alone. Plain SQL, so that PostgreSQL can inline it.
+-- True if a query item may match facts about deliveries, which are read from all_steps: by one of their types or
+-- by the tag of one delivery. Every other query leaves the steps alone. Plain SQL, so that PostgreSQL can inline it.
 CREATE OR REPLACE FUNCTION can_match_steps(p_types text[], p_tags text[]) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN (p_types = '{}' OR p_types && ARRAY['DeliveryAccepted', 'DeliverySent', 'DeliveryDeferred', 'DeliveryFailed',

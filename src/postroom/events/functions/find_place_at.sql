@@ -20,9 +20,9 @@ BEGIN
         WHERE e.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
         ORDER BY e.transaction_id, e.position
         LIMIT 1;
-        IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+        IF to_regclass('all_steps') IS NOT NULL THEN -- the event store can be installed alone
             SELECT s.transaction_id, s.position, s.at INTO v_step
-            FROM delivery_steps AS s
+            FROM all_steps AS s
             WHERE s.transaction_id >= ((v_low + (v_high - v_low) / 2)::text::xid8)
             ORDER BY s.transaction_id, s.position
             LIMIT 1;

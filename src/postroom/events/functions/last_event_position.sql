@@ -6,9 +6,9 @@ AS $$
 DECLARE
     v_position bigint := (SELECT max(position) FROM events);
 BEGIN
-    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
+    IF to_regclass('all_steps') IS NOT NULL THEN -- the event store can be installed alone
         RETURN greatest(v_position, (
-            SELECT position FROM delivery_steps ORDER BY transaction_id DESC, position DESC LIMIT 1));
+            SELECT position FROM all_steps ORDER BY transaction_id DESC, position DESC LIMIT 1));
     END IF;
     RETURN v_position;
 END

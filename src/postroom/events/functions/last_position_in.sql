@@ -5,8 +5,8 @@ AS $$
 DECLARE
     v_position bigint := (SELECT max(position) FROM events WHERE transaction_id = p_transaction_id);
 BEGIN
-    IF to_regclass('delivery_steps') IS NOT NULL THEN -- the event store can be installed alone
-        RETURN greatest(v_position, (SELECT max(position) FROM delivery_steps WHERE transaction_id = p_transaction_id));
+    IF to_regclass('all_steps') IS NOT NULL THEN -- the event store can be installed alone
+        RETURN greatest(v_position, (SELECT max(position) FROM all_steps WHERE transaction_id = p_transaction_id));
     END IF;
     RETURN v_position;
 END

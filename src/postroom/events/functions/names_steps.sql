@@ -9,6 +9,6 @@ BEGIN
         RETURN false;
     END IF;
     RETURN (SELECT bool_or(can_match_steps(types, tags)) FROM event_query_items(p_query))
-        AND to_regclass('delivery_steps') IS NOT NULL;
+        AND to_regclass('all_steps') IS NOT NULL;
 END
 $$;

@@ -5,7 +5,7 @@
 -- A cut read continues within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
 -- p_is_settled only events below the oldest open transaction are read: followers read like this.
 --
--- Facts about deliveries are read from delivery_steps, only for queries that may match them.
+-- Facts about deliveries are read from all_steps, only for queries that may match them.
 CREATE OR REPLACE FUNCTION read_events(
     p_query      jsonb,
     p_after      text    DEFAULT NULL,

@@ -1,4 +1,4 @@
--- The transaction id of steps, one row, for a statement that writes any number of them:
+-- The transaction id of steps, one row, for a statement that writes any number of them or of deliveries:
 --     INSERT INTO delivery_steps (transaction_id, …) SELECT (SELECT id FROM step_transaction()), … FROM …
 -- with the marks of the room (see event_clock), for the look-up of SQL send.
 -- PostgreSQL inlines this function and evaluates the subquery once per statement. Its id equals event_transaction_id(), but

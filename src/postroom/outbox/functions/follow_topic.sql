@@ -62,7 +62,7 @@ BEGIN
             WHERE e.transaction_id >= v_horizon
                 AND (e.transaction_id, e.position) > (v_progress.last_transaction_id, v_progress.last_position)
         ) OR (v_has_steps AND EXISTS (
-            SELECT FROM delivery_steps AS s
+            SELECT FROM all_steps AS s
             WHERE s.transaction_id >= v_horizon
                 AND (s.transaction_id, s.position) > (v_progress.last_transaction_id, v_progress.last_position)
         )),

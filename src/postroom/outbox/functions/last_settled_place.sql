@@ -7,7 +7,7 @@ AS $$
         (SELECT e.transaction_id, e.position FROM events AS e WHERE e.transaction_id < event_horizon()
             ORDER BY e.transaction_id DESC, e.position DESC LIMIT 1)
         UNION ALL
-        (SELECT s.transaction_id, s.position FROM delivery_steps AS s WHERE s.transaction_id < event_horizon()
+        (SELECT s.transaction_id, s.position FROM all_steps AS s WHERE s.transaction_id < event_horizon()
             ORDER BY s.transaction_id DESC, s.position DESC LIMIT 1)
     ) AS place
     ORDER BY place.transaction_id DESC, place.position DESC

@@ -15,7 +15,7 @@ BEGIN
             SELECT FROM events
             WHERE (transaction_id, position) > (v_progress.last_transaction_id, v_progress.last_position)
         ) OR (topic_can_match_steps(v_topic) AND EXISTS (
-            SELECT FROM delivery_steps
+            SELECT FROM all_steps
             WHERE (transaction_id, position) > (v_progress.last_transaction_id, v_progress.last_position)
         )) THEN
             RETURN now();

@@ -1,4 +1,4 @@
--- True if a topic may contain facts about deliveries; the publishers of every other topic leave delivery_steps alone.
+-- True if a topic may contain facts about deliveries; the publishers of every other topic leave the steps alone.
 CREATE OR REPLACE FUNCTION topic_can_match_steps(p_topic outbox_topics) RETURNS boolean
 LANGUAGE sql IMMUTABLE
 RETURN can_match_steps(p_topic.types, p_topic.exact_tags)

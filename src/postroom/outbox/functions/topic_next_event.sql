@@ -15,7 +15,7 @@ AS $$
             LIMIT 1)
         UNION ALL
         (SELECT s.transaction_id, s.position, step_fact_type(s.step)
-            FROM delivery_steps AS s
+            FROM all_steps AS s
             WHERE (s.transaction_id, s.position) > (p_transaction_id, p_position) AND s.transaction_id < event_horizon()
                 AND topic_can_match_steps(p_topic)
                 AND outbox_topic_matches(p_topic, step_fact_type(s.step), step_fact_tags(s.delivery_id))

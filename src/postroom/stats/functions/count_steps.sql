@@ -23,7 +23,7 @@ BEGIN
     FROM (
         SELECT date_trunc('hour', s.at, 'UTC') AS hour, s.campaign_id, s.sender_account_id, s.domain, d.template_id,
             d.tags, s.step, s.outcome, count(*) AS steps
-        FROM delivery_steps AS s
+        FROM all_steps AS s
         LEFT JOIN deliveries AS d ON d.id = s.delivery_id
         WHERE (s.transaction_id, s.position) > (p_after_transaction_id, p_after_position)
             AND (s.transaction_id, s.position) <= (p_last_transaction_id, p_last_position)

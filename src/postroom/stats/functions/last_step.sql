@@ -8,7 +8,7 @@ AS $$
     SELECT next.transaction_id, next.position, count(*) OVER ()
     FROM (
         SELECT s.transaction_id, s.position
-        FROM delivery_steps AS s
+        FROM all_steps AS s
         WHERE (s.transaction_id, s.position) > (p_after_transaction_id, p_after_position)
             AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
         ORDER BY s.transaction_id, s.position

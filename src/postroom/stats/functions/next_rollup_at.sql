@@ -7,7 +7,7 @@ DECLARE
 BEGIN
     SELECT * INTO v_cursor FROM stats_cursor;
     IF EXISTS (SELECT FROM stat_deltas) OR EXISTS (
-        SELECT FROM delivery_steps AS s
+        SELECT FROM all_steps AS s
         WHERE (s.transaction_id, s.position) > (v_cursor.transaction_id, v_cursor.position)
     ) THEN
         RETURN now();

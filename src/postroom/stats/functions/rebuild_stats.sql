@@ -29,7 +29,7 @@ BEGIN
     INTO v_months, v_tagged
     FROM (
         SELECT date_trunc('month', s.at, 'UTC') AS month, bool_and(s.channel <> 'email' OR d.id IS NOT NULL) AS has_deliveries
-        FROM delivery_steps AS s
+        FROM all_steps AS s
         LEFT JOIN deliveries AS d ON d.id = s.delivery_id
         GROUP BY 1
     ) AS counted;
