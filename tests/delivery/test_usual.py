@@ -1,7 +1,10 @@
 """The short way of `postroom.send`: it takes only valid mail, and accepts it as the longer way does."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from inspect import signature
+from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,30 +13,40 @@ from hypothesis import strategies as st
 
 import postroom
 from postroom.db.room import Room
-from postroom.delivery import store
+from postroom.delivery import service, store
 from postroom.delivery.check import RESERVED_SOURCES, problems
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryRequest, Lane
 from postroom.delivery.rows import send_values
-from postroom.delivery.usual import usual_values
-from postroom.post.address import parse_address
+from postroom.delivery.usual import USUAL, _choose_call, usual_call
+from postroom.post.address import Address, parse_address
 
 CONTENT: dict[str, Any] = {"to": "ann@example.org", "subject": "Hello", "text": "Hello Ann", "locale": "fr"}
 BY_TEMPLATE: dict[str, Any] = {"to": "ann@example.org", "template": "welcome", "variables": {"name": "Ann"}}
+EVERY_MAIL: dict[str, Any] = {"lane": Lane.AUTH, "source": "shop", "idempotency_key": "order-42"}
 RARE: dict[str, Any] = {
     "cc": "bob@example.org",
-    "bcc": ["bob@example.org"],
-    "reply_to": "bob@example.org",
+    "bcc": ["carl@example.org"],
+    "reply_to": "dora@example.org",
     "sender": "shop@example.org",
     "headers": {"X-Order": "42"},
     "attachments": iter(()),
     "tags": {"order": "42"},
     "custom_data": {},
     "send_at": datetime(2030, 1, 31, tzinfo=UTC),
-    "expires_at": datetime(2030, 1, 31, tzinfo=UTC),
+    "expires_at": datetime(2030, 2, 28, tzinfo=UTC),
     "max_retries": 0,
     "give_up_after": timedelta(hours=1),
     "idempotency_ttl": timedelta(days=1),
 }
+
+NOT_TEXTS: list[Any] = [1, True, 1.0, b"x", ("x",), ["x"], {"x": "x"}]
+INVALID_FORMS = [
+    *product(("room", "template", "locale", "lane", "source"), NOT_TEXTS),
+    *(("template", "Hello Ann" * 1000), ("locale", ""), ("lane", "express"), ("source", "admin"), ("source", None)),
+]
+
+CONNECTION = SimpleNamespace(fetchrow=print)
+"""Has the method of a connection; no statement runs."""
 
 TEXTS = st.one_of(
     st.text(max_size=20),
@@ -44,45 +57,109 @@ TEXTS = st.one_of(
 )
 """Short texts, texts that have a meaning in one of the fields, and texts near the limits of lengths."""
 
+_ARGUMENT = re.compile(r"p_(\w+) => (?:ARRAY\[)?\$(\d+)")
+
+
+def usual_values(mail: dict[str, Any]) -> dict[str, str] | None:
+    """The arguments that the short way passes, by their names in its call; None if it does not take the mail."""
+    given = {"room": "postroom", "lane": "transactional", "source": "python", **mail}
+    found = usual_call(given["room"], tuple(given.get(name) for name in USUAL))
+    if found is None:
+        return None
+    call, arguments = found
+    places = {name: int(place) - 1 for name, place in _ARGUMENT.findall(call)}
+    assert sorted(places.values()) == list(range(len(arguments)))
+    return {name: arguments[place] for name, place in places.items()}
+
 
 @given(
+    st.sampled_from([{"to": "ann@example.org"}, CONTENT, BY_TEMPLATE]),
     st.fixed_dictionaries(
-        {"to": st.one_of(st.just("ann@example.org"), TEXTS)},
+        {},
         optional={
-            **dict.fromkeys(("subject", "text", "html", "template", "locale", "source", "idempotency_key"), TEXTS),
+            **dict.fromkeys(
+                ("to", "subject", "text", "html", "template", "locale", "source", "idempotency_key"), TEXTS
+            ),
             "lane": st.sampled_from(Lane),
             "variables": st.dictionaries(TEXTS, st.one_of(TEXTS, st.integers(), st.none()), max_size=3),
         },
-    )
+    ),
 )
-@example({**CONTENT, "subject": "Hello\u2028"})
-@example({**CONTENT, "text": "\ud800"})
-@example({**BY_TEMPLATE, "subject": "Hello"})
-@example({**BY_TEMPLATE, "variables": {"name": "Ann\0"}})
-def test_a_mail_that_takes_the_short_way_is_valid(mail: dict[str, Any]) -> None:
+@example(CONTENT, {"html": "<p>Hello</p>", "variables": {"name": "Ann"}, **EVERY_MAIL})
+@example(BY_TEMPLATE, {"locale": "fr", **EVERY_MAIL})
+@example(CONTENT, {"subject": "Hello\u2028"})
+@example(CONTENT, {"subject": " "})
+@example(CONTENT, {"text": "\ud800"})
+@example(BY_TEMPLATE, {"subject": "Hello"})
+@example(BY_TEMPLATE, {"variables": {"name": "Ann\0"}})
+def test_a_mail_that_takes_the_short_way_is_valid(usual: dict[str, Any], other: dict[str, Any]) -> None:
     """The exact check finds no problem in its fields, and its arguments are those of the longer way."""
+    mail = {**usual, **other}
     values = usual_values(mail)
     if values is not None:
         request = DeliveryRequest(**{**mail, "to": (parse_address(mail["to"]),)})
         assert list(problems(request)) == []
         assert request.source not in RESERVED_SOURCES
-        expected = send_values(request, idempotency_ttl=IDEMPOTENCY_TTL)
-        assert {"lane": Lane.TRANSACTIONAL, **values} == {"lane": Lane.TRANSACTIONAL, **expected, "to": mail["to"]}
+        assert values == {**send_values(request, idempotency_ttl=IDEMPOTENCY_TTL), "to": mail["to"]}
 
 
 @pytest.mark.parametrize("mail", [CONTENT, BY_TEMPLATE])
 def test_usual_mail_takes_the_short_way(mail: dict[str, Any]) -> None:
     """Otherwise the rules above would hold for no mail at all. None stands for a field without a value."""
     assert usual_values(mail) is not None
-    assert (
-        usual_values({**mail, "sender": None, "tags": None, "idempotency_key": "order-42", "lane": "auth"}) is not None
-    )
+    assert usual_values({**mail, **EVERY_MAIL, "html": None}) is not None
+
+
+@pytest.mark.parametrize("field,value", INVALID_FORMS)
+def test_a_form_that_may_be_invalid_is_not_kept(field: str, value: object) -> None:
+    """The cache would hold a text of any size, take True for 1, and raise `TypeError` for a list."""
+    kept = _choose_call.cache_info().currsize
+    assert usual_values({**BY_TEMPLATE, field: value}) is None
+    assert _choose_call.cache_info().currsize == kept
+
+
+@pytest.mark.parametrize("field", ["room", "template", "locale", "lane", "source"])
+def test_a_value_that_only_equals_a_text_takes_the_longer_way(field: str) -> None:
+    """Also after mail of the same form was sent: lazy translations have the hash of their text."""
+
+    class Lazy:
+        def __eq__(self, other: object) -> bool:
+            return bool(mail[field] == other)
+
+        def __hash__(self) -> int:
+            return hash(mail[field])
+
+    mail = {**BY_TEMPLATE, "room": "postroom", "locale": "fr", "lane": "auth", "source": "shop"}
+    assert usual_values(mail) is not None
+    assert usual_values({**mail, field: Lazy()}) is None
+
+
+async def test_an_unhashable_lane_is_named() -> None:
+    with pytest.raises(postroom.BadInput, match="lane: must be one of"):
+        await postroom.send(CONNECTION, **CONTENT, lane=["auth"])  # type: ignore[arg-type]
 
 
 def test_every_keyword_of_send_is_usual_or_rare() -> None:
     """A keyword that is neither would be lost on the short way."""
     keywords = set(signature(postroom.send).parameters) - {"connection", "room"}
-    assert keywords == {*RARE, *CONTENT, *BY_TEMPLATE, "html", "lane", "source", "idempotency_key"}
+    assert keywords == {*RARE, *CONTENT, *BY_TEMPLATE, *EVERY_MAIL, "html"}
+
+
+async def test_each_keyword_becomes_the_field_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`send` names the values of the longer way by their order."""
+    requests: list[DeliveryRequest] = []
+
+    async def accept(_connection: object, request: DeliveryRequest, **_options: object) -> None:
+        requests.append(request)
+
+    monkeypatch.setattr(service, "accept_from_application", accept)
+    mail = {**CONTENT, "html": "<p>Hello</p>", "variables": {"name": "Ann"}, **EVERY_MAIL, **RARE}
+    await postroom.send(CONNECTION, **mail)
+    people = {"to": "ann", "cc": "bob", "bcc": "carl", "reply_to": "dora"}
+    addresses = {name: (Address(f"{person}@example.org"),) for name, person in people.items()}
+    del mail["idempotency_ttl"]
+    sender = Address("shop@example.org")
+    assert requests == [DeliveryRequest(**{**mail, **addresses, "sender": sender, "attachments": ()})]
 
 
 @pytest.mark.parametrize("field", RARE)

@@ -9,7 +9,7 @@ from postroom.db.faults import translated
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryId, DeliveryRequest, Lane
-from postroom.delivery.usual import usual_values
+from postroom.delivery.usual import USUAL, usual_call
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment
@@ -17,11 +17,11 @@ from postroom.runtime.tracing import current_traceparent
 
 Addresses = str | Iterable[str]
 
-_NO_RARE_FIELD: dict[str, Any] = {
-    **dict.fromkeys(("cc", "bcc", "reply_to", "attachments"), ()),
-    **dict.fromkeys(("sender", "headers", "tags", "custom_data", "send_at", "expires_at", "max_retries"), None),
-    **dict.fromkeys(("give_up_after", "traceparent"), None),
-}
+_LISTS = ("cc", "bcc", "reply_to", "attachments")
+_NO_LISTS = ((),) * len(_LISTS)
+_OPTIONS = ("sender", "headers", "tags", "custom_data", "send_at", "expires_at", "max_retries", "give_up_after")
+_NO_OPTIONS = (None,) * len(_OPTIONS)
+_FIELDS = (*USUAL, *_LISTS, *_OPTIONS)
 
 
 async def send(  # noqa: PLR0913 - one keyword per field of a mail
@@ -63,37 +63,17 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     or that name followed by `:` and a word.
     """
     own = async_connection(connection)
-    usual = {
-        "to": to,
-        "subject": subject,
-        "text": text,
-        "html": html,
-        "template": template,
-        "variables": variables,
-        "locale": locale,
-        "lane": None if lane == "transactional" else lane,  # the default of SQL send, and of a request
-        "source": source,
-        "idempotency_key": idempotency_key,
-    }
-    rare = {
-        "cc": cc,
-        "bcc": bcc,
-        "reply_to": reply_to,
-        "attachments": attachments,
-        "sender": sender,
-        "headers": headers,
-        "tags": tags,
-        "custom_data": custom_data,
-        "send_at": send_at,
-        "expires_at": expires_at,
-        "max_retries": max_retries,
-        "give_up_after": give_up_after,
-        "traceparent": current_traceparent(),
-    }
-    if rare == _NO_RARE_FIELD and idempotency_ttl == IDEMPOTENCY_TTL and (values := usual_values(usual)) is not None:
-        with translated():
-            return await store.send_usual(own, room, **values)
-    checked = check_request(_request_of({**usual, **rare}))
+    traceparent = current_traceparent()
+    usual = (to, subject, text, html, template, variables, locale, lane, source, idempotency_key)
+    lists = (cc, bcc, reply_to, attachments)
+    options = (sender, headers, tags, custom_data, send_at, expires_at, max_retries, give_up_after)
+    if lists == _NO_LISTS and options == _NO_OPTIONS and traceparent is None and idempotency_ttl == IDEMPOTENCY_TTL:
+        call = usual_call(room, usual)
+        if call is not None:
+            with translated():
+                return await store.send_usual(own, *call)
+    given = dict(zip(_FIELDS, usual + lists + options, strict=True), traceparent=traceparent)
+    checked = check_request(_request_of(given))
     return await service.accept_from_application(own, checked, room=room, idempotency_ttl=idempotency_ttl)
 
 

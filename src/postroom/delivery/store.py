@@ -274,11 +274,11 @@ async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
     return DeliveryId(row["delivery_id"])
 
 
-async def send_usual(connection: Connection, room: str, **values: str) -> DeliveryId:
-    """Accept one usual mail on a connection that is not ours; `room` names the schema."""
-    statement = QUERIES.call_in_room("send_usual", room, tuple(values))
-    row = await connection.fetchrow(statement.sql, *[values[name] for name in statement.parameters])
-    return DeliveryId(row[0])  # type: ignore[index] # the call of a function returns a row
+async def send_usual(connection: Connection, call: str, arguments: tuple[str, ...]) -> DeliveryId:
+    """Accept one usual mail on a connection that is not ours, by the call that `usual.usual_call` has chosen."""
+    row = await connection.fetchrow(call, *arguments)
+    delivery_id: DeliveryId = row[0]  # type: ignore[index] # the call of a function returns a row
+    return delivery_id
 
 
 settle_ambiguous = QUERIES["settle_ambiguous"].has
