@@ -70,7 +70,7 @@ def _choose_call(
     """The call for mails of this form, and the function that picks its arguments from the values of `USUAL`.
 
     Raises `TypeError` or `ValueError` for a form that may be invalid. The cache keeps no exception, so that a body that
-    was passed as a template is not held; `typed`, because a lazy translation equals a text and is none.
+    was passed as a template is not held; `typed`, because a lazy translation equals a text but is not one.
     """
     has_subject, has_text, has_html, has_variables, has_key = given
     if not (
