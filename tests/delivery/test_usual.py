@@ -66,7 +66,7 @@ def usual_values(mail: dict[str, Any]) -> dict[str, str] | None:
     found = usual_call(given["room"], tuple(given.get(name) for name in USUAL))
     if found is None:
         return None
-    call, arguments = found
+    call, *arguments = found
     places = {name: int(place) - 1 for name, place in _ARGUMENT.findall(call)}
     assert sorted(places.values()) == list(range(len(arguments)))
     return {name: arguments[place] for name, place in places.items()}

@@ -76,7 +76,7 @@ def test_parameters_are_the_store_function_s_arguments(package: str, statement: 
     function = getattr(store_of(package), statement.name)
     taken = inspect.signature(function).parameters.values()
     named = {p.name for p in taken if p.kind is inspect.Parameter.KEYWORD_ONLY} - {"room"}
-    takes_columns = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)
+    takes_columns = any(p.kind in {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL} for p in taken)
     assert named <= set(statement.parameters)
     assert takes_columns or named == set(statement.parameters)
 
@@ -107,6 +107,8 @@ def calls_of_statements(tree: ast.Module) -> Iterator[tuple[queries.Statement, a
 def passes_the_parameters(statement: queries.Statement, call: ast.Call, defaults: set[str]) -> bool:
     passed = {keyword.arg for keyword in call.keywords} - {"room"}
     takes = set(statement.parameters)
+    if any(isinstance(argument, ast.Starred) for argument in call.args):  # `*call`, a statement with its arguments
+        return not passed
     if None in passed:  # `**columns`
         return passed - {None} <= takes
     return takes - defaults <= passed <= takes

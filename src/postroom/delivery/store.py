@@ -274,7 +274,7 @@ async def send(connection: Connection, room: str, **values: Any) -> DeliveryId:
     return DeliveryId(row["delivery_id"])
 
 
-async def send_usual(connection: Connection, call: str, arguments: tuple[str, ...]) -> DeliveryId:
+async def send_usual(connection: Connection, call: str, *arguments: str) -> DeliveryId:
     """Accept one usual mail on a connection that is not ours, by the call that `usual.usual_call` has chosen."""
     row = await connection.fetchrow(call, *arguments)
     delivery_id: DeliveryId = row[0]  # type: ignore[index] # the call of a function returns a row

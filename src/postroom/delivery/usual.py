@@ -38,8 +38,8 @@ _LANES = frozenset(Lane)
 _LONGEST_BODY = MAX_BODY_BYTES // 4  # in characters, each of at most four bytes
 
 
-def usual_call(room: str, mail: tuple[Any, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """The call of SQL `send` for a usual mail, and its arguments; None for any other, and for one that may be invalid.
+def usual_call(room: str, mail: tuple[Any, ...]) -> tuple[str, ...] | None:
+    """The call of SQL `send` for a usual mail and its arguments; None for any other, and for one that may be invalid.
 
     `mail` has the values of `USUAL`; None stands for a field without a value. No invalid value passes.
     """
@@ -55,17 +55,17 @@ def usual_call(room: str, mail: tuple[Any, ...]) -> tuple[str, tuple[str, ...]] 
         return None
     given = (subject is not None, text is not None, html is not None, variables is not None, key is not None)
     try:
-        call, pick = _choose_call(room, template, locale, lane, source, *given)
+        call, pick = _choose_call(room, template, locale, lane, source, given)
     except (TypeError, ValueError):  # an unhashable value is a TypeError too
         return None
     encoded = None if variables is None else encode_json(variables)
-    return call, pick((to, subject, text, html, template, encoded, locale, lane, source, key))
+    return call, *pick((to, subject, text, html, template, encoded, locale, lane, source, key))
 
 
 # 100 templates in ten languages, in 0.6 MB. A form that is not kept takes 1.7 µs, one that is 0.2 µs.
 @lru_cache(maxsize=1024, typed=True)
 def _choose_call(
-    room: str, template: str | None, locale: str | None, lane: str, source: str, *given: bool
+    room: str, template: str | None, locale: str | None, lane: str, source: str, given: tuple[bool, ...]
 ) -> tuple[str, Callable[[tuple[Any, ...]], Any]]:
     """The call for mails of this form, and the function that picks its arguments from the values of `USUAL`.
 
