@@ -1,4 +1,4 @@
-"""Facts about deliveries: readers get them from the log of steps; no condition may name them.
+"""Facts about deliveries: readers get them from `all_steps`; no condition may name them.
 
 A delivery takes no lock of the event store, so that sending a mail never waits for an append. A condition could not
 rely on these facts: another transaction may commit one after the check.

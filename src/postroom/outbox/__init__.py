@@ -18,7 +18,7 @@ PUBLISHERS   webhook   a delivery for each event and endpoint, through the deliv
          and your own, in ten lines: see `publisher`; pass it to `run_outbox(room, stop=…, more=[Printer()])`
 ORDER    (transaction_id, position), below the oldest open transaction. Nothing is skipped. One open transaction
          delays every publisher; the listing names it.
-FACTS    about deliveries are scanned in the log of steps, merged with events in this order, for topics that may contain
+FACTS    about deliveries are scanned in `all_steps`, merged with events in this order, for topics that may contain
          them; all other topics leave the log alone. The worker's results and the rollup of statistics wake publishers.
          Accepting a mail does not: the acceptance of mail that is due later is published within two seconds.
 ONCE     Local publishers commit their effect together with the progress: exactly once. The others repeat messages
