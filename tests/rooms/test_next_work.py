@@ -60,7 +60,7 @@ async def test_every_table_with_work_is_counted(pool: Pool) -> None:
     tables = {row["relname"] for row in await pool.fetch("SELECT relname FROM pg_class WHERE relkind IN ('r', 'p')")}
     counted = store.QUERIES["count_writes"].sql
     assert {name for name in read & tables if f"'{name}'" not in counted} == set()
-    assert "all_steps" in read  # a view: who accepts a mail writes due_deliveries too, or another step
+    assert "all_steps" in read  # a view: accepting a mail also writes due_deliveries, or another step
     assert r"LIKE 'delivery\_steps\_%'" in counted  # its partitions: the server counts no writes of a parent
     assert "due_deliveries" in read & tables
 

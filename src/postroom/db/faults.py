@@ -115,14 +115,12 @@ class translated:  # noqa: N801 - read as a verb; a generator of contextlib cost
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, Exception) and (fault := find_fault(error)) is not None:
+        if not isinstance(error, Exception) or isinstance(error, PostroomError):
+            return
+        reported = _find_report(error)
+        fault = None if reported is None else _translate(reported)
+        if fault is not None:
             raise fault from error
-
-
-def find_fault(error: Exception) -> PostroomError | None:
-    """Postroom's error for a PostgreSQL error in the table; None for any other."""
-    reported = None if isinstance(error, PostroomError) else _find_report(error)
-    return None if reported is None else _translate(reported)
 
 
 def _translate(reported: _Reported) -> PostroomError | None:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from postroom.db.drivers import async_connection
-from postroom.db.faults import find_fault
+from postroom.db.faults import translated
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryId, DeliveryRequest, Lane
@@ -70,12 +70,8 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
     if lists == _NO_LISTS and options == _NO_OPTIONS and traceparent is None and idempotency_ttl == IDEMPOTENCY_TTL:
         call = usual_call(room, usual)
         if call is not None:
-            try:
+            with translated():
                 return await store.send_usual(own, *call)
-            except Exception as error:  # not `translated`, which costs every mail a microsecond or two
-                if (fault := find_fault(error)) is not None:
-                    raise fault from error
-                raise
     given = dict(zip(_FIELDS, usual + lists + options, strict=True), traceparent=traceparent)
     checked = check_request(_request_of(given))
     return await service.accept_from_application(own, checked, room=room, idempotency_ttl=idempotency_ttl)
