@@ -13,10 +13,12 @@ import msgspec
 import pytest
 from tests.conftest import postgres_major
 from tests.events.conftest import Opener
+from tests.support.builders import a_checked_mail
 from tests.support.events import REFUSED, WALLET, WON, append_if, outcome, seen_up_to, until_waiting
 
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool, open_pool
+from postroom.delivery.service import accept
 from postroom.embedded.binaries import find_binaries
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.events import AppendCondition, Cursor, Event, EventSession, EventStore, Place, Query
@@ -199,6 +201,17 @@ async def test_restore_is_detected_without_the_cluster_identifier(pool: Pool, st
     assert (await store.append(Event.of("X", wallet=1))).transaction_id >> 48 == 0
     await pool.execute("UPDATE events SET transaction_id = '1000000000'")
     assert (await append_if(pool))["transaction_id"] >> 48 == 1
+
+
+async def test_a_forced_epoch_waits_for_mail_that_is_being_accepted(pool: Pool, opened: Opener) -> None:
+    """The step of the mail has an id of the old epoch, and must not come after a cursor of the new one."""
+    slow = await opened()
+    async with slow.transaction():
+        await accept(slow, a_checked_mail())
+        adopting = asyncio.ensure_future(adopt_restored_events(pool, force=True))
+        await until_waiting(await opened(), None)
+    assert await adopting
+    assert await pool.fetchval("SELECT transaction_id::text::bigint >> 48 FROM all_steps") == 0
 
 
 async def test_new_epoch_can_be_forced(store: EventStore, pool: Pool, opened: Opener) -> None:
