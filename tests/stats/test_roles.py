@@ -309,6 +309,30 @@ async def test_sender_role_sends(house: House) -> None:
         assert [row["source"] for row in rows] == ["postroom_sender"]
 
 
+@pytest.mark.parametrize(
+    "invalid",
+    [
+        "p_email => E'ada@example.org\\nBcc: bob@example.org', p_subject => 'a', p_text => 'b'",
+        "p_email => 'ada@example.org', p_subject => E'a\\nBcc: bob@example.org', p_text => 'b'",
+        "p_email => 'ada@example.org', p_subject => 'a', p_text => 'b', p_source => 'accounts'",
+        "p_email => 'ada@example.org', p_subject => 'a', p_text => 'b', p_idempotency_key => E'k\\n'",
+    ],
+)
+@pytest.mark.parametrize("sets_role", [False, True])
+async def test_mail_of_the_sender_role_is_always_checked(
+    house: House,
+    invalid: str,
+    sets_role: bool,  # noqa: FBT001 - a case
+) -> None:
+    """Only Postroom's own roles may say that a mail was checked, and not after SET ROLE to another role."""
+    async with house.session("postgres" if sets_role else "postroom_sender") as session:
+        if sets_role:
+            await session.execute("SET ROLE postroom_sender")
+        with pytest.raises(asyncpg.PostgresError) as refused:
+            await session.execute(f"SELECT postroom.send({invalid})")
+    assert refused.value.sqlstate == "PR001"
+
+
 async def test_sender_role_has_no_right_on_any_table(house: House) -> None:
     """The sender role cannot change other applications' mail, write webhooks, release keys or read."""
     async with house.session("postroom_sender") as session:

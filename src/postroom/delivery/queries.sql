@@ -865,7 +865,7 @@ SELECT @room.send(
 -- name: send_usual :one
 -- Accept one mail with a plain recipient and no rare field (delivery/usual.py): a driver takes longer to encode an array.
 SELECT @room.send(
-    p_to => ARRAY[:to::text],
+    p_email => :to::text,
     p_subject => :subject::text,
     p_text => :text::text,
     p_html => :html::text,

@@ -2,8 +2,8 @@
 
 NAME     events, facts and the audit log: the consistency boundary of an append is the query that its decision has read
 OWNS     the tables `events`, `event_tags` (the same tags, one per row), `commands`, `event_clock`, `event_followers`
-         and `audit_log`; the channel `<room>_events`; the stored functions `append_events`, `append_events_batch`,
-         `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
+         and `audit_log`; the sequence `room_marks`; the channel `<room>_events`; the stored functions `append_events`,
+         `append_events_batch`, `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
 ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
          Decisions read all that is committed; their cursor is the snapshot they read with.
 FACTS    about deliveries are not stored twice: `read_events` reads them from `all_steps`, which has the same order and
@@ -18,8 +18,10 @@ FAILURES   `AppendConditionFailed` and `DuplicateAppend`, both with the event th
          than the locks of a condition or idempotency query, or a new epoch has begun or a mark has changed since.
 EPOCH    the room stores the identifier of the cluster that assigned its transaction ids; restored into another cluster
          it begins a new epoch, above the old ids, so that restored events come before all later ones
-MARKS    `event_clock` also tells whether the room has limits or erased addresses (`mark_room`): SQL `send` reads this
-         row anyway, and needs no look into their tables
+MARKS    `event_clock` also tells whether the room has limits or erased addresses (`mark_room`). Mail reads epoch and
+         marks as one number from the sequence `room_marks`, without a query. A change of the table makes the number
+         unknown at once (`forget_room_marks`), and the table is read until a process has verified it
+         (`verify_room_marks`)
 AUDIT    `audit_log` is append-only, enforced by a trigger, and written in the caller's transaction
 """
 

@@ -68,13 +68,12 @@ CREATE UNIQUE INDEX commands_command_id_idx ON commands (command_id);
 -- list_commands of one transaction
 CREATE INDEX commands_transaction_idx ON commands (transaction_id);
 
--- How often the room was restored into a cluster with lower transaction ids; one row. Every accepted mail reads it, so it
--- also tells which rare tables have rows: one scan instead of three (ADR 62). mark_room sets both marks.
+-- How often the room was restored into a cluster with lower transaction ids, and which rare tables have rows (mark_room);
+-- one row.
 CREATE TABLE event_clock (
     is_only           boolean NOT NULL DEFAULT true PRIMARY KEY,
     epoch             integer NOT NULL DEFAULT 0,
     system_identifier bigint, -- the cluster that counted the transaction ids; NULL: this role may not read it
-    verified_start    timestamptz, -- start of the server process that is known to be this cluster; see step_transaction
     has_erased        boolean NOT NULL DEFAULT false, -- an erased address is, or was, in the list of suppressions
     has_limits        boolean NOT NULL DEFAULT false, -- the room has limits
     CONSTRAINT event_clock_one_row CHECK (is_only),
@@ -87,12 +86,14 @@ INSERT INTO event_clock DEFAULT VALUES;
 DO $$
 BEGIN
     IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
-        UPDATE event_clock
-        SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c),
-            verified_start = pg_postmaster_start_time();
+        UPDATE event_clock SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c);
     END IF;
 END
 $$;
+
+-- The row of event_clock as one number, for every accepted mail: PostgreSQL reads a sequence without a query (ADR 70). Only
+-- the functions room_marks, verify_room_marks and forget_room_marks use it.
+CREATE SEQUENCE room_marks MINVALUE 0;
 
 -- Followers of events. An append notifies only while a follower is asleep: a NOTIFY costs every append a shared lock at commit.
 CREATE TABLE event_followers (

@@ -251,6 +251,10 @@ CREATE FUNCTION archive_type(p_type oid) RETURNS text
     LANGUAGE sql IMMUTABLE
     AS $$…$$;
 
+CREATE FUNCTION are_marks_known(p_marks bigint) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$…$$;
+
 CREATE FUNCTION are_separate_appends(p_appends jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$…$$;
@@ -260,6 +264,10 @@ CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestam
     SET search_path TO 'postroom', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     SET lock_timeout TO '5s'
+    AS $$…$$;
+
+CREATE FUNCTION base_of_marks() RETURNS bigint
+    LANGUAGE sql STABLE
     AS $$…$$;
 
 CREATE FUNCTION begin_move(p_mark text) RETURNS void
@@ -665,7 +673,7 @@ CREATE FUNCTION find_search_end(p_query jsonb, p_bound bigint, p_before_transact
     SET enable_bitmapscan TO 'off'
     AS $$…$$;
 
-CREATE FUNCTION find_suppression(p_address text, p_has_erased boolean) RETURNS TABLE(is_listed boolean)
+CREATE FUNCTION find_suppression(p_address text) RETURNS TABLE(is_listed boolean)
     LANGUAGE sql STABLE ROWS 1
     AS $$…$$;
 
@@ -778,6 +786,11 @@ CREATE FUNCTION follow_topic(p_topic text, p_publisher text, p_limit bigint, p_s
     SET jit TO 'off'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
+    AS $$…$$;
+
+CREATE FUNCTION forget_room_marks() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE FUNCTION forget_sleeper(p_pid integer, p_host text) RETURNS void
@@ -1270,6 +1283,10 @@ CREATE FUNCTION roll_up(p_deltas integer, p_after_transaction_id xid8, p_after_p
     SET enable_nestloop TO 'off'
     AS $$…$$;
 
+CREATE FUNCTION room_marks() RETURNS bigint
+    LANGUAGE sql
+    AS $$…$$;
+
 CREATE FUNCTION scan_topic(p_topic outbox_topics, p_transaction_id xid8, p_position bigint, p_below xid8, p_limit bigint) RETURNS TABLE(transaction_id xid8, "position" bigint, occurred_at timestamp with time zone, type text, is_matched boolean, step all_steps)
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1282,7 +1299,7 @@ CREATE FUNCTION scheduled_events_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
 
-CREATE FUNCTION send(p_to text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT NULL::text[], p_bcc text[] DEFAULT NULL::text[], p_reply_to text[] DEFAULT NULL::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_traceparent text DEFAULT NULL::text) RETURNS bigint
+CREATE FUNCTION send(p_to text[] DEFAULT NULL::text[], p_subject text DEFAULT NULL::text, p_text text DEFAULT NULL::text, p_html text DEFAULT NULL::text, p_template text DEFAULT NULL::text, p_variables jsonb DEFAULT NULL::jsonb, p_locale text DEFAULT NULL::text, p_lane text DEFAULT 'transactional'::text, p_source text DEFAULT NULL::text, p_idempotency_key text DEFAULT NULL::text, p_send_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, p_from text DEFAULT NULL::text, p_cc text[] DEFAULT NULL::text[], p_bcc text[] DEFAULT NULL::text[], p_reply_to text[] DEFAULT NULL::text[], p_headers jsonb DEFAULT NULL::jsonb, p_attachments jsonb DEFAULT NULL::jsonb, p_tags jsonb DEFAULT NULL::jsonb, p_custom_data jsonb DEFAULT NULL::jsonb, p_idempotency_ttl interval DEFAULT '7 days'::interval, p_max_retries integer DEFAULT NULL::integer, p_give_up_after interval DEFAULT NULL::interval, p_traceparent text DEFAULT NULL::text, p_email text DEFAULT NULL::text) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1340,8 +1357,8 @@ CREATE FUNCTION step_metrics(p_step delivery_step, p_outcome attempt_outcome) RE
     LANGUAGE sql STABLE
     AS $$…$$;
 
-CREATE FUNCTION step_transaction(OUT id xid8, OUT has_erased boolean, OUT has_limits boolean) RETURNS SETOF record
-    LANGUAGE sql STABLE
+CREATE FUNCTION step_transaction() RETURNS TABLE(id xid8)
+    LANGUAGE sql STABLE ROWS 1
     AS $$…$$;
 
 CREATE FUNCTION suppressed_until(p_address text, p_lane delivery_lane, p_now timestamp with time zone) RETURNS TABLE(until timestamp with time zone)
@@ -1389,6 +1406,11 @@ CREATE FUNCTION user_occasions_guard() RETURNS trigger
 CREATE FUNCTION users_guard() RETURNS trigger
     LANGUAGE plpgsql
     SET "TimeZone" TO 'UTC'
+    AS $$…$$;
+
+CREATE FUNCTION verify_room_marks() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
 CREATE FUNCTION visible_steps(p_types text[], OUT steps delivery_step[], OUT since xid8[]) RETURNS record
@@ -2041,7 +2063,6 @@ CREATE TABLE event_clock (
     is_only boolean DEFAULT true NOT NULL,
     epoch integer DEFAULT 0 NOT NULL,
     system_identifier bigint,
-    verified_start timestamp with time zone,
     has_erased boolean DEFAULT false NOT NULL,
     has_limits boolean DEFAULT false NOT NULL,
     CONSTRAINT event_clock_epoch_range CHECK (((epoch >= 0) AND (epoch <= 32767))),
@@ -2287,6 +2308,13 @@ CREATE TABLE room_limits (
     CONSTRAINT room_limits_id_check CHECK (id),
     CONSTRAINT room_limits_rate_per_minute_check CHECK ((rate_per_minute > 0))
 );
+
+CREATE SEQUENCE room_marks
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    NO MAXVALUE
+    CACHE 1;
 
 CREATE TABLE schedule_state (
     is_only boolean DEFAULT true NOT NULL,
@@ -3244,6 +3272,8 @@ CREATE TRIGGER empty_auth_payload AFTER UPDATE OF state ON deliveries FOR EACH R
 CREATE TRIGGER expire_moved_tokens AFTER UPDATE OF email ON accounts FOR EACH ROW WHEN ((lower((new.email)::text) <> lower((old.email)::text))) EXECUTE FUNCTION expire_moved_tokens();
 
 CREATE TRIGGER expire_other_recoveries AFTER UPDATE OF consumed_at ON tokens FOR EACH ROW WHEN (((new.action = 'password_recovery'::token_action) AND (new.consumed_at IS NOT NULL) AND (old.consumed_at IS NULL))) EXECUTE FUNCTION expire_other_recoveries();
+
+CREATE TRIGGER forget_room_marks AFTER UPDATE ON event_clock FOR EACH ROW EXECUTE FUNCTION forget_room_marks();
 
 CREATE TRIGGER insert_email_queue INSTEAD OF INSERT ON email_queue FOR EACH ROW EXECUTE FUNCTION insert_email_queue();
 

@@ -4,7 +4,7 @@
 -- It runs as the owner of the room, so that an application needs EXECUTE on this function and no right on any table.
 -- The source is bound to the application's role: see bind_source.
 CREATE OR REPLACE FUNCTION send(
-    p_to              text[],
+    p_to              text[]      DEFAULT NULL,
     p_subject         text        DEFAULT NULL,
     p_text            text        DEFAULT NULL,
     p_html            text        DEFAULT NULL,
@@ -27,7 +27,8 @@ CREATE OR REPLACE FUNCTION send(
     p_idempotency_ttl interval    DEFAULT '7 days',
     p_max_retries     integer     DEFAULT NULL,
     p_give_up_after   interval    DEFAULT NULL,
-    p_traceparent     text        DEFAULT NULL
+    p_traceparent     text        DEFAULT NULL,
+    p_email           text        DEFAULT NULL -- in place of p_to: of a mail that Python has checked
 ) RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER -- an application may send without rights on other people's mail
@@ -40,8 +41,7 @@ AS $$
 -- mail, which has one plain recipient, runs few of them and leaves every variable NULL that concerns another kind of mail.
 -- send_again accepts mail to suppressed recipients and mail whose key is known.
 DECLARE
-    v_email          text; -- the first recipient
-    v_address        text; -- the same in lower case; NULL: it is
+    v_address        text; -- p_email in lower case; NULL: it is in lower case
     v_name           text;
     v_has_content    boolean; -- a body that needs no further check
     v_from           text[];
@@ -60,80 +60,88 @@ DECLARE
     v_lane           delivery_lane;
     v_version_id     bigint;
     v_transaction_id xid8;
-    v_is_limited     boolean;
+    v_marks          bigint; -- see room_marks
     v_is_listed      boolean;
     v_is_asleep      boolean; -- a worker of the lane waits for a notification
-    v_fingerprint    bigint;
 BEGIN
-    -- bind_source, for Postroom's own roles
-    IF (has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'deliveries'::regclass, 'INSERT')
-        AND p_source ~ '^[!-~]+$' AND length(p_source) <= 100
-        AND p_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')) IS NOT TRUE
+    -- With p_email, Python has checked the mail, and it has no field after the key. Postroom's own roles, which may write
+    -- `deliveries`, need no second check. From here on p_email is the first recipient of every mail.
+    IF (p_email IS NOT NULL AND current_setting('role') = 'none'
+        AND has_table_privilege(session_user, 'deliveries'::regclass, 'INSERT')) IS NOT TRUE
     THEN
-        p_source := bind_source(p_source);
-    END IF;
-    v_email := CASE WHEN cardinality(p_to) = 1 THEN p_to[1] END;
-    IF p_template IS NULL THEN
-        v_has_content := p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
-            AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880;
-    END IF;
-    -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
-    IF (num_nonnulls(p_cc, p_bcc, p_reply_to, p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_from, p_headers,
-            p_attachments, p_tags, p_custom_data, p_traceparent) = 0
-        AND is_plain_address(v_email)
-        AND p_lane IN ('auth', 'transactional', 'bulk')
-        AND (p_idempotency_key IS NULL OR p_idempotency_key ~ '^[ -~]+$' AND length(p_idempotency_key) <= 255)
-        AND coalesce(p_locale, 'en') ~ '^[a-z]{2}$'
-        AND (p_variables IS NULL OR NOT p_variables @? 'strict $.* ? (@.type() != "string")') -- NULL if it is not an object
-        AND p_idempotency_ttl = interval '7 days'
-        AND (v_has_content OR p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0)) IS NOT TRUE
-    THEN
-        PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
-            p_send_at, p_expires_at);
-        PERFORM check_patience(p_max_retries, p_give_up_after);
-        PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
-        IF p_from IS NOT NULL THEN
-            v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
-            v_from_email := v_from[1];
-            v_from_name := v_from[2];
+        p_to := CASE WHEN p_email IS NULL THEN p_to ELSE ARRAY[p_email] END;
+        -- bind_source, for Postroom's own roles
+        IF (has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'deliveries'::regclass, 'INSERT')
+            AND p_source ~ '^[!-~]+$' AND length(p_source) <= 100
+            AND p_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')) IS NOT TRUE
+        THEN
+            p_source := bind_source(p_source);
         END IF;
-        v_max_retries := p_max_retries;
-        v_due_at := CASE WHEN p_send_at > now() THEN p_send_at END;
-        v_watch_at := CASE
-            WHEN p_template IS NOT NULL AND v_due_at > now() + interval '10 seconds' THEN '-infinity' ELSE p_expires_at END;
-        p_traceparent := substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
-        IF is_plain_address(v_email) IS NOT TRUE OR num_nonnulls(p_cc, p_bcc, p_reply_to) > 0 THEN
-            SELECT kinds[2:], positions[2:], emails[1], emails[2:], names[1], names[2:]
-            INTO v_kinds, v_positions, v_email, v_others, v_name, v_names
-            FROM parse_recipients(p_to, p_cc, p_bcc, p_reply_to);
-            v_others := nullif(v_others, '{}');
+        p_email := CASE WHEN cardinality(p_to) = 1 THEN p_to[1] END;
+        IF p_template IS NULL THEN
+            v_has_content := p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
+                AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880;
         END IF;
-        v_address := lower(v_email);
-        v_rest := rest_of_request('email', p_send_at, v_from_email, v_from_name, p_headers, p_attachments, p_tags, p_custom_data,
-            v_name, CASE WHEN v_others IS NOT NULL THEN ROW(v_kinds, v_others, v_names)::text END);
+        -- One expression that is true for the usual mail. For any other, the functions name the field or accept it.
+        IF (num_nonnulls(p_cc, p_bcc, p_reply_to, p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_from, p_headers,
+                p_attachments, p_tags, p_custom_data, p_traceparent) = 0
+            AND is_plain_address(p_email)
+            AND p_lane IN ('auth', 'transactional', 'bulk')
+            AND (p_idempotency_key IS NULL OR p_idempotency_key ~ '^[ -~]+$' AND length(p_idempotency_key) <= 255)
+            AND coalesce(p_locale, 'en') ~ '^[a-z]{2}$'
+            AND (p_variables IS NULL OR NOT p_variables @? 'strict $.* ? (@.type() != "string")') -- NULL if it is not an object
+            AND p_idempotency_ttl = interval '7 days'
+            AND (v_has_content OR p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0)) IS NOT TRUE
+        THEN
+            PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
+                p_send_at, p_expires_at);
+            PERFORM check_patience(p_max_retries, p_give_up_after);
+            PERFORM check_send_data(p_locale, p_variables, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl);
+            IF p_from IS NOT NULL THEN
+                v_from := CASE WHEN is_plain_address(p_from) THEN ARRAY[p_from, NULL] ELSE parse_address('from', p_from) END;
+                v_from_email := v_from[1];
+                v_from_name := v_from[2];
+            END IF;
+            v_max_retries := p_max_retries;
+            v_due_at := CASE WHEN p_send_at > now() THEN p_send_at END;
+            v_watch_at := CASE
+                WHEN p_template IS NOT NULL AND v_due_at > now() + interval '10 seconds' THEN '-infinity' ELSE p_expires_at END;
+            p_traceparent := substring(p_traceparent FROM '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
+            IF is_plain_address(p_email) IS NOT TRUE OR num_nonnulls(p_cc, p_bcc, p_reply_to) > 0 THEN
+                SELECT kinds[2:], positions[2:], emails[1], emails[2:], names[1], names[2:]
+                INTO v_kinds, v_positions, p_email, v_others, v_name, v_names
+                FROM parse_recipients(p_to, p_cc, p_bcc, p_reply_to);
+                v_others := nullif(v_others, '{}');
+            END IF;
+            v_address := lower(p_email);
+            v_rest := rest_of_request('email', p_send_at, v_from_email, v_from_name, p_headers, p_attachments, p_tags, p_custom_data,
+                v_name, CASE WHEN v_others IS NOT NULL THEN ROW(v_kinds, v_others, v_names)::text END);
+        END IF;
     END IF;
 
-    v_lane := p_lane;
     -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
-    SELECT nextval('deliveries_id_seq'), clock_timestamp(), t.id, s.is_listed, v.version_id, t.has_limits,
-        EXISTS (SELECT FROM workers WHERE v_lane = ANY (asleep))
-    INTO v_id, v_created_at, v_transaction_id, v_is_listed, v_version_id, v_is_limited, v_is_asleep
-    FROM step_transaction() AS t, find_suppression(coalesce(v_address, v_email), t.has_erased) AS s,
-        current_template_version(p_template) AS v
+    SELECT p_lane::delivery_lane, nextval('deliveries_id_seq'), clock_timestamp(), pg_current_xact_id(), room_marks(),
+        s.is_listed, v.version_id, EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
+    INTO v_lane, v_id, v_created_at, v_transaction_id, v_marks, v_is_listed, v_version_id, v_is_asleep
+    FROM find_suppression(coalesce(v_address, p_email)) AS s, current_template_version(p_template) AS v
     WHERE keep_heap();
-    IF v_is_limited OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
+    IF v_marks <> 0 OR v_is_listed OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
         IF p_template IS NOT NULL AND v_version_id IS NULL THEN
             RAISE EXCEPTION 'template: there is no template %', quote_literal(p_template)
                 USING ERRCODE = 'PR001', COLUMN = 'template';
         END IF;
-        PERFORM check_room_limits(v_from_email);
-        v_is_listed := v_is_listed OR v_others IS NOT NULL AND (SELECT is_listed FROM find_suppressions(v_others));
+        IF NOT are_marks_known(v_marks) THEN
+            v_marks := -1; -- every mark: their tables are read
+        END IF;
+        v_transaction_id := (SELECT id FROM step_transaction());
+        IF v_marks & 2 > 0 THEN
+            PERFORM check_room_limits(v_from_email);
+        END IF;
+        v_is_listed := v_is_listed
+            OR v_marks & 1 > 0 AND find_erased(coalesce(v_address, p_email))
+            OR v_others IS NOT NULL AND (SELECT is_listed FROM find_suppressions(v_others));
     END IF;
     IF NOT v_is_listed THEN
-        IF p_idempotency_key IS NOT NULL THEN
-            v_fingerprint := request_fingerprint(
-                p_lane, p_template, p_locale, p_variables, p_subject, p_text, p_html, v_email, v_rest);
-        END IF;
         INSERT INTO deliveries (
             id, lane, next_attempt_at, created_at, dated_at, expires_at, ladder, max_retries, give_up_after, source,
             idempotency_key, request_fingerprint, idempotency_expires_at, template_id, template_version_id, locale,
@@ -142,8 +150,11 @@ BEGIN
         VALUES (
             v_id, v_lane, coalesce(v_due_at, CURRENT_TIMESTAMP), v_created_at, coalesce(v_due_at, v_created_at),
             p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, v_max_retries, p_give_up_after, p_source,
-            p_idempotency_key, v_fingerprint, CASE WHEN v_fingerprint IS NOT NULL THEN v_created_at + p_idempotency_ttl END,
-            p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, v_email, v_name,
+            p_idempotency_key,
+            CASE WHEN p_idempotency_key IS NOT NULL THEN request_fingerprint(
+                p_lane, p_template, p_locale, p_variables, p_subject, p_text, p_html, p_email, v_rest) END,
+            CASE WHEN p_idempotency_key IS NOT NULL THEN v_created_at + p_idempotency_ttl END,
+            p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, p_email, v_name,
             v_transaction_id
         )
         ON CONFLICT (source, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING;
@@ -151,20 +162,18 @@ BEGIN
     IF v_is_listed OR NOT FOUND THEN
         RETURN send_again(p_subject, p_text, p_html, p_template, p_variables, p_locale, p_lane, p_source, p_idempotency_key,
             p_send_at, p_expires_at, v_from, p_headers, p_attachments, p_tags, p_custom_data, p_idempotency_ttl, p_max_retries,
-            p_give_up_after, p_traceparent, v_email, v_name, v_kinds::text[], v_positions, v_others, v_names);
+            p_give_up_after, p_traceparent, p_email, v_name, v_kinds::text[], v_positions, v_others, v_names);
     END IF;
     INSERT INTO delivery_payloads (
         delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
     VALUES (v_id, v_from_email, v_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
-    IF v_others IS NOT NULL THEN
+    INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
+    VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email', v_watch_at);
+    IF v_is_asleep OR v_others IS NOT NULL THEN
         INSERT INTO other_recipients (delivery_id, kind, position, email, name)
         SELECT v_id, kind, position, email, name
         FROM unnest(v_kinds, v_positions, v_others, v_names) AS r(kind, position, email, name);
-    END IF;
-    INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
-    VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email', v_watch_at);
-    IF v_is_asleep THEN
         PERFORM wake_workers(ARRAY[p_lane]);
     END IF;
     RETURN v_id;

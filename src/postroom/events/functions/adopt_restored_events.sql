@@ -13,8 +13,7 @@ SET search_path FROM CURRENT
 AS $$
 BEGIN
     IF NOT p_force AND NOT has_restored_events() AND NOT has_later_events() THEN
-        UPDATE event_clock SET verified_start = pg_postmaster_start_time()
-        WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time() AND system_identifier = cluster_identifier();
+        PERFORM verify_room_marks();
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
@@ -23,8 +22,7 @@ BEGIN
     END IF;
     UPDATE event_clock
     SET epoch = 1 + greatest(epoch, (SELECT (last_event_transaction()::text::bigint >> 48)::integer)),
-        system_identifier = cluster_identifier(),
-        verified_start = CASE WHEN cluster_identifier() IS NOT NULL THEN pg_postmaster_start_time() END
+        system_identifier = cluster_identifier()
     WHERE p_force OR has_restored_events() OR has_later_events();
     RETURN FOUND;
 END

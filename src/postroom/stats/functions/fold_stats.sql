@@ -16,8 +16,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended(current_schema() || ' fold_stats', 0)) THEN
         RETURN 0;
     END IF;
-    IF EXISTS (SELECT FROM event_clock WHERE verified_start IS DISTINCT FROM pg_postmaster_start_time()) THEN
-        PERFORM adopt_restored_events(); -- after a restart of the server, so that no application has to verify it
+    IF NOT are_marks_known(room_marks()) THEN
+        PERFORM adopt_restored_events(); -- so that no application has to verify the cluster for each mail
     END IF;
     SELECT * INTO v_cursor FROM stats_cursor;
     SELECT * INTO v_last FROM last_step(v_cursor.transaction_id, v_cursor.position, event_horizon(), 0, p_limit);

@@ -1,0 +1,7 @@
+-- The number of a verified room without marks, in the sequence room_marks: the start of the server in milliseconds, above the
+-- 17 bits of epoch and marks. The planner inlines the function.
+CREATE OR REPLACE FUNCTION base_of_marks() RETURNS bigint
+LANGUAGE sql STABLE
+AS $$
+    SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint << 17
+$$;

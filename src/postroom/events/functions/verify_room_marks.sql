@@ -1,0 +1,16 @@
+-- Store the marks of the room in their sequence if this is the cluster that assigned its transaction ids. Postroom's processes
+-- call it after the server has started or event_clock has changed, so that no application has to. A change that is
+-- not committed holds the lock of the row, and this waits for it.
+CREATE OR REPLACE FUNCTION verify_room_marks() RETURNS void
+LANGUAGE plpgsql
+SECURITY DEFINER -- a role that follows events need not be allowed to set a sequence
+SET search_path FROM CURRENT
+AS $$
+BEGIN
+    IF are_marks_known(room_marks()) THEN
+        RETURN;
+    END IF;
+    PERFORM setval('room_marks', base_of_marks() + c.epoch * 4 + c.has_limits::integer * 2 + c.has_erased::integer)
+    FROM (SELECT * FROM event_clock WHERE system_identifier = cluster_identifier() FOR UPDATE) AS c;
+END
+$$;
