@@ -673,10 +673,6 @@ CREATE FUNCTION find_search_end(p_query jsonb, p_bound bigint, p_before_transact
     SET enable_bitmapscan TO 'off'
     AS $$…$$;
 
-CREATE FUNCTION find_suppression(p_address text) RETURNS TABLE(is_listed boolean)
-    LANGUAGE sql STABLE ROWS 1
-    AS $$…$$;
-
 CREATE FUNCTION find_suppressions(p_addresses text[]) RETURNS TABLE(is_listed boolean)
     LANGUAGE sql STABLE
     AS $$…$$;

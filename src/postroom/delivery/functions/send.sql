@@ -119,11 +119,13 @@ BEGIN
         END IF;
     END IF;
 
-    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these.
+    -- One statement for all that is looked up: PostgreSQL takes longer to start a statement than to run one of these. Functions of
+    -- the owners in FROM would be joined, which takes longer than reading the tables.
     SELECT p_lane::delivery_lane, nextval('deliveries_id_seq'), clock_timestamp(), pg_current_xact_id(), room_marks(),
-        s.is_listed, v.version_id, EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
+        EXISTS (SELECT FROM suppressions WHERE address = coalesce(v_address, p_email)),
+        (SELECT t.version_id FROM templates AS t WHERE t.id = p_template),
+        EXISTS (SELECT FROM workers WHERE p_lane::delivery_lane = ANY (asleep))
     INTO v_lane, v_id, v_created_at, v_transaction_id, v_marks, v_is_listed, v_version_id, v_is_asleep
-    FROM find_suppression(coalesce(v_address, p_email)) AS s, current_template_version(p_template) AS v
     WHERE keep_heap();
     IF v_marks <> 0 OR v_is_listed OR v_others IS NOT NULL OR p_template IS NOT NULL AND v_version_id IS NULL THEN
         IF p_template IS NOT NULL AND v_version_id IS NULL THEN
