@@ -116,7 +116,8 @@ def problems(request: DeliveryRequest) -> Problems:
     yield from _bookkeeping(request)
     if request.send_at is not None or request.expires_at is not None:
         yield from _moments(request)
-    yield from _data(request)
+    if request.tags or request.custom_data or not is_printable(request.variables):
+        yield from _data(request)
 
 
 def _has_one_recipient(request: DeliveryRequest) -> bool:

@@ -863,7 +863,7 @@ SELECT @room.send(
 ) AS delivery_id;
 
 -- name: send_usual :one
--- Accept one mail with a plain recipient and no rare field (delivery/usual.py): a driver takes longer to encode an array.
+-- Accept one mail that delivery/usual.py has checked, with a plain recipient and no rare field.
 SELECT @room.send(
     p_email => :to::text,
     p_subject => :subject::text,

@@ -2,7 +2,8 @@
 
 `postroom.send` passes it to PostgreSQL as it is. Making and checking a `DeliveryRequest` takes 10 µs in a loop, but
 45 µs in an application that has just waited for a commit, when the caches of its processor are cold: a tenth of the
-time of accepting a mail (ADR 66). SQL `send` makes the same distinction.
+time of accepting a mail (ADR 66). The recipient is passed as `p_email`, so that SQL `send` does not check the mail
+again for Postroom's own roles (ADR 70).
 
 The form of a mail is its room, template, locale, lane and source, and which other fields it has. Many mails have the
 same form: it is checked once, and the other fields for each mail.

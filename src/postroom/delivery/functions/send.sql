@@ -172,7 +172,7 @@ BEGIN
     VALUES (v_id, v_from_email, v_from_name, p_subject, p_text, p_html, p_variables, p_headers, p_attachments);
     INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
     VALUES (v_id, coalesce(v_due_at, CURRENT_TIMESTAMP), v_lane, 'email', v_watch_at);
-    IF v_is_asleep OR v_others IS NOT NULL THEN
+    IF v_is_asleep OR v_others IS NOT NULL THEN -- one expression for what most mail does not need
         INSERT INTO other_recipients (delivery_id, kind, position, email, name)
         SELECT v_id, kind, position, email, name
         FROM unnest(v_kinds, v_positions, v_others, v_names) AS r(kind, position, email, name);
