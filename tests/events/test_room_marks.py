@@ -44,15 +44,27 @@ async def test_a_change_that_is_rolled_back_leaves_marks_unknown(pool: Pool) -> 
     assert await pool.fetchval(MARKS) == 0
 
 
-async def test_verifying_waits_for_a_change_that_is_not_committed(pool: Pool, opened: Opener) -> None:
-    """With the marks of before the change, mail would be accepted although the room is closed."""
+async def test_marks_stay_unknown_while_a_change_is_open(pool: Pool, opened: Opener) -> None:
+    """With the marks of before the change, mail would be accepted although the room is closed. No process waits."""
     changing = await opened()
     async with changing.transaction():
         await changing.execute("SELECT mark_room(p_has_erased => true, p_has_limits => true)")
-        verifying = asyncio.ensure_future(adopt_restored_events(pool))
-        await until_blocked(pool)
-    await verifying
+        assert not await adopt_restored_events(pool)
+        assert not await pool.fetchval(KNOWN)
+    assert not await adopt_restored_events(pool)
     assert await pool.fetchval(MARKS) == 3
+
+
+async def test_a_change_waits_for_marks_that_are_being_verified(pool: Pool, opened: Opener) -> None:
+    """A change that was committed between reading the table and setting the sequence would be lost."""
+    verifying = await opened()
+    async with verifying.transaction():
+        await verifying.execute("SELECT verify_room_marks()")
+        changing = asyncio.ensure_future(pool.execute("SELECT mark_room(p_has_limits => true)"))
+        await until_blocked(pool, unless=changing)
+        assert await pool.fetchval(MARKS) == 0
+    await changing
+    assert not await pool.fetchval(KNOWN)
 
 
 async def test_marks_of_a_later_server_are_unknown(pool: Pool) -> None:

@@ -1,5 +1,5 @@
 -- Make the marks of the room unknown when event_clock changes. A sequence is set at once and is not rolled back: marks that are
--- unknown are always correct, so this is done before the commit, and verify_room_marks waits for the commit.
+-- unknown are always correct, so this is done before the commit; verify_room_marks does nothing until then.
 CREATE OR REPLACE FUNCTION forget_room_marks() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- as verify_room_marks

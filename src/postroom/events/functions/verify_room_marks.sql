@@ -1,6 +1,6 @@
 -- Store the marks of the room in their sequence if this is the cluster that assigned its transaction ids. Postroom's processes
--- call it after the server has started or event_clock has changed, so that no application has to. A change that is
--- not committed holds the lock of the row, and this waits for it.
+-- call it after the server has started or event_clock has changed, so that no application has to. A change that is not
+-- committed holds the lock of the row: then the marks stay unknown until a later call, which waits for no open transaction.
 CREATE OR REPLACE FUNCTION verify_room_marks() RETURNS void
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that follows events need not be allowed to set a sequence
@@ -11,6 +11,6 @@ BEGIN
         RETURN;
     END IF;
     PERFORM setval('room_marks', base_of_marks() + c.epoch * 4 + c.has_limits::integer * 2 + c.has_erased::integer)
-    FROM (SELECT * FROM event_clock WHERE system_identifier = cluster_identifier() FOR UPDATE) AS c;
+    FROM (SELECT * FROM event_clock WHERE system_identifier = cluster_identifier() FOR UPDATE SKIP LOCKED) AS c;
 END
 $$;
