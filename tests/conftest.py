@@ -25,6 +25,7 @@ from postroom.db.room import Room, open_room
 from postroom.embedded import binaries
 from postroom.embedded import server as embedded
 from postroom.embedded.server import EmbeddedServer, ServerOptions
+from postroom.events.service import adopt_restored_events
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.publishing import publish
 from postroom.settings import Settings
@@ -82,6 +83,7 @@ async def _make_template(server: EmbeddedServer, name: str) -> None:
     await migrate(url, SCHEMA)
     async with await open_pool(url, SCHEMA, size=1) as pool:
         await publish(pool, Catalog.load(BUILTIN_TEMPLATES), actor="cli:tests")
+        await adopt_restored_events(pool)  # as a migration does: mail of rooms with unknown marks takes another way
     connection = await asyncpg.connect(server.url)
     try:
         await _insist(connection, f'ALTER DATABASE "{name}_making" RENAME TO "{name}"')

@@ -4,6 +4,7 @@
 -- A room that was migrated before it had these roles.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postroom TO postroom_worker, postroom_api;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA postroom TO postroom_worker, postroom_api;
+REVOKE USAGE ON SEQUENCE room_marks FROM postroom_worker, postroom_api; -- it is no counter: they only read it
 
 -- The audit log is append-only, and only the owner migrates.
 REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;

@@ -12,6 +12,8 @@ import postroom
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryId
 from postroom.events.service import adopt_restored_events
+from postroom.rooms.lifecycle import migrate_room
+from postroom.settings import Settings
 
 ADA = "ada@example.org"
 FORGET = "SELECT setval('room_marks', 0)"
@@ -23,8 +25,10 @@ async def send(connection: object) -> DeliveryId:
     return await postroom.send(connection, to=ADA, subject="Hello", text="Hello Ada")
 
 
-async def test_a_new_room_has_known_marks(pool: Pool) -> None:
-    """Otherwise its mail would take the longer way until a process has verified them."""
+async def test_a_migrated_room_has_known_marks(pool: Pool, database_url: str) -> None:
+    """Otherwise every mail would take the longer way."""
+    await pool.execute(FORGET)
+    await migrate_room(database_url, Settings(), actor="tests")
     assert await pool.fetchval(MARKS) == 0
 
 
@@ -53,14 +57,48 @@ async def test_marks_stay_unknown_while_a_change_is_open(pool: Pool, opened: Ope
 
 async def test_a_change_waits_for_marks_that_are_being_verified(pool: Pool, opened: Opener) -> None:
     """A change that was committed between reading the table and setting the sequence would be lost."""
+    await pool.execute(FORGET)
     verifying = await opened()
     async with verifying.transaction():
-        await verifying.execute(FORGET)
         await verifying.execute("SELECT verify_room_marks()")
         changing = asyncio.ensure_future(pool.execute("SELECT mark_room(p_has_limits => true)"))
         await until_blocked(pool, unless=changing)
         assert await pool.fetchval(MARKS) == 0
     await changing
+    assert not await pool.fetchval(KNOWN)
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM room_limits", "SELECT adopt_restored_events(true)"])
+async def test_a_transaction_does_not_verify_its_own_change(pool: Pool, opened: Opener, change: str) -> None:
+    """A sequence is not rolled back: the marks of the change would stay, and mail be accepted in a closed room."""
+    connection = await opened()
+    await connection.execute("INSERT INTO room_limits (expires_at) VALUES ($1)", datetime(2026, 1, 1, tzinfo=UTC))
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(change)
+    await connection.execute("SELECT adopt_restored_events()")
+    await transaction.rollback()
+    assert not await pool.fetchval(KNOWN)
+    assert not await adopt_restored_events(pool)
+    assert await pool.fetchval(MARKS) == 2
+
+
+async def test_marks_are_verified_beside_an_open_append(pool: Pool, opened: Opener) -> None:
+    """An append at a stricter isolation level locks the clock against changes until it ends."""
+    await pool.execute(FORGET)
+    appending = await opened()
+    async with appending.transaction():
+        await appending.execute("SELECT epoch FROM event_clock FOR SHARE")
+        assert not await adopt_restored_events(pool)
+        assert await pool.fetchval(MARKS) == 0
+
+
+async def test_marks_of_a_copy_on_the_same_server_are_unknown(pool: Pool) -> None:
+    """pg_dump reads a sequence as it is, and tables by its snapshot: the marks may be later than the table."""
+    copied = await pool.fetchval("SELECT last_value FROM room_marks")
+    await pool.execute("DROP SEQUENCE room_marks")
+    await pool.execute("CREATE SEQUENCE room_marks MINVALUE 0")
+    await pool.execute("SELECT setval('room_marks', $1)", copied)
     assert not await pool.fetchval(KNOWN)
 
 
@@ -113,4 +151,15 @@ async def test_mail_with_an_old_snapshot_is_of_the_new_epoch(pool: Pool, opened:
         assert not await adopt_restored_events(pool)
         assert await pool.fetchval(MARKS) == 4
         await send(connection)
+    assert await pool.fetchval("SELECT transaction_id::text::bigint >> 48 FROM all_steps") == 1
+
+
+async def test_mail_waits_for_an_epoch_that_is_about_to_begin(pool: Pool, opened: Opener) -> None:
+    """It would be committed after the facts of the new epoch, with a transaction id before them."""
+    forcing, sending = await opened(), await opened()
+    async with forcing.transaction():
+        await forcing.execute("SELECT adopt_restored_events(true)")
+        mail = asyncio.ensure_future(send(sending))
+        await until_blocked(pool, unless=mail)
+    await mail
     assert await pool.fetchval("SELECT transaction_id::text::bigint >> 48 FROM all_steps") == 1

@@ -82,20 +82,18 @@ CREATE TABLE event_clock (
 
 INSERT INTO event_clock DEFAULT VALUES;
 
--- The row of event_clock as one number, for every accepted mail: PostgreSQL reads a sequence without a query (ADR 70). Only
--- the functions room_marks, verify_room_marks and forget_room_marks use it.
-CREATE SEQUENCE room_marks MINVALUE 0;
-
--- The identifier detects a dump that is restored into another cluster, even if it has no event; see has_restored_events. The
--- marks of a new room are known: the number is that of base_of_marks.
+-- This detects a dump that is restored into another cluster, even if it has no event; see has_restored_events.
 DO $$
 BEGIN
     IF has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') THEN
         UPDATE event_clock SET system_identifier = (SELECT c.system_identifier FROM pg_control_system() AS c);
-        PERFORM setval('room_marks', (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint << 17);
     END IF;
 END
 $$;
+
+-- The row of event_clock as one number, for every accepted mail: PostgreSQL reads a sequence without a query (ADR 70). Only
+-- the functions room_marks, verify_room_marks and forget_room_marks use it.
+CREATE SEQUENCE room_marks MINVALUE 0;
 
 -- Followers of events. An append notifies only while a follower is asleep: a NOTIFY costs every append a shared lock at commit.
 CREATE TABLE event_followers (

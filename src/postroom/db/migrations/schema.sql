@@ -155,6 +155,10 @@ CREATE FUNCTION accept_deliveries(p_channel text[], p_lane text[], p_source text
     SET enable_nestloop TO 'off'
     AS $$…$$;
 
+CREATE FUNCTION accept_usual(p_email text, p_subject text, p_text text, p_html text, p_template text, p_variables jsonb, p_locale text, p_lane text, p_source text, p_idempotency_key text, p_idempotency_ttl interval) RETURNS TABLE(delivery_id bigint, state text, acceptance text)
+    LANGUAGE plpgsql
+    AS $$…$$;
+
 CREATE FUNCTION activate_account() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -3269,7 +3273,9 @@ CREATE TRIGGER expire_moved_tokens AFTER UPDATE OF email ON accounts FOR EACH RO
 
 CREATE TRIGGER expire_other_recoveries AFTER UPDATE OF consumed_at ON tokens FOR EACH ROW WHEN (((new.action = 'password_recovery'::token_action) AND (new.consumed_at IS NOT NULL) AND (old.consumed_at IS NULL))) EXECUTE FUNCTION expire_other_recoveries();
 
-CREATE TRIGGER forget_room_marks AFTER UPDATE ON event_clock FOR EACH ROW EXECUTE FUNCTION forget_room_marks();
+CREATE TRIGGER forget_room_marks AFTER INSERT OR UPDATE ON event_clock FOR EACH ROW EXECUTE FUNCTION forget_room_marks();
+
+ALTER TABLE event_clock ENABLE ALWAYS TRIGGER forget_room_marks;
 
 CREATE TRIGGER insert_email_queue INSTEAD OF INSERT ON email_queue FOR EACH ROW EXECUTE FUNCTION insert_email_queue();
 

@@ -12,5 +12,6 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER forget_room_marks
-    AFTER UPDATE ON event_clock -- BEFORE would not hold the lock of the row
+    AFTER INSERT OR UPDATE ON event_clock -- BEFORE would not hold the lock of the row
     FOR EACH ROW EXECUTE FUNCTION forget_room_marks();
+ALTER TABLE event_clock ENABLE ALWAYS TRIGGER forget_room_marks; -- also for changes by replication
