@@ -116,7 +116,7 @@ def problems(request: DeliveryRequest) -> Problems:
     yield from _bookkeeping(request)
     if request.send_at is not None or request.expires_at is not None:
         yield from _moments(request)
-    if request.tags or request.custom_data or not is_printable(request.variables):
+    if request.tags or request.custom_data or (request.variables and not is_printable(request.variables)):
         yield from _data(request)
 
 

@@ -28,7 +28,7 @@ CREATE OR REPLACE FUNCTION send(
     p_max_retries     integer     DEFAULT NULL,
     p_give_up_after   interval    DEFAULT NULL,
     p_traceparent     text        DEFAULT NULL,
-    p_email           text        DEFAULT NULL -- in place of p_to: of a mail that Python has checked
+    p_email           text        DEFAULT NULL -- in place of p_to: of a usual mail that Python has checked
 ) RETURNS bigint
 LANGUAGE plpgsql
 SECURITY DEFINER -- an application may send without rights on other people's mail
@@ -64,12 +64,14 @@ DECLARE
     v_is_listed      boolean;
     v_is_asleep      boolean; -- a worker of the lane waits for a notification
 BEGIN
-    -- With p_email, Python has checked the mail, and it has no field after the key. Postroom's own roles, which may write
-    -- `deliveries`, need no second check. From here on p_email is the first recipient of every mail.
+    -- With p_email and no rare field, Python has checked the mail. Postroom's own roles, which may write `deliveries`, need no
+    -- second check. From here on p_email is the first recipient of every mail.
     IF (p_email IS NOT NULL AND current_setting('role') = 'none'
+        AND num_nonnulls(p_to, p_cc, p_bcc, p_reply_to, p_send_at, p_expires_at, p_max_retries, p_give_up_after, p_from,
+            p_headers, p_attachments, p_tags, p_custom_data, p_traceparent) = 0
         AND has_table_privilege(session_user, 'deliveries'::regclass, 'INSERT')) IS NOT TRUE
     THEN
-        p_to := CASE WHEN p_email IS NULL THEN p_to ELSE ARRAY[p_email] END;
+        p_to := CASE WHEN p_email IS NULL THEN p_to ELSE p_to || p_email END;
         -- bind_source, for Postroom's own roles
         IF (has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'deliveries'::regclass, 'INSERT')
             AND p_source ~ '^[!-~]+$' AND length(p_source) <= 100
