@@ -19,7 +19,8 @@ STATES   queued → rendered → sending → sent | failed | dead_letter | cance
          docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
 STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim → start → attempt → complete (queries.sql).
          A request is checked once: the service takes only a `CheckedRequest`; `postroom.send` passes mail of the usual
-         form directly to SQL `send`, which checks it too (`usual`). An attempt: the `Writer` of the channel
+         form directly to SQL `send`, which checks it again for roles of applications (`usual`), and the API passes it
+         so if it comes alone (functions/accept_usual.sql). An attempt: the `Writer` of the channel
          makes envelope and content, `dispatch` serves the transports, `feed` gives one connection mail after mail,
          `decision` decides, `ledger` writes. Recover, expire and retention in `maintenance`; the meaning of a reply in
          `outcome`, the time of the next attempt in `retry` (the age counts from the first attempt, by the database's

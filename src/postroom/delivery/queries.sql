@@ -39,6 +39,23 @@ FROM accept_deliveries(
     p_endpoint_id => :endpoint_id::bigint[]
 );
 
+-- name: accept_usual :one
+-- Accept one request that delivery/usual.py knows as usual; see functions/accept_usual.sql.
+SELECT delivery_id, state, acceptance
+FROM accept_usual(
+    p_email => :to::text,
+    p_subject => :subject::text,
+    p_text => :text::text,
+    p_html => :html::text,
+    p_template => :template::text,
+    p_variables => :variables::text::jsonb,
+    p_locale => :locale::text,
+    p_lane => :lane::text,
+    p_source => :source::text,
+    p_idempotency_key => :idempotency_key::text,
+    p_idempotency_ttl => :idempotency_ttl::interval
+);
+
 -- name: cancel :many
 -- Cancel these deliveries, except the ones that no longer wait.
 SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;

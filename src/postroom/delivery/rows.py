@@ -57,10 +57,16 @@ def read_accepted(row: asyncpg.Record) -> list[Accepted]:
     ids, states, acceptances = row
     if states is None:
         return [Accepted(each, DeliveryState.QUEUED, Acceptance.ACCEPTED) for each in ids]
-    return [
-        Accepted(each, _STATES[state], _ACCEPTANCES[acceptance])
-        for each, state, acceptance in zip(ids, states, acceptances, strict=True)
-    ]
+    return [_accepted(*answer) for answer in zip(ids, states, acceptances, strict=True)]
+
+
+def read_accepted_one(row: asyncpg.Record) -> Accepted:
+    """The answer to one request."""
+    return _accepted(*row)
+
+
+def _accepted(delivery_id: DeliveryId, state: str, acceptance: str) -> Accepted:
+    return Accepted(delivery_id, _STATES[state], _ACCEPTANCES[acceptance])
 
 
 def read_dead_letter(row: asyncpg.Record) -> DeadLetter:

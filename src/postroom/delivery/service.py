@@ -1,6 +1,7 @@
 """Services of deliveries. HTTP, command line and other surfaces call only this module."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import NoReturn
 
@@ -33,6 +34,7 @@ from postroom.delivery.model import (
     DeliverySummary,
 )
 from postroom.delivery.rows import accept_columns, send_values
+from postroom.delivery.usual import usual_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import audited
 from postroom.limits.limiter import Limiter
@@ -178,6 +180,9 @@ class AcceptCombiner:
     async def _flush(self, requests: Sequence[CheckedRequest]) -> list[Accepted]:
         # One statement outside a transaction block is its own transaction: it is committed when it returns.
         async with self._pool.acquire() as connection:
+            if len(requests) == 1 and (values := usual_values(requests[0])) is not None:
+                with suppress(IdempotencyConflict), translated():  # the batch returns the delivery that has the key
+                    return [await store.accept_usual(connection, **values, idempotency_ttl=self._ttl)]
             return await accept_batch(connection, requests, idempotency_ttl=self._ttl)
 
 

@@ -22,6 +22,7 @@ from postroom.delivery.model import (
 )
 from postroom.delivery.rows import (
     read_accepted,
+    read_accepted_one,
     read_claim_recipient,
     read_claimed,
     read_dead_letter,
@@ -47,6 +48,7 @@ def _lane_depth(row: asyncpg.Record) -> LaneDepth:
 
 accept = QUERIES["accept"].one_as(read_accepted)
 """Accept requests given as columns."""
+accept_usual = QUERIES["accept_usual"].one_as(read_accepted_one)
 cancel = QUERIES["cancel"].many_as(column("id", DeliveryId))
 choose_facts = QUERIES["choose_facts"].exec
 

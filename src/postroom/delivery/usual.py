@@ -3,16 +3,17 @@
 `postroom.send` passes it to PostgreSQL as it is. Making and checking a `DeliveryRequest` takes 10 µs in a loop, but
 45 µs in an application that has just waited for a commit, when the caches of its processor are cold: a tenth of the
 time of accepting a mail (ADR 66). The recipient is passed as `p_email`, so that SQL `send` does not check the mail
-again for Postroom's own roles (ADR 70).
+again for Postroom's own roles (ADR 70). A request that comes alone over HTTP is accepted by the same function.
 
 The form of a mail is its room, template, locale, lane and source, and which other fields it has. Many mails have the
 same form: it is checked once, and the other fields for each mail.
 """
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import lru_cache
 from itertools import compress
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from postroom.delivery.check import (
@@ -21,12 +22,13 @@ from postroom.delivery.check import (
     MAX_SOURCE,
     MAX_SUBJECT,
     RESERVED_SOURCES,
+    CheckedRequest,
     is_label,
     is_locale,
     is_printable,
     is_template_id,
 )
-from postroom.delivery.model import Lane
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.delivery.rows import encode_json
 from postroom.delivery.store import QUERIES
 from postroom.post.address import is_plain_address
@@ -36,6 +38,8 @@ USUAL = ("to", "subject", "text", "html", "template", "variables", "locale", "la
 """The fields that a usual mail may have, in the order of the statement `send_usual`."""
 
 _LANES = frozenset(Lane)
+_rare_of = attrgetter(*(each.name for each in fields(DeliveryRequest) if each.name not in USUAL))
+_NOTHING_RARE = _rare_of(DeliveryRequest())
 _LONGEST_BODY = MAX_BODY_BYTES // 4  # in characters, each of at most four bytes
 
 
@@ -88,6 +92,17 @@ def _choose_call(
     passed = (True, *given[:3], template is not None, has_variables, locale is not None, is_other_lane, True, has_key)
     pick = itemgetter(*compress(range(len(USUAL)), passed))
     return QUERIES.call_in_room("send_usual", room, pick(USUAL)).sql, pick
+
+
+def usual_values(request: CheckedRequest) -> dict[str, Any] | None:
+    """The values of `USUAL` of a checked request, for `accept_usual`; None if it is not a usual mail."""
+    if len(request.to) != 1 or _rare_of(request) != _NOTHING_RARE:
+        return None
+    first = request.to[0]
+    if first.name is not None or not is_plain_address(first.email):
+        return None
+    values = {name: getattr(request, name) for name in USUAL}
+    return {**values, "to": first.email, "variables": encode_json(request.variables) if request.variables else None}
 
 
 def _is_line(text: str, longest: int) -> bool:
