@@ -11,7 +11,7 @@ It needs requirements-dev.lock, bench/requirements.lock and `src` on the path.
     targets.py    the target of each row
     harness.py    interleaved rounds, sizes that last long enough, medians
     report.py     the table and the JSON
-    cost.py       CPU of PostgreSQL and of Python, WAL and transactions of one operation
+    cost.py       CPU of PostgreSQL and of Python, WAL and statements of one operation
     server.py     a separate PostgreSQL with default durability
     sink.py       an SMTP server that counts mail and discards it
     workers.py    worker processes: time, cost and memory

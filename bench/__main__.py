@@ -68,7 +68,13 @@ async def run(
         with console.status("opening databases") as status:
             subjects = await open_subjects(chosen, arena, opening)
             try:
-                results = await run_experiments(experiments, subjects, plan, announce=announcer(console, status))
+                results = await run_experiments(
+                    experiments,
+                    subjects,
+                    plan,
+                    announce=announcer(console, status),
+                    counting=arena.meter.counting_statements,
+                )
             finally:
                 for subject in subjects:
                     await subject.close()

@@ -1,38 +1,46 @@
-"""The cost of a measurement beside its time: CPU of PostgreSQL and of Python, write-ahead log, transactions.
+"""The cost of a measurement beside its time: CPU of PostgreSQL and of Python, write-ahead log, statements.
 
 CPU time hardly moves on a busy machine where rates halve, so changes are judged by these figures.
 
 PostgreSQL's CPU is that of the postmaster and all its children: backends, WAL writer, checkpointer, autovacuum. Live
 processes are read in nanoseconds; the postmaster has added up those that ended. The server's binaries have no
-pg_stat_statements, so transactions are counted instead of statements: those that wrote, by their ids.
+pg_stat_statements, so statements are counted in its log. Writing the log costs time: the harness counts in a round of
+its own.
 """
 
+import asyncio
+import contextlib
 import os
+import re
 import resource
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import asyncpg
 
 TICKS = os.sysconf("SC_CLK_TCK")
-READ_COUNTERS = """
-    SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn AS wal_bytes,
-        pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS transactions
-"""
+READ_WAL = "SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn"
+LOG_STATEMENTS = "ALTER SYSTEM SET log_statement = 'all'"
+STOP_LOGGING = "ALTER SYSTEM RESET log_statement"
+RELOAD = "SELECT pg_conf_load_time() FROM pg_reload_conf()"
+READ_LOADED = "SELECT pg_conf_load_time()"
+RELOAD_POLL_S = 0.01
+STATEMENT = re.compile(rb"^\d{4}-.*? \[\d+\] LOG:  (?:statement: |execute )", re.MULTILINE)
+"""The first line of a logged statement, after the prefix '%m [%p] '. Its other lines start with a tab."""
 FIND_POSTMASTER = "SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Counters that only grow. Seconds of CPU, bytes, transactions."""
+    """Counters that only grow. Seconds of CPU, bytes, and statements while `Meter.counting_statements`."""
 
     postgresql: float
     clients: float
     workers: float
     wal_bytes: float
-    transactions: float
+    statements: float
 
     def __sub__(self, other: "Usage") -> "Usage":
         return Usage(*(ours - theirs for ours, theirs in zip(astuple(self), astuple(other), strict=True)))
@@ -55,7 +63,7 @@ class Spent:
             postgresql=self.usage.postgresql * 1e6,
             python=self.python * 1e6,
             wal=self.usage.wal_bytes,
-            transactions=self.usage.transactions,
+            statements=self.usage.statements,
         )
         return {row: self.operations / self.seconds, **{name: each / self.operations for name, each in costs.items()}}
 
@@ -67,24 +75,53 @@ def cost_readings(row: str, **costs: float) -> dict[str, float]:
 class Meter:
     """Reads the counters of one server and of this process."""
 
-    def __init__(self, connection: asyncpg.Connection, postmaster: int) -> None:
+    def __init__(self, connection: asyncpg.Connection, postmaster: int, log: Path) -> None:
         self._connection = connection
         self._postmaster = postmaster
+        self._log = log
+        self._counted_from: int | None = None
 
     @classmethod
-    async def of(cls, connection: asyncpg.Connection) -> "Meter":
-        """A meter of the superuser's server."""
-        return cls(connection, await connection.fetchval(FIND_POSTMASTER))
+    async def of(cls, connection: asyncpg.Connection, log: Path) -> "Meter":
+        """A meter of the superuser's server, which writes this log. The connection's own statements are not counted."""
+        await connection.execute("SET log_statement = 'none'")
+        return cls(connection, await connection.fetchval(FIND_POSTMASTER), log)
+
+    @contextlib.asynccontextmanager
+    async def counting_statements(self) -> AsyncIterator[None]:
+        """The server logs all statements, of connections that exist too, until the block ends; `read` counts them."""
+        self._counted_from = self._log.stat().st_size
+        try:
+            await self._configure(LOG_STATEMENTS)
+            yield
+        finally:
+            await self._configure(STOP_LOGGING)
+            os.truncate(self._log, self._counted_from)  # the server appends to it
+            self._counted_from = None
+
+    async def _configure(self, command: str) -> None:
+        """Each session reads the setting before its next statement. This one is the oldest, to be notified last."""
+        await self._connection.execute(command)
+        before = await self._connection.fetchval(RELOAD)
+        while await self._connection.fetchval(READ_LOADED) == before:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(RELOAD_POLL_S)
+
+    def _count_statements(self) -> int:
+        if self._counted_from is None:
+            return 0
+        with self._log.open("rb") as log:
+            log.seek(self._counted_from)
+            return len(STATEMENT.findall(log.read()))
 
     async def read(self) -> Usage:
-        counters: Mapping[str, float] = await self._connection.fetchrow(READ_COUNTERS)
+        wal_bytes = float(await self._connection.fetchval(READ_WAL))
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         return Usage(
             postgresql=cpu_of_server(self._postmaster),
             clients=time.process_time(),
             workers=children.ru_utime + children.ru_stime,
-            wal_bytes=float(counters["wal_bytes"]),
-            transactions=float(counters["transactions"]),
+            wal_bytes=wal_bytes,
+            statements=self._count_statements(),
         )
 
     async def spend(self, operations: int, work: Awaitable[object]) -> Spent:

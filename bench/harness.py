@@ -2,12 +2,14 @@
 
 Interleaving spreads a slow minute of the machine over every subject instead of charging it to one. Experiments
 measured as a rate get two warm-up rounds first, which are not counted: they fill caches and tell how many operations
-make the round last the asked-for seconds.
+make the round last the asked-for seconds. Statements are counted in a small round after them, and only there, because
+the server's log of them costs time.
 """
 
 import asyncio
 import statistics
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +24,8 @@ Readings = Mapping[str, float]
 Measure = Callable[[int], Awaitable[Readings]]
 """Performs an experiment at the given size and tells what it found."""
 
+Counting = Callable[[], AbstractAsyncContextManager[None]]
+"""A block in which a measurement counts its statements: `cost.Meter.counting_statements`."""
 
 WARM_UPS = 2
 """The first is too short to time a fast subject; the second, sized by it, is not."""
@@ -77,6 +81,11 @@ class Results:
         return ours / theirs if ours is not None and theirs else None
 
 
+def counted_part(readings: Readings, *, statements: bool) -> Readings:
+    """The statements of one operation, or everything else."""
+    return {row: value for row, value in readings.items() if row.endswith("-statements") is statements}
+
+
 def size_for(experiment: Experiment, plan: Plan, rate: float | None) -> int:
     """How many operations the next round performs: asked for, fixed, or as many as last the plan's seconds."""
     if plan.size is not None:
@@ -89,55 +98,86 @@ def size_for(experiment: Experiment, plan: Plan, rate: float | None) -> int:
     return max(experiment.first, min(wished, experiment.first * GROWTH, plan.most))
 
 
+def size_of_count(experiment: Experiment, plan: Plan) -> int:
+    """How many operations the round performs that counts statements: few, unless the experiment has a fixed size.
+
+    A campaign of 500 mails needs four times as many statements per mail as one of 20,000, because its workers start.
+    """
+    size = size_for(experiment, plan, None)
+    return size if experiment.first is None else min(size, experiment.first)
+
+
 class Rounds:
     """One experiment's rounds over all the subjects that can do it."""
 
-    def __init__(self, experiment: Experiment, plan: Plan, announce: Callable[[str], None]) -> None:
+    def __init__(self, experiment: Experiment, plan: Plan, announce: Callable[[str], None], counting: Counting) -> None:
         self._experiment = experiment
         self._plan = plan
         self._announce = announce
+        self._counting = counting
         self._rates: dict[str, float] = {}
 
     async def run(self, subjects: Sequence[Subject], results: Results) -> None:
         contenders = [subject for subject in subjects if self._experiment.name in subject.measures()]
         if self._experiment.first is not None and self._plan.size is None:
             for _ in range(WARM_UPS):
-                contenders = await self._round("warm-up", contenders, results, counted=False)
+                contenders = await self._round("warm-up", contenders, self._warm_up, results)
+        if any(row.name == f"{self._experiment.name}-statements" for row in self._experiment.rows):
+            contenders = await self._round("statements", contenders, self._count, results)
         for number in range(1, self._plan.rounds + 1):
-            contenders = await self._round(f"round {number}", contenders, results, counted=True)
+            contenders = await self._round(f"round {number}", contenders, self._measure, results)
 
     async def _round(
-        self, label: str, contenders: Sequence[Subject], results: Results, *, counted: bool
+        self,
+        label: str,
+        contenders: Sequence[Subject],
+        measure: Callable[[Subject], Awaitable[Readings]],
+        results: Results,
     ) -> list[Subject]:
         """Measure each contender once; who fails is reported and takes no further part."""
         standing = []
         for subject in contenders:
             self._announce(f"{self._experiment.name} · {label} · {subject.name}")
             try:
-                readings = await self._measure(subject)
+                results.add(subject.name, await measure(subject))
             except Exception as fault:  # noqa: BLE001 - one broken subject must not cost the others their run
                 results.failures[self._experiment.name, subject.name] = f"{type(fault).__name__}: {fault}"
                 continue
-            if counted:
-                results.add(subject.name, readings)
             standing.append(subject)
         return standing
 
+    async def _warm_up(self, subject: Subject) -> Readings:
+        await self._measure(subject)
+        return {}
+
+    async def _count(self, subject: Subject) -> Readings:
+        async with self._counting():
+            readings = await self._perform(subject, size_of_count(self._experiment, self._plan))
+        return counted_part(readings, statements=True)
+
     async def _measure(self, subject: Subject) -> Readings:
         size = size_for(self._experiment, self._plan, self._rates.get(subject.name))
-        async with asyncio.timeout(MEASURE_PATIENCE_S):
-            readings = await subject.measures()[self._experiment.name](size)
+        readings = await self._perform(subject, size)
         if self._experiment.first is not None:
             self._rates[subject.name] = readings[self._experiment.name]
-        return readings
+        return counted_part(readings, statements=False)
+
+    async def _perform(self, subject: Subject, size: int) -> Readings:
+        async with asyncio.timeout(MEASURE_PATIENCE_S):
+            return await subject.measures()[self._experiment.name](size)
 
 
 async def run_experiments(
-    experiments: Sequence[Experiment], subjects: Sequence[Subject], plan: Plan, *, announce: Callable[[str], None]
+    experiments: Sequence[Experiment],
+    subjects: Sequence[Subject],
+    plan: Plan,
+    *,
+    announce: Callable[[str], None],
+    counting: Counting,
 ) -> Results:
     results = Results()
     for experiment in experiments:
-        await Rounds(experiment, plan, announce).run(subjects, results)
+        await Rounds(experiment, plan, announce, counting).run(subjects, results)
     return results
 
 

@@ -43,7 +43,7 @@ COSTS: Mapping[str, tuple[str, Unit]] = {
     "postgresql": ("PostgreSQL CPU", Unit.MICROSECONDS),
     "python": ("Python CPU", Unit.MICROSECONDS),
     "wal": ("WAL", Unit.BYTES),
-    "transactions": ("transactions", Unit.COUNT),
+    "statements": ("statements", Unit.COUNT),
 }
 """The cost of one operation, for every row that is a rate: see `cost.Spent`."""
 

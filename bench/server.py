@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from bench.cost import Meter
+from postroom.embedded.data_directory import DataDirectory
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 
 
@@ -43,9 +44,10 @@ async def running_server() -> AsyncIterator[Arena]:
     """An arena for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="postroom-bench-") as directory:
         home = Path(directory)
-        async with EmbeddedServer(home / "data", ServerOptions()) as server:
+        files = DataDirectory(home / "data")
+        async with EmbeddedServer(files.data_dir, ServerOptions()) as server:
             connection = await asyncpg.connect(server.admin_url)
             try:
-                yield Arena(server.admin_url, home, await Meter.of(connection))
+                yield Arena(server.admin_url, home, await Meter.of(connection, files.log))
             finally:
                 await connection.close()

@@ -1,20 +1,18 @@
 """The benchmark's arithmetic and its sink. Nothing here measures time."""
 
-import asyncio
+import contextlib
 import json
 import smtplib
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.message import EmailMessage
 from pathlib import Path
 
-import asyncpg
 import pytest
-from bench.cost import Spent, Usage
-from bench.harness import GROWTH, Plan, Readings, Results, run_experiments, size_for
+from bench.harness import GROWTH, Plan, Readings, Results, run_experiments, size_for, size_of_count
 from bench.report import Machine, as_document, build_table, format_target, format_value, judge
-from bench.rows import EXPERIMENTS, ROWS, Experiment, Row, Unit, chosen_experiments
-from bench.server import Arena, running_server
+from bench.rows import EXPERIMENTS, ROWS, Experiment, Row, Unit, by_rate, chosen_experiments
+from bench.server import Arena
 from bench.sink import Counts, message_id_of, start_sink
 from bench.statements import read_statements
 from bench.targets import TARGETS, Bound, Level, Target, Verdict
@@ -29,7 +27,7 @@ FIXED = Experiment("code", (Row("code-p99", "code", Unit.MILLISECONDS),), full=1
 
 
 class Scripted:
-    """A subject that answers from a list and keeps the sizes it was asked for."""
+    """A subject that answers from a list, always with three statements, and keeps the sizes it was asked for."""
 
     def __init__(self, name: str, rates: list[float], log: list[str] | None = None) -> None:
         self.name = name
@@ -49,17 +47,15 @@ class Scripted:
     async def _measure(self, size: int) -> Readings:
         self.sizes.append(size)
         self._log.append(self.name)
-        return {"drain": next(self._rates)}
+        return {"drain": next(self._rates), "drain-statements": 3.0}
+
+
+async def run(experiments: list[Experiment], subjects: list[Scripted], plan: Plan) -> Results:
+    return await run_experiments(experiments, subjects, plan, announce=lambda _: None, counting=contextlib.nullcontext)
 
 
 def results(**samples: dict[str, list[float]]) -> Results:
     return Results(samples={row.replace("_", "-"): found for row, found in samples.items()})
-
-
-@pytest.fixture
-async def arena() -> AsyncIterator[Arena]:
-    async with running_server() as found:
-        yield found
 
 
 def test_median_ignores_one_noisy_round() -> None:
@@ -111,17 +107,40 @@ async def test_rounds_are_interleaved_after_an_uncounted_warm_up() -> None:
     """Every subject takes its turn in each round; the warm-up only sets the size."""
     order: list[str] = []
     first, second = Scripted("a", [40.0, 50.0, 60.0, 70.0], order), Scripted("b", [400.0, 500.0, 600.0, 700.0], order)
-    found = await run_experiments([RATED], [first, second], Plan(rounds=2, seconds=4), announce=lambda _: None)
+    found = await run([RATED], [first, second], Plan(rounds=2, seconds=4))
     assert order == ["a", "b"] * 4
     assert found.samples == {"drain": {"a": [60.0, 70.0], "b": [600.0, 700.0]}}
     assert first.sizes == [100, 160, 200, 240]
     assert second.sizes == [100, 1_600, 2_000, 2_400]
 
 
+async def test_statements_are_counted_in_a_small_round_and_everything_else_in_the_others() -> None:
+    """The rate of the round that writes the statements into the log is not used, not even for the next size."""
+    subject = Scripted("a", [40.0, 50.0, 1.0, 60.0, 70.0])
+    found = await run([by_rate("drain", "drain", 100)], [subject], Plan(rounds=2, seconds=4))
+    assert subject.sizes == [100, 160, 100, 200, 240]
+    assert found.samples == {"drain": {"a": [60.0, 70.0]}, "drain-statements": {"a": [3.0]}}
+
+
+@pytest.mark.parametrize(
+    "first, plan, size",
+    [
+        (100, Plan(size=400_000), 100),
+        (100, Plan(size=7), 7),
+        (None, Plan(), 20_000),
+        (None, Plan(quick=True), 500),
+        (None, Plan(size=7), 7),
+    ],
+)
+def test_statements_are_counted_in_a_small_log(first: int | None, plan: Plan, size: int) -> None:
+    """As many operations as the first warm-up has, and those of an experiment of fixed size; or fewer, if asked for."""
+    assert size_of_count(Experiment("drain", (), first=first, full=20_000, quick=500), plan) == size
+
+
 async def test_a_failing_subject_does_not_stop_the_others() -> None:
     """A failed subject is named with its reason and excluded."""
     broken, sound = Scripted("broken", []), Scripted("sound", [1.0, 1.0, 2.0])
-    found = await run_experiments([RATED], [broken, sound], Plan(rounds=1), announce=lambda _: None)
+    found = await run([RATED], [broken, sound], Plan(rounds=1))
     assert list(found.failures) == [("drain", "broken")]
     assert found.samples == {"drain": {"sound": [2.0]}}
 
@@ -207,38 +226,6 @@ def test_the_table_shows_medians_ratios_costs_and_verdicts() -> None:
 def test_targets_name_known_rows() -> None:
     """A misspelt row would silently never be judged."""
     assert {target.row for target in TARGETS} <= set(ROWS)
-
-
-def test_a_cost_is_that_of_one_operation() -> None:
-    """CPU in microseconds, bytes and transactions, divided by the operations; Python's CPU is that of one side."""
-    usage = Usage(postgresql=0.5, clients=9.0, workers=0.2, wal_bytes=2_000, transactions=10)
-    spent = Spent(operations=1_000, seconds=2.0, usage=usage, python=usage.workers)
-    assert spent.readings("drain") == {
-        "drain": 500.0,
-        "drain-postgresql": 500.0,
-        "drain-python": 200.0,
-        "drain-wal": 2.0,
-        "drain-transactions": 0.01,
-    }
-
-
-def is_running(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
-
-
-async def test_the_meter_counts_the_server_and_its_ended_backends(arena: Arena) -> None:
-    """CPU of a backend stays counted after its connection closed; WAL and transactions only grow."""
-    before = await arena.meter.read()
-    connection = await asyncpg.connect(arena.admin_url)
-    await connection.execute("CREATE TABLE metered AS SELECT n FROM generate_series(1, 300_000) AS n")
-    pid = connection.get_server_pid()
-    await connection.close()
-    while is_running(pid):  # noqa: ASYNC110 - another process
-        await asyncio.sleep(0.01)
-    used = await arena.meter.read() - before
-    assert used.postgresql > 0.02
-    assert used.wal_bytes > 1_000
-    assert used.transactions >= 1
 
 
 def test_experiments_are_chosen_by_name_in_the_order_of_the_report() -> None:
