@@ -1,4 +1,4 @@
--- A room with very many finished deliveries, made by the database itself: two are accepted and finished by the product,
+-- A room with very many deliveries, made by the database itself: two are accepted and finished by the product, one waits,
 -- and their rows are copied in every table that has some. New columns and tables are copied without a change here.
 
 -- name: create_copier

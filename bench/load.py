@@ -16,7 +16,6 @@ Act = Callable[[Client, Piece], Awaitable[object]]
 
 BATCH = 1_000
 BULK_CLIENTS = 2
-CLAIMED_AT_ONCE = 100
 PAIRS_TIMED = 40
 PAIRS_UNTIMED = 6  # plans are cached from the sixth execution on
 
@@ -62,14 +61,6 @@ async def call_latency(
             await act(connection, number)
             waits.append((time.perf_counter() - began) * 1_000)
     return percentiles("latency", waits)
-
-
-async def compare_claims(
-    shallow: Callable[[], Awaitable[float]], deep: Callable[[], Awaitable[float]]
-) -> dict[str, float]:
-    """Claims from a short and a long queue by turns: medians and their ratio."""
-    few, many = await compare(shallow, deep)
-    return {"claim-shallow": few, "claim-deep": many, "claim-flatness": many / few}
 
 
 async def compare(few: Callable[[], Awaitable[float]], many: Callable[[], Awaitable[float]]) -> tuple[float, float]:

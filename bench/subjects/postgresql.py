@@ -6,18 +6,13 @@ End to end is the bare script: claim 500, send one prepared body over 20 pipelin
 processes of it are a quarter faster than one, even on two cores.
 """
 
-import contextlib
 import json
-import time
-import uuid
-from collections.abc import AsyncIterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 import asyncpg
 
 from bench import letters, load
 from bench.harness import Measure, Readings
-from bench.server import Arena
 from bench.sink import start_sink
 from bench.subjects.sql_queue import Content, SqlQueue, by_template
 from bench.workers import drain
@@ -31,21 +26,11 @@ class BarePostgres(SqlQueue):
     def __init__(self) -> None:
         super().__init__("postgresql", mail_columns)
 
-    async def open(self, arena: Arena) -> None:
-        await super().open(arena)
-        self._depths = {
-            depth: await arena.create_database(f"bench_postgresql_{depth}") for depth in ("shallow", "deep")
-        }
-        for url in self._depths.values():
-            async with connected(url) as connection:
-                await connection.execute(self._sql["schema"])
-
     def measures(self) -> Mapping[str, Measure]:
         return {
             **super().measures(),
             "accept-open": self._insert_rows,
             "end-to-end": self._end_to_end,
-            "claim": self._claim,
         }
 
     async def _insert_rows(self, count: int) -> Readings:
@@ -64,37 +49,3 @@ class BarePostgres(SqlQueue):
         assert accepted == count, f"the sink has {accepted} of {count}"
         await self._check_finished()
         return drained.readings("end-to-end")
-
-    async def _claim(self, depth: int) -> Readings:
-        async with connected(self._depths["shallow"]) as shallow, connected(self._depths["deep"]) as deep:
-            await self._top_up(shallow, 1_000)
-            await self._top_up(deep, depth)
-            claim = self._sql["claim"]
-            return await load.compare_claims(partial(time_claim, shallow, claim), partial(time_claim, deep, claim))
-
-    async def _top_up(self, connection: asyncpg.Connection, waiting: int) -> None:
-        missing = waiting - await connection.fetchval(self._sql["count_unfinished"])
-        if missing > 0:
-            await load.share_batches([connection], self._numbers.take(missing), self._insert_batch)
-        await connection.execute(self._sql["settle"])
-
-
-async def time_claim(connection: asyncpg.Connection, statement: str) -> float:
-    """The seconds a claim takes; rolled back, so that as many wait for the next."""
-    transaction = connection.transaction()
-    await transaction.start()
-    began = time.perf_counter()
-    claimed = await connection.fetch(statement, uuid.uuid4(), load.CLAIMED_AT_ONCE)
-    elapsed = time.perf_counter() - began
-    await transaction.rollback()
-    assert len(claimed) == load.CLAIMED_AT_ONCE
-    return elapsed
-
-
-@contextlib.asynccontextmanager
-async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(url)
-    try:
-        yield connection
-    finally:
-        await connection.close()

@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from bench import letters, load
 from bench.campaigns import measure_sending
 from bench.cost import cpu_of_tree
 from bench.dashboard import measure_pages
-from bench.growth import measure_appends, measure_listings, measure_schedule
+from bench.growth import measure_appends, measure_deliveries, measure_schedule
 from bench.harness import Measure, Readings
 from bench.http_load import HttpClient
 from bench.listing_pages import measure_every_listing
@@ -30,7 +29,7 @@ from bench.statements import read_statements
 from bench.workers import Command, drain, run_workers
 from postroom import send
 from postroom.db.pool import connect
-from postroom.delivery import service, store
+from postroom.delivery import service
 from postroom.delivery.check import check_batch, check_request
 from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.post.address import Address
@@ -90,16 +89,15 @@ class PostroomSubject:
         self._arena, self._meter, self._scratch = arena, arena.meter, arena.scratch
         self._templates = arena.scratch / "templates"
         letters.write_template(self._templates)
-        self._urls = {name: await arena.create_database(f"bench_postroom_{name}") for name in ("main", "few", "many")}
+        self._urls = {name: await arena.create_database(f"bench_postroom_{name}") for name in ("main", "many")}
         for url in self._urls.values():
             await asyncio.to_thread(ask, postroom(url, self._templates, "migrate"))
             await asyncio.to_thread(ask, postroom(url, self._templates, "templates", "publish"))
         self._connections = [await connect(self._urls["main"], ROOM) for _ in range(10)]
-        self._few = await connect(self._urls["few"], ROOM)
         self._many = await connect(self._urls["many"], ROOM)
 
     async def close(self) -> None:
-        for connection in (*self._connections, self._few, self._many):
+        for connection in (*self._connections, self._many):
             await connection.close()
 
     def measures(self) -> Mapping[str, Measure]:
@@ -119,7 +117,6 @@ class PostroomSubject:
             "wire": self._wire,
             "code": self._code,
             "kept": self._kept,
-            "claim": self._claim,
             "growth": self._growth,
             "dashboard": self._dashboard,
         }
@@ -202,11 +199,6 @@ class PostroomSubject:
 
     # ── Waiting ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _claim(self, depth: int) -> Readings:
-        await self._top_up(self._few, 1_000)
-        await self._top_up(self._many, depth)
-        return await load.compare_claims(partial(claim, self._few), partial(claim, self._many))
-
     async def _top_up(self, connection: asyncpg.Connection, waiting: int) -> None:
         missing = waiting - await connection.fetchval(SQL["count_waiting"])
         if missing > 0:
@@ -254,7 +246,7 @@ class PostroomSubject:
 
     async def _growth(self, size: int) -> Readings:
         return {
-            **await measure_listings(self._arena, self._templates, size),
+            **await measure_deliveries(self._arena, self._templates, size),
             **await measure_every_listing(self._arena, size),
             **await measure_appends(self._arena, size),
             **await measure_schedule(self._arena, size),
@@ -313,25 +305,6 @@ async def post_one(client: HttpClient, number: int) -> None:
     }
     status = await client.post("/v1/deliveries", document, idempotency_key=f"key-{number}")
     assert status == 202, f"answered {status}"
-
-
-async def claim(connection: asyncpg.Connection) -> float:
-    """The seconds a claim takes; rolled back, so that as many wait for the next."""
-    transaction = connection.transaction()
-    await transaction.start()
-    began = time.perf_counter()
-    claimed = await store.claim_due(
-        connection,
-        lane=Lane.BULK,
-        batch_limit=load.CLAIMED_AT_ONCE,
-        worker_id=1,
-        lease=timedelta(minutes=5),
-        now=None,
-    )
-    elapsed = time.perf_counter() - began
-    await transaction.rollback()
-    assert len(claimed) == load.CLAIMED_AT_ONCE
-    return elapsed
 
 
 async def until(happened: Callable[[], bool], workers: subprocess.Popen[bytes]) -> None:

@@ -195,7 +195,7 @@ def test_the_document_holds_every_round_and_survives_json() -> None:
     found = results(
         drain={"postroom": [30_000.0, 20_000.0], "procrastinate": [500.0]}, drain_python={"postroom": [40.0]}
     )
-    found.failures["claim", "postroom"] = "RuntimeError: no"
+    found.failures["code", "postroom"] = "RuntimeError: no"
     document = json.loads(json.dumps(as_document(found, MACHINE)))
     assert document["machine"]["cores"] == 2
     ours, theirs, cost = document["rows"]
@@ -205,7 +205,7 @@ def test_the_document_holds_every_round_and_survives_json() -> None:
     verdicts = {(entry["row"], entry["target"]): entry["verdict"] for entry in document["targets"]}
     assert verdicts["drain-python", "Python CPU ≤ 60.0 µs"] == "met"
     assert verdicts["drain", "≥ 1× pgqueuer-500"] == "not measured"
-    assert document["failures"] == [{"experiment": "claim", "subject": "postroom", "reason": "RuntimeError: no"}]
+    assert document["failures"] == [{"experiment": "code", "subject": "postroom", "reason": "RuntimeError: no"}]
 
 
 def test_the_table_shows_medians_ratios_costs_and_verdicts() -> None:
