@@ -118,6 +118,8 @@ def page_rows() -> Iterator[Row]:
 EXPERIMENTS: tuple[Experiment, ...] = (
     by_rate("accept-open", "accept one inside one open transaction", 300),
     by_rate("enqueue-1", "accept one in the caller's transaction, 1 client", 100),
+    # Peers run `enqueue-1` again, for a ratio within the same rounds.
+    by_rate("enqueue-1-role", "accept one in the caller's transaction, 1 client, role of an application", 100),
     by_rate("enqueue-10", "accept one in the caller's transaction, 10 clients", 500),
     by_rate("alone-1", "accept one in a statement of its own, 1 client", 100),
     by_rate("alone-10", "accept one in a statement of its own, 10 clients", 500),

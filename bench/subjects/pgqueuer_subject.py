@@ -56,6 +56,9 @@ class PgQueuer:
         return {
             "accept-open": self._enqueue_in_one_transaction,
             "enqueue-1": partial(self._enqueue_singles, row="enqueue-1", clients=1, act=self._enqueue_in_transaction),
+            "enqueue-1-role": partial(
+                self._enqueue_singles, row="enqueue-1-role", clients=1, act=self._enqueue_in_transaction
+            ),
             "enqueue-10": partial(
                 self._enqueue_singles, row="enqueue-10", clients=10, act=self._enqueue_in_transaction
             ),

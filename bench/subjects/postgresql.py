@@ -8,6 +8,7 @@ processes of it are a quarter faster than one, even on two cores.
 
 import json
 from collections.abc import Mapping
+from functools import partial
 
 import asyncpg
 
@@ -30,6 +31,9 @@ class BarePostgres(SqlQueue):
         return {
             **super().measures(),
             "accept-open": self._insert_rows,
+            "enqueue-1-role": partial(
+                self._insert_singles, row="enqueue-1-role", clients=1, act=self._insert_in_transaction
+            ),
             "end-to-end": self._end_to_end,
         }
 

@@ -1,5 +1,11 @@
 -- Statements of the benchmark beside Postroom's own. The search path finds the room.
 
+-- name: create_application
+-- The rights of postroom_sender in docs/examples that postroom.send needs. The source of its mail is the name of the role.
+CREATE ROLE bench LOGIN;
+GRANT USAGE ON SCHEMA postroom TO bench;
+GRANT EXECUTE ON FUNCTION send TO bench;
+
 -- name: count_waiting
 SELECT count(*) FROM deliveries WHERE state IN ('queued', 'rendered');
 
