@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Callable
@@ -96,7 +97,8 @@ def main() -> int:
         print(fault, file=sys.stderr)
         return 2
     wanted = set(filter(None, (options.subjects or "").split(",")))
-    results, machine = uvloop.run(run(experiments, plan_from(options), wanted, Console(stderr=True)))
+    with contextlib.redirect_stdout(sys.stderr):  # measurements may print and log
+        results, machine = uvloop.run(run(experiments, plan_from(options), wanted, Console(stderr=True)))
     if options.json:
         print_json(results, machine)
     else:
