@@ -92,6 +92,7 @@ def passed_values(mail: dict[str, Any]) -> dict[str, str] | None:
 @example(CONTENT, {"text": "\ud800"})
 @example(BY_TEMPLATE, {"subject": "Hello"})
 @example(BY_TEMPLATE, {"variables": {"name": "Ann\0"}})
+@example(BY_TEMPLATE, {"variables": {"name": "\N{GRINNING FACE}" * 70_000}})
 def test_a_mail_that_takes_the_short_way_is_valid(usual: dict[str, Any], other: dict[str, Any]) -> None:
     """The exact check finds no problem in its fields, and its arguments are those of the longer way."""
     mail = {**usual, **other}

@@ -12,6 +12,8 @@ from postroom.post.mime import Attachment
 GOOD: dict[str, Any] = {"to": ["ada@example.org"], "subject": "Hello", "text": "Hello, Ada."}
 NOTE: dict[str, Any] = {"subject": None, "text": None, "template": "welcome"}
 MEGABYTES_5 = 5 * 1024 * 1024
+KILOBYTES_64 = 64 * 1024
+KILOBYTES_256 = 256 * 1024
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -20,6 +22,13 @@ def nested(levels: int) -> dict[str, Any]:
     for _ in range(levels - 1):
         value = {"a": value}
     return value
+
+
+def sized(size: int, letter: str = "x", name: str = "X-A") -> dict[str, str]:
+    """An object of one text that takes this many bytes as JSON, as PostgreSQL writes it."""
+    left = size - len(json.dumps({name: ""}))
+    count = left // len(letter.encode())
+    return {name: letter * count + "x" * (left - count * len(letter.encode()))}
 
 
 def a_file(**fields: Any) -> Attachment:
@@ -68,6 +77,12 @@ BAD: list[tuple[str, dict[str, Any]]] = [
     ("variables", {**NOTE, "variables": nested(33)}),
     ("variables", {**NOTE, "variables": {"n": 2**63}}),
     ("variables", {**NOTE, "variables": {"n": [1e300]}}),
+    ("variables", {**NOTE, "variables": sized(KILOBYTES_256 + 1)}),
+    ("variables", {**NOTE, "variables": sized(KILOBYTES_256 + 1, "€")}),
+    ("variables", {**NOTE, "variables": {"x": ['"'] * (KILOBYTES_256 // 6)}}),
+    ("headers", {"headers": sized(KILOBYTES_64 + 1)}),
+    ("tags", {"tags": sized(KILOBYTES_64 + 1)}),
+    ("custom_data", {"custom_data": sized(KILOBYTES_64 + 1)}),
     ("custom_data", {"custom_data": nested(40)}),
     ("custom_data", {"custom_data": {"n": -(2**63)}}),
     ("tags", {"tags": {str(n): "x" for n in range(51)}}),
@@ -101,6 +116,9 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 ALLOWED: list[dict[str, Any]] = [
     {**NOTE, "variables": nested(32)},
+    {**NOTE, "variables": sized(KILOBYTES_256)},
+    {**NOTE, "variables": sized(KILOBYTES_256, "€")},
+    {"headers": sized(KILOBYTES_64), "tags": sized(KILOBYTES_64), "custom_data": sized(KILOBYTES_64)},
     {"custom_data": {"n": 2**63 - 1, "deep": nested(31)}},
     {"subject": "tab\tand \x7f"},
     {"headers": {"X-A": "\x01é", "List-Id": "<a.example.org>", "Message-ID": "<a@example.org>"}},

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from postroom.delivery.model import Channel, DeliveryRequest
 from postroom.delivery.retry import LADDERS, LONGEST_PATIENCE, MOST_RETRIES, SHORTEST_PATIENCE
+from postroom.delivery.rows import json_size
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address
 from postroom.post.header import MEDIA_TYPE, check_header, check_text
@@ -18,6 +19,8 @@ MAX_RECIPIENTS = 100  # servers must take 100 per mail (RFC 5321); many refuse m
 MAX_SUBJECT = 998  # the longest line of RFC 5322
 MAX_BODY_BYTES = 5 * 1024 * 1024  # mail clients cut or refuse far shorter ones
 MAX_ATTACHMENT_BYTES = 25 * 1024 * 1024  # all of them, before base64; most servers refuse larger mail
+MAX_VARIABLES_BYTES = 256 * 1024  # of JSON, as Amazon SES allows; a chunk of 100 such mails is below POSTROOM_WORKER_MB
+MAX_DATA_BYTES = 64 * 1024  # of JSON in headers, tags and custom data; servers refuse mail with as many headers
 MAX_TAGS = 50  # each is counted by the statistics and stored with every attempt
 MAX_SOURCE = 100  # a label of metrics and pages; send.sql has the same
 MAX_KEY = 255  # as the HTTP header allows; an index entry stays small
@@ -52,6 +55,7 @@ _ADDRESS = re.compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?!$)|$)){4}"
 _NOT_DATA = (
     f"must be JSON without NUL and lone surrogates, with numbers within 64 bits, nested at most {MAX_DEPTH} deep"
 )
+_TOO_MUCH_DATA = "must be at most {} bytes of JSON"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 """PostgreSQL's text holds neither NUL nor lone surrogates."""
 
@@ -116,7 +120,7 @@ def problems(request: DeliveryRequest) -> Problems:
     yield from _bookkeeping(request)
     if request.send_at is not None or request.expires_at is not None:
         yield from _moments(request)
-    if request.tags or request.custom_data or (request.variables and not is_printable(request.variables)):
+    if request.tags or request.custom_data or (request.variables and not is_plain_data(request.variables)):
         yield from _data(request)
 
 
@@ -224,14 +228,18 @@ def _texts(request: DeliveryRequest) -> Problems:
 
 def _headers(request: DeliveryRequest) -> Problems:
     seen: set[str] = set()
+    is_valid = True
     is_ours = request.endpoint_id is not None  # the outbox sets Content-Type and webhook-id itself
     for name, value in request.headers.items():
         reason = check_text(value) if is_ours else check_header(name, value)
         if reason is None and name.lower() in seen:
             reason = "is given twice"
         if reason is not None:
+            is_valid = False
             yield f"headers.{name}", reason
         seen.add(name.lower())
+    if is_valid and not is_plain_data(request.headers) and json_size(request.headers) > MAX_DATA_BYTES:
+        yield "headers", _TOO_MUCH_DATA.format(MAX_DATA_BYTES)
 
 
 def _attachments(request: DeliveryRequest) -> Problems:
@@ -289,10 +297,15 @@ def _moments(request: DeliveryRequest) -> Problems:
 def _data(request: DeliveryRequest) -> Problems:
     if len(request.tags) > MAX_TAGS:
         yield "tags", f"at most {MAX_TAGS} are allowed"
-    for field in ("variables", "tags", "custom_data"):
+    limits = (("variables", MAX_VARIABLES_BYTES), ("tags", MAX_DATA_BYTES), ("custom_data", MAX_DATA_BYTES))
+    for field, most in limits:
         value = getattr(request, field)
-        if value and not is_printable(value) and has_unstorable(value):
+        if not value or is_plain_data(value):
+            continue
+        if has_unstorable(value):
             yield field, _NOT_DATA
+        elif json_size(value) > most:
+            yield field, _TOO_MUCH_DATA.format(most)
 
 
 def is_label(value: str, longest: int) -> bool:
@@ -312,12 +325,15 @@ def _has_control(text: str) -> bool:
     return not text.isprintable() and _CONTROL.search(text) is not None
 
 
-def is_printable(value: Mapping[str, Any]) -> bool:
-    """True for printable names and texts, which most data is; it takes a third of the time of `has_unstorable`."""
+def is_plain_data(value: Mapping[str, Any]) -> bool:
+    """True for few printable names and texts, which most data is; it takes a third of the time of `has_unstorable`."""
     try:
-        return "".join(value).isprintable() and "".join(value.values()).isprintable()
+        names, texts = "".join(value), "".join(value.values())
     except TypeError:  # another type than a text
         return False
+    # In JSON a printable character takes at most four bytes, and a name with its text eight more.
+    is_small = 4 * (len(names) + len(texts)) + 8 * len(value) <= MAX_DATA_BYTES
+    return is_small and names.isprintable() and texts.isprintable()
 
 
 def has_unstorable(value: Any, depth: int = 0) -> bool:

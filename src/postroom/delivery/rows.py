@@ -254,6 +254,11 @@ def encode_json(value: Any) -> str:
     return _encode(value).decode()
 
 
+def json_size(value: Any) -> int:
+    """The bytes of its JSON text as PostgreSQL writes it, with a space after each colon and comma."""
+    return len(msgspec.json.format(_encode(value), indent=0))
+
+
 def _is_json(kind: Any) -> bool:
     """True for mappings and for lists of records, optional ones too."""
     return any(get_origin(each) in {Mapping, tuple} for each in (kind, *get_args(kind)))

@@ -25,7 +25,7 @@ from postroom.delivery.check import (
     CheckedRequest,
     is_label,
     is_locale,
-    is_printable,
+    is_plain_data,
     is_template_id,
 )
 from postroom.delivery.model import DeliveryRequest, Lane
@@ -54,7 +54,7 @@ def usual_call(room: str, mail: tuple[Any, ...]) -> tuple[str, ...] | None:
         and (subject is None or (_is_line(subject, MAX_SUBJECT) and not subject.isspace()))
         and (text is None or _is_body(text))
         and (html is None or _is_body(html))
-        and (variables is None or (variables and is_printable(variables)))
+        and (variables is None or (variables and is_plain_data(variables)))
         and (key is None or _is_line(key, MAX_KEY))
     ):
         return None

@@ -47,6 +47,13 @@ BEGIN
     THEN
         v_field := 'custom_data';
         v_message := 'must be JSON with numbers within 64 bits, nested at most 32 deep';
+    ELSIF octet_length(p_variables::text) > 262144
+        OR greatest(octet_length(p_headers::text), octet_length(p_tags::text), octet_length(p_custom_data::text)) > 65536
+    THEN
+        v_field := CASE
+            WHEN octet_length(p_variables::text) > 262144 THEN 'variables' WHEN octet_length(p_headers::text) > 65536 THEN 'headers'
+            WHEN octet_length(p_tags::text) > 65536 THEN 'tags' ELSE 'custom_data' END;
+        v_message := format('must be at most %s bytes of JSON', CASE v_field WHEN 'variables' THEN 262144 ELSE 65536 END);
     ELSIF p_headers IS NOT NULL OR p_attachments IS NOT NULL THEN
         SELECT field, message INTO v_field, v_message
         FROM (

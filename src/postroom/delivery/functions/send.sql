@@ -91,7 +91,9 @@ BEGIN
             AND p_lane IN ('auth', 'transactional', 'bulk')
             AND (p_idempotency_key IS NULL OR p_idempotency_key ~ '^[ -~]+$' AND length(p_idempotency_key) <= 255)
             AND coalesce(p_locale, 'en') ~ '^[a-z]{2}$'
-            AND (p_variables IS NULL OR NOT p_variables @? 'strict $.* ? (@.type() != "string")') -- NULL if it is not an object
+            -- NULL if they are no object. A text is at most six times as long in JSON as in jsonb, and the sum is never compressed.
+            AND (p_variables IS NULL
+                OR NOT p_variables @? 'strict $.* ? (@.type() != "string")' AND pg_column_size('{}' || p_variables) <= 43690)
             AND p_idempotency_ttl = interval '7 days'
             AND (v_has_content OR p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0)) IS NOT TRUE
         THEN
