@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted, suppress, until
@@ -9,24 +10,42 @@ from tests.support.senders import an_account
 
 from postroom.db.pool import Pool
 from postroom.delivery import store
+from postroom.delivery.check import MAX_DATA_BYTES, MAX_VARIABLES_BYTES
 from postroom.delivery.lane import chunks
 from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
+from postroom.post.mime import Attachment
 from postroom.post.reply import Content, Envelope, Reply
 
 MB = 2**20
+
+
+SIZES = {"text": MB, "html": MB, "attachments": MB, "variables": 250_000, "headers": 60_000}
+"""A size that each part of a mail may have."""
 
 
 async def fill(pool: Pool, count: int, *, megabytes: int = 1) -> list[int]:
     return list(await accepted(pool, *(a_mail(f"p{n}@example.org", text="x" * MB * megabytes) for n in range(count))))
 
 
+def heavy(part: str) -> dict[str, Any]:
+    """The fields of a mail that has nearly all of its bytes in this part."""
+    content = "x" * SIZES[part]
+    fields: dict[str, dict[str, Any]] = {
+        "attachments": {"attachments": (Attachment("a.bin", "application/octet-stream", content),)},
+        "variables": {"template": "welcome", "variables": {"name": content}},
+        "headers": {"headers": {"X-Long": content}},
+    }
+    return fields.get(part, {part: content})
+
+
+@pytest.mark.parametrize("part", SIZES)
 @pytest.mark.parametrize("use_senders", [False, True])
-async def test_a_claim_takes_no_more_content_than_its_limit(pool: Pool, *, use_senders: bool) -> None:
-    """Ten mails of a megabyte and a limit of two and a half: the claim ends with the mail that passes the limit."""
+async def test_a_claim_takes_no_more_content_than_its_limit(pool: Pool, part: str, *, use_senders: bool) -> None:
+    """Five equal mails and a limit of two and a half: the claim ends with the mail that passes the limit."""
     if use_senders:
         await an_account(pool)
-    ids = await fill(pool, 10)
+    ids = await accepted(pool, *(a_mail(f"p{n}@example.org", **heavy(part)) for n in range(5)))
     async with pool.acquire() as connection:
         claimed = await store.claim_due(
             connection,
@@ -36,10 +55,17 @@ async def test_a_claim_takes_no_more_content_than_its_limit(pool: Pool, *, use_s
             lease=timedelta(minutes=1),
             now=None,
             use_senders=use_senders,
-            byte_limit=5 * MB // 2,
+            byte_limit=5 * SIZES[part] // 2,
         )
     assert [outgoing.id for outgoing in claimed] == ids[:3]
-    assert {outgoing.size for outgoing in claimed} == {MB}
+    [size] = {outgoing.size for outgoing in claimed}
+    assert SIZES[part] <= size < SIZES[part] + 200
+
+
+async def test_a_chunk_of_the_largest_variables_is_within_the_limit_of_a_claim() -> None:
+    """Even a value that weighs nothing, because it is stored compressed, cannot exceed the memory of a worker."""
+    options = WorkerOptions()
+    assert options.chunk * (MAX_VARIABLES_BYTES + MAX_DATA_BYTES) <= options.byte_limit
 
 
 async def test_a_mail_larger_than_the_limit_is_claimed_alone(pool: Pool) -> None:

@@ -110,7 +110,8 @@ SELECT claimed.id, claim_id, channel::text, ladder, attempt_count, attempt_base,
     sender_account_id, start_in, send_delay, shaped_domain,
     domain_connections, idempotency_key, endpoint_id,
     coalesce(octet_length(text_body), 0) + coalesce(octet_length(html_body), 0)
-        + coalesce(pg_column_size(attachments), 0) AS size
+        + coalesce(pg_column_size(attachments), 0) + coalesce(pg_column_size(variables), 0)
+        + coalesce(pg_column_size(headers), 0) AS size
 FROM claimed
 LEFT JOIN delivery_payloads ON delivery_id = claimed.id
 WHERE (SELECT set_config('synchronous_commit', 'off', true)) IS NOT NULL -- until the end of this transaction

@@ -188,11 +188,13 @@ CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads (
     coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id')
 ) WHERE headers ?| '{Message-ID,Message-Id,message-id}'; -- every accepted mail prepares this condition: it is one operator
 
--- Bodies are kept for days and written once or twice: compression costs more than the disk space it saves (ADR 8). Up
--- to 8 KB they stay in the row itself.
+-- Content is kept for days and written once or twice: compression costs more than the disk space it saves (ADR 8). Up
+-- to 8 KB it stays in the row itself. Stored uncompressed, each part has the weight that a claim counts (lock_due_mail).
 ALTER TABLE delivery_payloads
     ALTER text_body SET STORAGE EXTERNAL,
     ALTER html_body SET STORAGE EXTERNAL,
+    ALTER variables SET STORAGE EXTERNAL,
+    ALTER headers SET STORAGE EXTERNAL,
     ALTER attachments SET STORAGE EXTERNAL;
 
 -- ── The ledger ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -1893,6 +1893,8 @@ CREATE TABLE delivery_payloads (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN text_body SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN html_body SET STORAGE EXTERNAL;
+ALTER TABLE ONLY delivery_payloads ALTER COLUMN variables SET STORAGE EXTERNAL;
+ALTER TABLE ONLY delivery_payloads ALTER COLUMN headers SET STORAGE EXTERNAL;
 ALTER TABLE ONLY delivery_payloads ALTER COLUMN attachments SET STORAGE EXTERNAL;
 
 CREATE TABLE other_recipients (

@@ -4,6 +4,8 @@
 --
 -- Webhooks and mail are read separately, because mail may have to wait for an account: if both are due, a batch has
 -- half of each, and at most p_webhook_limit webhooks (NULL: any), so that receivers that time out do not delay mail.
+-- A claim holds no content. p_bytes keeps it from holding more mail than it can soon start. Webhooks are not weighed here,
+-- because p_webhook_limit is one chunk; the worker cuts them into chunks by size before it reads their content (`chunks`).
 -- With sender accounts or destination limits, lock_routed_mail selects the mail. p_bytes limits the content of the
 -- mail, p_busy names accounts to leave out. Without p_with_mail only webhooks are locked.
 CREATE OR REPLACE FUNCTION lock_due_deliveries(

@@ -2,7 +2,8 @@
 -- campaign never leaves, even if it became due: a stopping worker releases mail claimed before the pause, and the feeder
 -- has not run yet. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
 -- subquery per row: as a join, a cached plan would read all payloads. Content is stored uncompressed, so its stored size is
--- its size.
+-- its size. Only a JSON value that an application copies compressed from a table weighs less than it is; check_send_data limits
+-- that to what a chunk of 100 mails may have.
 --  The waiting row and the record are locked together. Every other writer locks the record first and then, in the trigger,
 -- the waiting row: because a claim waits for neither of them, it cannot deadlock with such a writer.
 CREATE OR REPLACE FUNCTION lock_due_mail(
@@ -17,7 +18,8 @@ AS $$
             FROM (
                 SELECT due.id, coalesce((
                     SELECT coalesce(octet_length(p.text_body), 0) + coalesce(octet_length(p.html_body), 0)
-                        + coalesce(pg_column_size(p.attachments), 0)
+                        + coalesce(pg_column_size(p.attachments), 0) + coalesce(pg_column_size(p.variables), 0)
+                        + coalesce(pg_column_size(p.headers), 0)
                     FROM delivery_payloads AS p
                     WHERE p.delivery_id = due.id), 0)::bigint AS size
                 FROM (
