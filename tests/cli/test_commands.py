@@ -14,6 +14,7 @@ from tests.support.templates import write_templates
 from postroom.db.room import Room
 
 SEND = ("send", "--to", "ann@example.org", "--subject", "Hello", "--text", "It works.")
+WELCOME = '{"name": "Ada", "product": "Quill", "url": "https://quill.example/start"}'
 
 
 @pytest.fixture
@@ -95,6 +96,20 @@ def test_send_prints_the_id_and_the_listing_has_it(settings: dict[str, str]) -> 
     assert shown["tags"] == {"kind": "test"}
     recipients = {(r["kind"], r["address"], r["name"]) for r in shown["recipients"]}
     assert recipients == {("to", "ann@example.org", None), ("cc", "bob@example.org", "Bob")}
+
+
+def test_a_delivery_names_the_version_of_its_template(settings: dict[str, str]) -> None:
+    """With it, `templates show` prints the files that the mail is rendered from."""
+    sent = postroom(
+        "send", "--to", "ann@example.org", "--template", "welcome", "--vars-json", WELCOME, settings=settings
+    )
+    assert sent.returncode == 0, sent.stderr
+    shown = answer(postroom("deliveries", "show", sent.stdout.strip(), "--json", settings=settings))
+    version = str(shown["template_version"])
+    files = answer(postroom("templates", "show", "welcome", "--version", version, "--json", settings=settings))
+    assert "en/subject" in files["files"]
+    lines = postroom("deliveries", "show", sent.stdout.strip(), settings=settings).stdout.splitlines()
+    assert ["template", "version", version] in [line.split() for line in lines]
 
 
 def test_send_reads_the_text_from_standard_input(settings: dict[str, str], tmp_path: Path) -> None:

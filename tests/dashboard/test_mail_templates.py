@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.support.builders import a_mail, accepted
 from tests.support.dashboard import open_guest, text_of
 from tests.support.templates import published
 
@@ -46,6 +47,21 @@ async def test_unknown_templates_and_samples_are_not_found(room: Room) -> None:
         f"/templates/welcome/versions/{version}/preview?sample=nobody&locale=en",
     ):
         assert (await guest.get(path)).status == 404
+
+
+async def test_a_delivery_leads_to_its_version(room: Room, tmp_path: Path) -> None:
+    """To the version that it was accepted with; a person who may not see templates gets no link."""
+    await published(room.pool, tmp_path, NOTE)
+    version = await room.pool.fetchval("SELECT version_id FROM templates WHERE id = 'note'")
+    [noted, plain] = await accepted(room.pool, a_mail(template="note", variables={"name": "Ada"}), a_mail())
+    await published(room.pool, tmp_path, {"note/en/subject": "Welcome {{ name }}"})
+    guest, other = await open_guest(room), await open_guest(room, "deliveries:read")
+    link = f'<a href="/templates/note/versions/{version}">version {version}</a>'
+    assert link in (await guest.get(f"/deliveries/{noted}")).body.decode()
+    assert (await guest.get(f"/templates/note/versions/{version}")).status == 200
+    assert f", version {version}" in text_of(await other.get(f"/deliveries/{noted}"))
+    assert "/versions/" not in (await other.get(f"/deliveries/{noted}")).body.decode()
+    assert "version" not in text_of(await guest.get(f"/deliveries/{plain}"))
 
 
 async def test_a_key_needs_the_scope(room: Room) -> None:

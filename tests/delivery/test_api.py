@@ -80,6 +80,20 @@ async def test_a_delivery_is_shown_whole(browser: Browser) -> None:
     assert (shown["source"], shown["status"], shown["lane"]) == ("shop", "queued", "transactional")
 
 
+async def test_a_delivery_names_the_version_of_its_template(browser: Browser, room: Room) -> None:
+    """The version that it was accepted with, also after another one became current; other mail has none."""
+    noted = await _accept(browser, template="welcome", subject=None, text=None, variables=WELCOME)
+    plain = await _accept(browser)
+    version = await room.pool.fetchval("SELECT version_id FROM templates WHERE id = 'welcome'")
+    await room.pool.execute(
+        "UPDATE templates SET version_id = (SELECT min(id) FROM template_versions WHERE id <> $1)", version
+    )
+    shown = (await browser.get(f"/v1/deliveries/{noted}")).json
+    assert (shown["template"], shown["template_version"]) == ("welcome", version)
+    files = await browser.get(f"/v1/templates/welcome/versions/{version}")
+    assert (files.status, (await browser.get(f"/v1/deliveries/{plain}")).json["template_version"]) == (200, None)
+
+
 async def test_codes_and_variables_stay_inside(browser: Browser) -> None:
     """No response contains a one-time code or the variables of a template."""
     made = await browser.post("/v1/login-codes", json={"email": "ann@example.org", "code": "SESAME-7"})

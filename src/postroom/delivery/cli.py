@@ -33,9 +33,9 @@ Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of the delive
 
 _LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
 _RECORD = (
-    "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "locale",
-    "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries", "give_up_after", "expires_at",
-    "finished_at", "resend_of", "tags", "subject",
+    "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "template_version",
+    "locale", "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries", "give_up_after",
+    "expires_at", "finished_at", "resend_of", "tags", "subject",
 )  # fmt: skip
 _ATTEMPTED = (
     "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",

@@ -72,15 +72,7 @@ class DeliveryState(StrEnum):
 
 
 WAITING = frozenset({DeliveryState.QUEUED, DeliveryState.RENDERED})
-ENDED = frozenset(
-    {
-        DeliveryState.SENT,
-        DeliveryState.FAILED,
-        DeliveryState.DEAD_LETTER,
-        DeliveryState.CANCELLED,
-        DeliveryState.SUPPRESSED,
-    }
-)
+ENDED = frozenset(DeliveryState) - WAITING - {DeliveryState.SENDING}
 
 TRANSITIONS: frozenset[tuple[DeliveryState, DeliveryState]] = frozenset(
     {
@@ -352,6 +344,7 @@ class Delivery(_Standing):
     resend_of: DeliveryId | None
     ladder: str
     idempotency_key: str | None
+    template_version_id: int | None  # the version it was accepted with; None: no template, or an unknown one
     locale: str | None
     detail: str | None
     traceparent: str | None

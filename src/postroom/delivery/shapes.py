@@ -84,7 +84,7 @@ DeliveryShape = response(
     Delivery,
     "DeliveryShape",
     hide=("ladder", "has_body", "variables", "dated_at"),
-    rename={**_PUBLIC, "sender": "from"},
+    rename={**_PUBLIC, "template_version_id": "template_version", "sender": "from"},
     extra={
         "give_up_after": int | None,
         "recipients": many(RecipientShape),

@@ -122,6 +122,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     expires_at: datetime | None
     resend_of: int | None
     idempotency_key: str | None
+    template_version: int | None
     locale: str | None
     detail: str | None
     traceparent: str | None
