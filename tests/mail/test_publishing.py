@@ -13,6 +13,7 @@ from tests.support.templates import published, write_templates
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.delivery.service import cancel, resend
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish
@@ -109,6 +110,52 @@ async def test_old_versions_are_deleted_when_no_delivery_keeps_them(pool: Pool, 
     later = datetime.now(UTC) + timedelta(days=91)
     assert await swept(pool, RETENTION, clock=lambda: later - timedelta(days=2)) == 0
     assert await swept(pool, RETENTION, clock=lambda: later) == 1
+    assert await versions(pool) == [kept, newest]
+
+
+async def test_a_resend_keeps_its_version(pool: Pool, tmp_path: Path) -> None:
+    """It is accepted long after the version was replaced, and its original may be gone."""
+    await published(pool, tmp_path, NOTE)
+    [delivery] = await accepted(pool, a_mail(template="note", variables={"name": "Ada"}))
+    await published(pool, tmp_path, {"note/en/text": "Hi {{ name }},"})
+    kept, newest = await versions(pool)
+    await pool.execute(
+        "UPDATE template_versions SET replaced_at = replaced_at - interval '91 days' WHERE id = $1", kept
+    )
+    await cancel(pool, delivery, actor="tests")
+    again = await resend(pool, delivery, actor="tests")
+    await pool.execute("DELETE FROM deliveries WHERE id = $1", delivery)
+    assert await swept(pool, RETENTION) == 0
+    await pool.execute("DELETE FROM deliveries WHERE id = $1", again)
+    assert await swept(pool, RETENTION) == 1
+    assert await versions(pool) == [newest]
+
+
+async def test_a_version_stays_while_many_deliveries_of_its_time_are_left(pool: Pool, tmp_path: Path) -> None:
+    """A run looks at 100 of them and cannot know which versions the others keep; later mail does not count."""
+    for text in ("unused", "current"):
+        await published(pool, tmp_path, {**NOTE, "note/en/text": text})
+    unused, newest = await versions(pool)
+    early = await accepted(pool, *[a_mail(template="note", variables={"name": "Ada"})] * 100)
+    await pool.execute("UPDATE deliveries SET created_at = created_at - interval '91 days'")
+    await pool.execute(
+        "UPDATE template_versions SET replaced_at = replaced_at - interval '91 days' WHERE id = $1", unused
+    )
+    await accepted(pool, *[a_mail(template="note", variables={"name": "Ada"})] * 100)
+    assert await swept(pool, RETENTION) == 0
+    await pool.execute("DELETE FROM deliveries WHERE id = $1", early[50])
+    assert await swept(pool, RETENTION) == 1
+    assert await versions(pool) == [newest]
+
+
+async def test_old_versions_are_examined_in_steps(pool: Pool, tmp_path: Path) -> None:
+    """Versions that stay do not keep a run from those behind them."""
+    for text in ("kept", "unused", "unused too", "current"):
+        await published(pool, tmp_path, {**NOTE, "note/en/text": text})
+        if text == "kept":
+            await accepted(pool, a_mail(template="note", variables={"name": "Ada"}))
+    kept, *_unused, newest = await versions(pool)
+    assert await swept(pool, RETENTION, step=1, clock=lambda: datetime.now(UTC) + timedelta(days=91)) == 2
     assert await versions(pool) == [kept, newest]
 
 

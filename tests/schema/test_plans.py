@@ -1,14 +1,16 @@
 """Plans of hot statements: each uses its index, at any size of the table."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from tests.support.builders import QUEUE_WAITING
-from tests.support.plans import plan_of, planning_session
+from tests.support.plans import measured_plan, plan_of, planning_session
 
 from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.delivery.store import QUERIES
+from postroom.mail.store import QUERIES as TEMPLATES
 
 FILL = """
     INSERT INTO deliveries (state, lane, next_attempt_at, ladder, source, recipient_email, template_id, expires_at)
@@ -96,6 +98,22 @@ async def test_a_result_wakes_followers_once_per_statement(full: Session) -> Non
     """The function is in a CTE; joined as a subquery, it was called for every result."""
     [scan] = [node for node in await plan_of(full, QUERIES["complete"]) if node.get("CTE Name") == "followed"]
     assert scan["Node Type"] == "CTE Scan"
+
+
+async def test_retention_of_versions_reads_few_deliveries(full: Session) -> None:
+    """It reads 100 of the 10,000 deliveries of a template, in the order of an index that listings have."""
+    transaction = full.transaction()
+    await transaction.start()
+    await full.execute(
+        "INSERT INTO template_versions (template, content_hash, published_by, files, replaced_at)"
+        " VALUES ('welcome', 'old', 'tests', '{}', now() - interval '1 hour')"
+    )
+    plan = await measured_plan(
+        full, TEMPLATES["delete_old_versions"], after=None, batch_limit=100, retention=timedelta(), now=None
+    )
+    await transaction.rollback()
+    read = {node["Index Name"]: node["Actual Rows"] for node in plan if node.get("Relation Name") == "deliveries"}
+    assert read == {"deliveries_template_idx": 100, "deliveries_resend_idx": 0}
 
 
 async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:

@@ -5,19 +5,46 @@
 SELECT count(*) AS templates
 FROM templates;
 
--- name: delete_old_versions :exec
--- Delete versions that were replaced long ago and that no delivery keeps.
-DELETE FROM template_versions
-WHERE id IN (
-    SELECT v.id
+-- name: delete_old_versions :one
+-- One bounded step of retention through the versions, in the order of their ids: delete those that were replaced long ago
+-- and that no delivery keeps. No index has the version of a delivery: every mail would pay for it. Only deliveries from
+-- before the replacement can keep a version, a day being allowed for transactions that had begun, and resends. They have
+-- nearly all been deleted by then: a version of whose template 100 are left stays for a later run, and every version stays
+-- while 10,000 resends exist.
+WITH page AS MATERIALIZED (
+    SELECT v.id, v.template, first_delivery_since(v.replaced_at + interval '1 day') AS before_id
     FROM template_versions AS v
-    WHERE v.replaced_at < coalesce(:now::timestamptz, now()) - :retention::interval
-        AND NOT EXISTS (SELECT FROM templates AS t WHERE t.version_id = v.id)
-        AND NOT EXISTS (
-            SELECT FROM deliveries AS d WHERE d.template_id = v.template AND d.template_version_id = v.id)
-    ORDER BY v.replaced_at
+    WHERE v.id > coalesce(:after::bigint, 0) AND v.replaced_at < coalesce(:now::timestamptz, now()) - :retention::interval
+    ORDER BY v.id
     LIMIT :batch_limit
-);
+),
+resent AS MATERIALIZED (
+    SELECT d.template_version_id AS version_id
+    FROM deliveries AS d
+    WHERE d.resend_of IS NOT NULL
+    ORDER BY d.resend_of
+    LIMIT 10000
+),
+deleted AS (
+    DELETE FROM template_versions AS v
+    USING page
+    WHERE v.id = page.id AND v.replaced_at IS NOT NULL AND NOT EXISTS (SELECT FROM templates AS t WHERE t.version_id = v.id)
+        AND (SELECT count(*) FROM resent) < 10000
+        AND NOT EXISTS (SELECT FROM resent WHERE resent.version_id = v.id)
+        AND (
+            SELECT count(*) < 100 AND count(*) FILTER (WHERE kept.version_id = v.id) = 0
+            FROM (
+                SELECT d.template_version_id AS version_id
+                FROM deliveries AS d
+                WHERE d.template_id = page.template AND d.id >> 10 <= page.before_id >> 10 AND d.id < page.before_id
+                ORDER BY d.id >> 10
+                LIMIT 100
+            ) AS kept
+        )
+    RETURNING v.id
+)
+SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS last_id
+FROM page;
 
 -- name: find_version :maybe
 -- One version of a template with its files; the current one if no id is given.

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 from postroom.db.queries import Connection, column, load, model
+from postroom.db.retention import Step
 from postroom.delivery.rows import read_unrendered
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
 from postroom.mail.template_files import TemplateSource
@@ -12,7 +14,15 @@ from postroom.runtime.record import read_row
 QUERIES = load("postroom.mail")
 
 count_templates = QUERIES["count_templates"].one_as(column("templates", int))
-delete_old_versions = QUERIES["delete_old_versions"].exec
+
+
+async def delete_old_versions(
+    connection: Connection, *, retention: timedelta, batch_limit: int, now: datetime | None, after: int | None = None
+) -> Step:
+    row = await QUERIES["delete_old_versions"].one(
+        connection, retention=retention, after=after, batch_limit=batch_limit, now=now
+    )
+    return Step(row["seen"], row["deleted"], row["last_id"])
 
 
 async def find_version(connection: Connection, *, template: str, version_id: int | None) -> VersionFiles | None:

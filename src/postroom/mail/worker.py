@@ -10,7 +10,8 @@ from postroom.mail.versions import TemplateVersions
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
 
-RETENTION = (Retention(store.delete_old_versions, "template_version_retention"),)
+RETENTION = (Retention(store.delete_old_versions, "template_version_retention", step=100),)
+"""A small step: it looks at up to 100 deliveries for each version."""
 
 REST = timedelta(seconds=2)
 """Only mail that is due in more than ten seconds is tried: see functions/accept_deliveries.sql of delivery."""
