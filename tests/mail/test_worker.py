@@ -130,22 +130,55 @@ async def test_a_retry_sends_the_same_bytes_although_the_files_changed(pool: Poo
     assert second.contents == first.contents
 
 
-async def test_readers_and_previews_get_the_content_that_was_sent(pool: Pool, tmp_path: Path) -> None:
-    """The delivery as shown, and a preview of its version with its variables, although the files changed since."""
-    await published(pool, tmp_path, {**PARTS, "note/en/html": "<style>p { color: red }</style><p>Dear {{ name }}</p>"})
-    [delivery] = await accepted(pool, a_note(), now=NOON)
+STYLED = "<style>p { color: red }</style><p>Dear {{ name }}</p>\n<p>Grüße</p>\n"
+LATE = "<style>p.{{ name|length }} { color: red }</style><pre>Dear {{ name }}&#13;</pre>"
+CONTENTS: dict[str, dict[str, str | None]] = {
+    "joined": {"note/en/html": STYLED},
+    "text derived": {"note/en/html": STYLED, "note/en/text": None},
+    "styles applied late": {"note/en/html": LATE, "note/en/text": None},
+    "engine": {"note/en/html": "<p>{{ name|upper }}</p>\n", "note/en/text": " {{ name|upper }}\n\n"},
+    "CRLF in files": {"note/en/html": "<p>{{ name }}</p>\r\n<p></p>\r", "note/en/text": "{{ name }},\r\n\rBye\r\n"},
+}
+
+
+@pytest.mark.parametrize("name", ["Ada", "Ada\nB", "Ada\r\nB", "Ada\rB", " Ada  ", "Ada" * 400, "Zoë" * 400, ".Ada"])
+@pytest.mark.parametrize("content", CONTENTS)
+async def test_readers_and_previews_get_the_content_that_was_sent(
+    pool: Pool, tmp_path: Path, content: str, name: str
+) -> None:
+    """The delivery as shown, and a preview of its version with its variables, although the files changed since.
+
+    Byte for byte, with the line ends of mail.
+    """
+    files = {**PARTS, "note/en/subject": "Hello", **CONTENTS[content]}
+    await published(pool, tmp_path, {path: text for path, text in files.items() if text is not None})
+    [delivery] = await accepted(pool, a_note(variables={"name": name}), now=NOON)
     transport = Recording()
     await a_template_worker(pool, transport, clock=Hands()).run_once(Lane.TRANSACTIONAL)
     await published(pool, tmp_path, {"note/en/subject": "Changed", "note/en/html": "<p>Changed</p>"})
     shown = await contents_of(pool).fill(await service.get_delivery(pool, delivery))
     version_id = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
-    again = await preview(pool, "note", version_id=version_id, locale=None, variables={"name": "Ada"})
+    again = await preview(pool, "note", version_id=version_id, locale=None, variables={"name": name})
     assert (shown.subject, shown.text, shown.html) == (again.subject, again.text, again.html)
     sent = message_from_bytes(transport.contents[0], policy=default)
-    parts = {part.get_content_type(): part.get_content() for part in sent.walk() if not part.is_multipart()}
+    parts = {part.get_content_type(): part.get_payload(decode=True) for part in sent.walk() if not part.is_multipart()}
     assert sent["subject"] == shown.subject
-    assert parts["text/plain"].strip() == (shown.text or "").strip()
-    assert parts["text/html"].strip() == (shown.html or "").strip()
+    assert parts == {"text/plain": as_sent(shown.text), "text/html": as_sent(shown.html)}
+
+
+async def test_readers_get_the_text_that_was_sent_alone(pool: Pool, tmp_path: Path) -> None:
+    """A message of one part differs in one thing: SMTP requires that its last line ends."""
+    await published(pool, tmp_path, PARTS)
+    [delivery] = await accepted(pool, a_note(variables={"name": "Ada\rB"}), now=NOON)
+    transport = Recording()
+    await a_template_worker(pool, transport, clock=Hands()).run_once(Lane.TRANSACTIONAL)
+    shown = await contents_of(pool).fill(await service.get_delivery(pool, delivery))
+    assert transport.contents[0].partition(b"\r\n\r\n")[2] == as_sent(shown.text) + b"\r\n"
+
+
+def as_sent(text: str | None) -> bytes:
+    assert text is not None
+    return text.replace("\n", "\r\n").encode()
 
 
 async def test_a_resend_has_the_version_of_the_original(pool: Pool, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from html import escape
 from typing import Any
 
 from postroom.post.header import LINE_LIMIT
+from postroom.post.text import with_line_feeds
 from postroom.runtime.template_tags import tag_spans
 
 LONGEST_CHARACTER = 4  # octets in UTF-8
@@ -44,6 +45,7 @@ class JoinedPart:
     @classmethod
     def parse(cls, source: str, *, html: bool) -> "JoinedPart | None":
         """None if the part needs the engine."""
+        source = with_line_feeds(source)
         pieces: list[str] = []
         at = 0
         for start, end in tag_spans(source):
@@ -52,7 +54,7 @@ class JoinedPart:
                 return None
             pieces += (source[at:start], variable[1])
             at = end
-        pieces.append(source[at:].removesuffix("\n").removesuffix("\r"))  # as the engine does
+        pieces.append(source[at:].removesuffix("\n"))  # as the engine does
         canonical = _NOT_CANONICAL.search("x".join(pieces[::2])) is None
         octets = _transmitted(pieces) if canonical else None
         longest = max(map(len, b"".join(octets[::2]).split(b"\r\n"))) if octets else 0
@@ -93,7 +95,7 @@ class JoinedPart:
 
 def _transmitted(pieces: Sequence[str]) -> tuple[bytes, ...] | None:
     """The pieces with the line ends of mail; None if they contain a NUL or half a character, as no mail can."""
-    lines = [piece.replace("\r\n", "\n").replace("\r", "\n").replace("\n", "\r\n") for piece in pieces]
+    lines = [piece.replace("\n", "\r\n") for piece in pieces]
     return None if _UNSENDABLE.search("".join(lines)) else tuple([line.encode() for line in lines])
 
 

@@ -31,6 +31,7 @@ from minijinja import Environment, TemplateError
 from postroom.mail.joined import JoinedPart, is_line, lines_of
 from postroom.mail.markup import StylesInvalid, inline_styles
 from postroom.mail.plaintext import plain_text
+from postroom.post.text import with_line_feeds
 
 FUEL = 500_000  # instructions of the template engine; ends an endless loop
 MAX_SUBJECT = 998  # the longest line of RFC 5322
@@ -211,7 +212,7 @@ class Renderer:
         except _Failure as failure:
             return RenderError(message.template, failure.part, failure.message)
         if text is None and html is not None:
-            text = plain_text(html)
+            text = with_line_feeds(plain_text(html))
         return Rendered(subject, text, html)
 
     def render_bytes(self, message: TemplateParts, variables: Mapping[str, Any]) -> RenderedMessage | None:
@@ -275,6 +276,7 @@ class Renderer:
             raise _Failure(part, f"a null was printed, give it a default (null here: {nulls})") from None
         except Exception as error:  # noqa: BLE001 - any exception of the engine's binding is a failed rendering
             raise _Failure(part, f"the template cannot use a value like this ({type(error).__name__})") from None
+        rendered = with_line_feeds(rendered)  # readers and the message have the same lines
         if part == "html":
             # The engine escapes slashes too. No parser needs that, and it makes URLs in sources harder to read.
             rendered = rendered.replace("&#x2f;", "/")
@@ -362,6 +364,6 @@ def _caused_in(description: str, sources: Mapping[str, str]) -> tuple[str, int, 
 
 def _inline_rendered(html: str) -> str:
     try:
-        return inline_styles(html)
+        return with_line_feeds(inline_styles(html))  # it resolves &#13;
     except StylesInvalid:
         raise _Failure("html", "the styles cannot be applied to the rendered HTML") from None

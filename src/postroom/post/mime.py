@@ -144,7 +144,7 @@ def _inline(message: ComposedMessage) -> list[Attachment]:
 
 
 def _ended(entity: _Entity | None) -> _Entity:
-    """A part that is the whole message; unlike a part before a boundary, it must end its last line."""
+    """A part that is the whole message; unlike a part before a boundary, it must end its last line (RFC 5321)."""
     assert entity is not None
     return entity if entity.body.endswith(b"\r\n") else entity._replace(body=entity.body + b"\r\n")
 

@@ -1,4 +1,4 @@
-"""Text that PostgreSQL can store: `text` holds neither NUL nor half of a surrogate pair."""
+"""Text that PostgreSQL can store (`text` holds neither NUL nor half of a surrogate pair), and its line ends."""
 
 import re
 
@@ -18,3 +18,8 @@ def is_storable(text: str) -> bool:
 def storable(text: str, limit: int | None = None) -> str:
     """The first `limit` characters of a text, with U+FFFD in place of those that PostgreSQL cannot store."""
     return _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text[:limit])
+
+
+def with_line_feeds(text: str) -> str:
+    """The text with LF as its only line end; composing a message writes CRLF for each."""
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
