@@ -3,13 +3,16 @@
 from datetime import timedelta
 
 import pytest
-from tests.support.builders import BUSY, DELIVERED, NOON, Recording, a_mail, a_worker, accepted
+from tests.support.builders import BUSY, DELIVERED, NOON, Recording, a_compose, a_mail, a_worker, accepted
 from tests.support.dashboard import Guest, ambiguous, captured, open_guest, text_of, tried
 
 from postroom.dashboard.timeline import engagement_entries
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.attempt import RenderFailed
+from postroom.delivery.model import Lane, Outgoing
 from postroom.delivery.worker import WorkerOptions
+from postroom.post.reply import Content, Envelope
 from postroom.tracking.model import DeliveryEngagement
 
 
@@ -82,6 +85,26 @@ async def test_operators_actions_are_for_keys_that_read_the_audit_log(room: Room
     text = text_of(await guest.get(f"/deliveries/{delivery_id}"))
     assert "Cancelled" in text
     assert "cli:ada" not in text
+
+
+async def test_mail_that_cannot_be_rendered_shows_why(room: Room, guest: Guest) -> None:
+    """The end has reason and detail: of the first rendering and, after an attempt, of a later one."""
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        if outgoing.attempt_no == 2 or outgoing.lane is Lane.AUTH:
+            raise RenderFailed("welcome/html: no such block")
+        return a_compose()(outgoing)
+
+    at_once, later = await accepted(room.pool, a_mail(lane=Lane.AUTH), a_mail())
+    for _ in range(2):
+        worker = a_worker(room.pool, Recording(BUSY), compose=compose, options=WorkerOptions(until_empty=True))
+        await worker.run()
+        await room.pool.execute("UPDATE deliveries SET next_attempt_at = now() WHERE next_attempt_at IS NOT NULL")
+    first, second = [text_of(await guest.get(f"/deliveries/{each}")) for each in (at_once, later)]
+    assert in_order(first, "Accepted", "Failed", "render failed: welcome/html: no such block")
+    assert "Attempt 1" not in first
+    assert in_order(second, "Attempt 1: deferred", "Failed", "render failed: welcome/html: no such block")
+    assert "Attempt 2" not in second
 
 
 async def test_an_ambiguous_delivery_explains_each_button(room: Room, guest: Guest) -> None:

@@ -3,19 +3,20 @@
 import asyncio
 
 import pytest
-from tests.support.builders import BUSY, Recording, a_mail, a_worker, accepted
+from tests.support.builders import BUSY, Recording, a_compose, a_mail, a_worker, accepted
 from tests.support.dashboard import open_guest, text_of
 
 from postroom.cli import room_checks
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery.lane import RoomHold
-from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.delivery.model import DeliveryRequest, Lane, Outgoing
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.limits import service
 from postroom.limits.limiter import Limiter
 from postroom.limits.model import HeldLimits
 from postroom.post.address import Address
+from postroom.post.reply import Content, Envelope
 
 
 @pytest.fixture
@@ -56,6 +57,23 @@ async def test_mail_beyond_the_quota_stays_queued_and_due(room: Room, transport:
     )
     async with room.pool.acquire() as connection:
         assert "the others wait until 00:00 UTC" in (await room_checks.examine_room(connection)).found
+
+
+async def test_mail_that_cannot_be_composed_uses_no_quota(room: Room, transport: Recording) -> None:
+    """The room's only mail of the day is left for another."""
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        if outgoing.subject == "Broken":
+            raise ValueError("subject: holds half a character")
+        return a_compose()(outgoing)
+
+    await set_limits(room.pool, daily_quota=1)
+    await accepted(room.pool, to(1, subject="Broken"))
+    worker = a_worker(room.pool, transport, compose=compose)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    await accepted(room.pool, to(1))
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"failed": 1, "sent": 1}
 
 
 async def test_raising_the_quota_sends_the_waiting_mail(

@@ -13,7 +13,7 @@ from tests.support.builders import LEASE, NOON, Hands, a_mail, accepted, attempt
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import AttemptResult, complete_columns
+from postroom.delivery.decision import AttemptResult, complete_columns, unwritable, unwritable_columns
 from postroom.delivery.model import ENDED, TRANSITIONS, WAITING, DeliveryState, Lane, Outgoing
 
 DRAWING = Path(__file__).parents[2] / "docs" / "architecture.md"
@@ -157,6 +157,14 @@ async def test_a_late_worker_cannot_complete(pool: Pool, late: tuple[Outgoing, H
         assert await store.complete(connection, now=hands(), **complete_columns(finished([outgoing]))) == set()
 
 
+async def test_a_late_worker_cannot_fail_what_it_could_not_render(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
+    """A delivery that another worker has claimed does not end, and keeps its attempt count."""
+    outgoing, hands = late
+    columns = unwritable_columns([unwritable(outgoing, "unknown variable: name")])
+    async with pool.acquire() as connection:
+        assert await store.fail_unwritable(connection, now=hands(), **columns) == []
+
+
 async def test_a_late_worker_cannot_release(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
     """A late worker releases nothing."""
     outgoing, hands = late
@@ -279,7 +287,14 @@ class Walker:
         async with connection.transaction():
             ids = [delivery.id for delivery in await store.lock_unrendered(connection, batch_limit=2)]
             if ids and self.chance.random() < 0.2:
-                await store.fail_rendering(connection, delivery_id=ids, detail=["no"] * len(ids), now=self.hands())
+                await store.fail_unwritable(
+                    connection,
+                    delivery_id=ids,
+                    claim_id=[],
+                    reason=["render_failed"] * len(ids),
+                    detail=["no"] * len(ids),
+                    now=self.hands(),
+                )
             elif ids:
                 await store.mark_rendered(connection, delivery_id=ids, now=self.hands())
 
@@ -304,7 +319,7 @@ class Walker:
         result = AttemptResult(
             outgoing=outgoing, outcome="deferred", state="waiting", retry_in=LEASE, reason="deferred"
         )
-        match self.chance.randrange(3):
+        match self.chance.randrange(4):
             case 0:
                 outcome, state = self.chance.choice(ends)
                 result = AttemptResult(outgoing=outgoing, outcome=outcome, state=state, reason="test")
@@ -317,6 +332,10 @@ class Walker:
                     reason=reason,
                     dead_letter_reason=reason,
                 )
+            case 2:
+                columns = unwritable_columns([unwritable(outgoing, "test")])
+                await store.fail_unwritable(connection, now=self.hands(), **columns)
+                return
         await store.complete(connection, now=self.hands(), **complete_columns([result]))
 
     async def release(self, connection: Session) -> None:

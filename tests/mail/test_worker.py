@@ -25,6 +25,8 @@ from postroom.campaigns.contents import contents_of
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
+from postroom.events.model import Query
+from postroom.events.service import EventStore
 from postroom.mail.library import preview
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.service import render_ahead
@@ -56,6 +58,18 @@ def a_later_note(**fields: Any) -> DeliveryRequest:
 
 async def subject_of(pool: Pool, delivery: DeliveryId) -> str | None:
     return (await contents_of(pool).fill(await service.get_delivery(pool, delivery))).subject
+
+
+async def last_fact(pool: Pool, delivery: DeliveryId) -> tuple[str, int, str]:
+    """Type, attempt and reason of the last fact about a delivery."""
+    page = await EventStore(pool).read(Query.of(tags=[f"postroom.delivery={delivery}"]))
+    fact = page.events[-1]
+    return fact.type, fact.data["attempt"], fact.data["reason"]
+
+
+async def alter_versions(pool: Pool, old: str, new: str) -> None:
+    """Change the files of stored versions, as an upgrade of the libraries changes their meaning."""
+    await pool.execute("UPDATE template_versions SET files = replace(files::text, $1, $2)::jsonb", old, new)
 
 
 # --- as the mail leaves --------------------------------------------------------------
@@ -113,8 +127,25 @@ async def test_mail_that_cannot_be_rendered_fails_unsent(pool: Pool, fields: dic
     found = await service.get_delivery(pool, broken)
     assert (found.state, found.reason) == (DeliveryState.FAILED, "render_failed")
     assert detail in (found.detail or "")
-    [attempt] = await attempts_of(pool, broken)
-    assert (attempt.outcome, attempt.transport, attempt.stage) == ("failed", None, None)
+    assert (found.attempt_count, await attempts_of(pool, broken)) == (0, [])
+    assert await last_fact(pool, broken) == ("DeliveryFailed", 0, "render_failed")
+    assert await pool.fetchval("SELECT count(*) FROM send_logs WHERE email_queue_id = $1", broken) == 0
+
+
+async def test_retry_that_can_no_longer_be_rendered_is_no_attempt(pool: Pool, tmp_path: Path) -> None:
+    """The failed rendering adds nothing to the attempt that was made."""
+    await published(pool, tmp_path, PARTS)
+    hands, transport = Hands(), Recording(BUSY)
+    [delivery] = await accepted(pool, a_note(), now=hands())
+    await a_template_worker(pool, transport, clock=hands).run_once(Lane.TRANSACTIONAL)
+    await alter_versions(pool, "Dear", "Dear {{ unknown }}")
+    hands.forward(hours=1)
+    await a_template_worker(pool, transport, clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert len(transport.contents) == 1
+    found = await service.get_delivery(pool, delivery)
+    assert (found.state, found.reason, found.attempt_count) == (DeliveryState.FAILED, "render_failed", 1)
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred"]
+    assert await last_fact(pool, delivery) == ("DeliveryFailed", 1, "render_failed")
 
 
 async def test_a_retry_sends_the_same_bytes_although_the_files_changed(pool: Pool, tmp_path: Path) -> None:

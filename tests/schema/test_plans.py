@@ -49,6 +49,7 @@ async def full(filled: Room) -> AsyncIterator[Session]:
         ("complete", "deliveries_pkey"),
         ("release", "deliveries_pkey"),
         ("mark_rendered", "deliveries_pkey"),
+        ("fail_unwritable", "deliveries_pkey"),
     ],
 )
 async def test_a_hot_statement_uses_its_index(full: Session, name: str, index: str) -> None:

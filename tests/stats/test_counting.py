@@ -79,7 +79,9 @@ async def test_end_without_an_attempt_is_counted(pool: Pool) -> None:
     await accepted(pool, a_mail("eve@example.net"), a_mail(expires_at=NOON + timedelta(minutes=1)), now=NOON)
     await deliveries.cancel(pool, cancelled, actor="tests")
     async with pool.acquire() as connection:
-        await store.fail_rendering(connection, delivery_id=[unrenderable], detail=["no such thing"], now=NOON)
+        await store.fail_unwritable(
+            connection, delivery_id=[unrenderable], claim_id=[], reason=["render_failed"], detail=["unknown"], now=NOON
+        )
     await Maintenance(pool, clock=Hands(NOON + timedelta(minutes=2))).expire()
     assert await figures(pool) == Figures(accepted=4, suppressed=1, cancelled=2, refused=1)
     assert await domains(pool, "suppressed") == {"example.net": 1}

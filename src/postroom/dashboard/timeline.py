@@ -6,6 +6,7 @@ from datetime import datetime
 
 from postroom.dashboard.page import PageRequest
 from postroom.delivery import service
+from postroom.delivery.decision import NOWHERE
 from postroom.delivery.model import Attempt, Delivery
 from postroom.events.audit import list_audit
 from postroom.events.kept import AuditEntry
@@ -18,7 +19,6 @@ AUDIT = "audit:read"
 MOST_ENTRIES = 50
 """Reports and actions that are shown."""
 
-_BY_ATTEMPT = ("sent", "failed", "dead_letter", "suppressed")
 _REPORTS = {
     FeedbackKind.BOUNCE: "Bounced",
     FeedbackKind.COMPLAINT: "Reported as spam",
@@ -58,12 +58,13 @@ async def read_timeline(request: PageRequest, delivery: Delivery) -> list[Timeli
 
 
 def _beginning(delivery: Delivery, attempts: Sequence[Attempt]) -> Iterator[TimelineEntry]:
-    """The acceptance and the rendering, which a worker does as the first step of the first attempt."""
+    """The acceptance and the rendering, which is the first step of an attempt that reaches a transport."""
     facts = [("lane", delivery.lane.value)]
     if delivery.idempotency_key:
         facts.append(("idempotency key", delivery.idempotency_key))
     yield TimelineEntry(at=delivery.created_at, title=f"Accepted from {delivery.source}", facts=facts)
-    rendered_at = delivery.rendered_at or (attempts[0].started_at if attempts else None)
+    left_at = next((each.started_at for each in attempts if each.transport not in {None, NOWHERE}), None)
+    rendered_at = delivery.rendered_at or left_at
     if rendered_at and (delivery.template_id or delivery.rendered_at):
         source = (("template", delivery.template_id), ("locale", delivery.locale))
         facts = [(name, value) for name, value in source if value]
@@ -90,9 +91,13 @@ def _attempt(attempt: Attempt) -> TimelineEntry:
 
 
 def _end(delivery: Delivery, attempts: Sequence[Attempt]) -> Iterator[TimelineEntry]:
-    """The end, unless the last attempt shows it; and the next attempt of a waiting delivery."""
+    """The end, unless the last attempt shows it; and the next attempt of a waiting delivery.
+
+    A delivery that could not be rendered for a retry has failed, and its last attempt was deferred.
+    """
     state = delivery.state.value
-    if delivery.finished_at and not (attempts and state in _BY_ATTEMPT[:2]):
+    is_shown = bool(attempts) and (state == "sent" or state == attempts[-1].outcome == "failed")
+    if delivery.finished_at and not is_shown:
         title = state.replace("_", " ").capitalize()
         reason = (delivery.reason or "").replace("_", " ")
         text = ": ".join(part for part in (reason, delivery.detail) if part)

@@ -22,10 +22,11 @@ STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim 
          form directly to SQL `send`, which checks it again for roles of applications (`usual`), and the API passes it
          so if it comes alone (functions/accept_usual.sql). An attempt: the `Writer` of the channel
          makes envelope and content, `dispatch` serves the transports, `feed` gives one connection mail after mail,
-         `decision` decides, `ledger` writes. Recover, expire and retention in `maintenance`; the meaning of a reply in
-         `outcome`, the time of the next attempt in `retry` (the age counts from the first attempt, by the database's
-         clock; a request may set `max_retries` and `give_up_after`). Mail of a paused or cancelled campaign is never
-         claimed (functions/lock_due_mail.sql)
+         `decision` decides, `ledger` writes. A delivery of which no message can be made ends without an attempt
+         (`fail_unwritable`). Recover, expire and retention in `maintenance`; the meaning of a reply in `outcome`, the
+         time of the next attempt in `retry` (the age counts from the first attempt, by the database's clock; a request
+         may set `max_retries` and `give_up_after`). Mail of a paused or cancelled campaign is never claimed
+         (functions/lock_due_mail.sql)
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`slots`). A mailbox whose
          server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff).

@@ -1,9 +1,10 @@
 """One attempt: compose the message, send it through a transport, decide the result for the delivery.
 
 The writer of the delivery's channel makes envelope and content; a table names the transport. Every attempt has a
-result, except one cancelled before the other side can have the message: that one is released. A bug in a writer
-defers the delivery; after a bug in a transport the result is ambiguous. An expired delivery is not sent: the attempt
-checks at its start, and the transport checks again when it has a connection.
+result, except one cancelled before the other side can have the message: that one is released. A delivery of which no
+message can be made fails without an attempt. A bug in a writer defers the delivery; after a bug in a transport the
+result is ambiguous. An expired delivery is not sent: the attempt checks at its start, and the transport checks again
+when it has a connection.
 """
 
 import asyncio

@@ -45,7 +45,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     outgoing: Outgoing
-    outcome: str
+    outcome: str | None  # None: no attempt was made, because no message can be made of the delivery
     state: str
     reply: Reply | None = None
     retry_in: timedelta | None = None
@@ -174,8 +174,8 @@ def suppressed(outgoing: Outgoing) -> AttemptResult:
 
 
 def unwritable(outgoing: Outgoing, problem: str, *, reason: str = COMPOSE_FAILED) -> AttemptResult:
-    """The result of a message that cannot be rendered or encoded; a retry would not help."""
-    return AttemptResult(outgoing=outgoing, outcome="failed", state="failed", reason=reason, detail=problem)
+    """The result of a delivery that cannot be rendered or composed: no attempt, and a retry would not help."""
+    return AttemptResult(outgoing=outgoing, outcome=None, state="failed", reason=reason, detail=problem)
 
 
 def _ladder_of(outgoing: Outgoing) -> RetrySchedule:
@@ -214,6 +214,16 @@ def complete_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
         **_address_columns([r.outgoing for r in addressed]),
         **_first_recipient_columns([_first_recipient(r.recipients) for r in eventful]),
         **_recipient_columns([(r.outgoing.id, each) for r in eventful for each in r.recipients if not each.is_first]),
+    }
+
+
+def unwritable_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
+    """Results of `unwritable` as columns for one statement."""
+    return {
+        "delivery_id": [r.outgoing.id for r in results],
+        "claim_id": [r.outgoing.claim_id for r in results],
+        "reason": [r.reason for r in results],
+        "detail": [_storable(r.detail) for r in results],
     }
 
 

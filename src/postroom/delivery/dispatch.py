@@ -190,7 +190,10 @@ class Dispatcher:
 
 def _described(result: AttemptResult) -> dict[str, str | int]:
     """The attributes of a span for a result: no address and no text of the server, which may quote one."""
-    described: dict[str, str | int] = {"postroom.outcome": result.outcome, "postroom.transport": result.transport or ""}
+    described: dict[str, str | int] = {
+        "postroom.outcome": result.outcome or result.state,
+        "postroom.transport": result.transport or "",
+    }
     if result.reply is not None:
         described |= {"postroom.reply.stage": result.reply.stage.value, "postroom.reply.code": result.reply.code or 0}
     return described

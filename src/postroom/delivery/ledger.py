@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import NO_TIME, NOWHERE, AttemptResult, complete_columns
+from postroom.delivery.decision import NO_TIME, NOWHERE, AttemptResult, complete_columns, unwritable_columns
 from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, RecipientOutcome
 from postroom.feedback import record as feedback
 from postroom.feedback.model import RefusedRecipient
@@ -84,7 +84,7 @@ class Ledger:
         return list(self._open)
 
     def add(self, result: AttemptResult) -> None:
-        if result.is_forgiven:
+        if result.is_forgiven or result.outcome is None:
             self.on_unsent([result.outgoing.id])
         self._results.append(result)
         if len(self._results) == 1:
@@ -156,7 +156,8 @@ class Ledger:
         self.on_written(over)
         self._signal("completed")
         valid = [result for delivery_id, result in newest.items() if delivery_id in written]
-        for labels, count in Counter([(r.outgoing.lane, r.transport or "none", r.outcome) for r in valid]).items():
+        attempts = Counter([(r.outgoing.lane, r.transport or "none", r.outcome) for r in valid if r.outcome])
+        for labels, count in attempts.items():
             ATTEMPTS.labels(*labels).inc(count)
         if len(valid) < len(batch):
             known = {id(result) for result in valid}
@@ -245,11 +246,15 @@ async def _record_results(
 
     Returns the deliveries whose claim was still valid; a result whose claim was lost has no effect.
     """
-    columns = complete_columns(results)
     if all(result.is_plain and result.outgoing.slot is None for result in results):
-        return await store.complete(connection, now=now, **columns)  # has all effects: four round trips become one
+        # This statement has all effects: four round trips become one.
+        return await store.complete(connection, now=now, **complete_columns(results))
+    unwritable = [result for result in results if result.outcome is None]
+    attempted = [result for result in results if result.outcome is not None] if unwritable else results
     async with connection.transaction():
-        written = await store.complete(connection, now=now, **columns)
+        written = await store.complete(connection, now=now, **complete_columns(attempted)) if attempted else set()
+        if unwritable:
+            written.update(await store.fail_unwritable(connection, now=now, **unwritable_columns(unwritable)))
         ours = [result for result in results if result.outgoing.id in written]
         await _update_accounts(connection, ours, policy=policy, now=now)
         await _record_feedback(connection, ours, now=now)

@@ -343,21 +343,30 @@ SELECT cancel_deliveries(
     ), 'expired', coalesce(:now::timestamptz, now())
 ) AS id;
 
--- name: fail_rendering :exec
--- End deliveries whose template cannot be rendered with their variables, with the reason; a retry would not help.
+-- name: fail_unwritable :many
+-- End deliveries of which no message can be made, with the reason; a retry would not help. Those that a claim holds get no
+-- entry in the ledger, and their claim does not count as an attempt: nothing was sent. Only rows still held by the claim or,
+-- without one, still queued are changed, and their ids returned.
 WITH failed AS (
     UPDATE deliveries AS d
-    SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()),
-        reason = 'render_failed', detail = i.detail
-    FROM unnest(:delivery_id::bigint[], :detail::text[]) AS i(delivery_id, detail)
-    WHERE d.id = i.delivery_id AND d.state = 'queued'
+    SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), claim_id = NULL,
+        attempt_count = d.attempt_count - CASE WHEN i.claim_id IS NULL THEN 0 ELSE 1 END,
+        reason = i.reason, detail = i.detail
+    FROM unnest(:delivery_id::bigint[], :claim_id::bigint[], :reason::text[], :detail::text[])
+        AS i(delivery_id, claim_id, reason, detail)
+    WHERE d.id = i.delivery_id AND d.claim_id IS NOT DISTINCT FROM i.claim_id AND d.state IN ('queued', 'sending')
     RETURNING d.*
+),
+stepped AS (
+    INSERT INTO delivery_steps (
+        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+        domain
+    )
+    SELECT (SELECT s.id FROM step_transaction() AS s), id, finished_at, 'failed', lane, channel, source, reason,
+        attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
+    FROM failed
 )
-INSERT INTO delivery_steps (
-    transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
-)
-SELECT (SELECT s.id FROM step_transaction() AS s), id, finished_at, 'failed', lane, channel, source, reason, attempt_count,
-    campaign_id, sender_account_id, nullif(first_domain(id), '')
+SELECT id
 FROM failed
 CROSS JOIN (SELECT wake_event_followers()) AS woken;
 

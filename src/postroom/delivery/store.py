@@ -128,7 +128,7 @@ async def delete_old_payloads(
 
 ensure_ledger_partitions = QUERIES["ensure_ledger_partitions"].one_as(column("made", int))
 expire_waiting = QUERIES["expire_waiting"].many_as(column("id", DeliveryId))
-fail_rendering = QUERIES["fail_rendering"].exec
+fail_unwritable = QUERIES["fail_unwritable"].many_as(column("id", DeliveryId))
 find_cancelled_campaign = QUERIES["find_cancelled_campaign"].maybe_as(_cancelled_campaign)
 """The id of the delivery and of its campaign."""
 

@@ -16,8 +16,8 @@ OWNS     `templates` and `template_versions`; it changes deliveries through deli
          source     the message of a delivery again, for readers
          compose    `MailWriter`: a claimed delivery → envelope and message
 STATES   mail that is due later becomes rendered or failed (`render_failed`) before its time; other mail is rendered by
-         the worker that claims it. A delivery keeps the version it was accepted with and always gives the same bytes:
-         readers get its text and HTML as sent, with LF as line ends
+         the worker that claims it, and fails without an attempt. A delivery keeps the version it was accepted with and
+         always gives the same bytes: readers get its text and HTML as sent, with LF as line ends
 CALLED BY  delivery's worker (`MailWriter`), app (the renderer's loop), http, dashboard and cli
 FAILURES   `TemplateInvalid` when files are loaded or a sample fails; a rendering that fails is a value, `RenderError`,
          and ends its delivery only, as does a row whose variables cannot be decoded

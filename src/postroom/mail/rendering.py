@@ -10,6 +10,7 @@ from postroom.delivery.attempt import RenderFailed
 from postroom.delivery.model import Outgoing
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.versions import TemplateVersions
+from postroom.runtime.metrics import RENDERS
 
 
 class TemplateRendering:
@@ -33,6 +34,7 @@ class TemplateRendering:
             return replace(outgoing, subject=ready.subject, text=ready.text, html=ready.html, is_canonical=True)
         rendered = self._render(outgoing, outgoing.template_id)
         if isinstance(rendered, RenderError):
+            RENDERS.labels("failed").inc()
             raise RenderFailed(rendered.text)
         return replace(
             outgoing,

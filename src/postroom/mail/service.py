@@ -8,6 +8,7 @@ from datetime import datetime
 
 from postroom.db.pool import Pool
 from postroom.delivery import store as deliveries
+from postroom.delivery.decision import RENDER_FAILED
 from postroom.mail.render import RenderError
 from postroom.mail.versions import TemplateVersions
 from postroom.runtime.metrics import RENDERS
@@ -42,7 +43,14 @@ async def render_ahead(
         if good:
             await deliveries.mark_rendered(connection, delivery_id=good, now=now)
         if bad:
-            await deliveries.fail_rendering(connection, delivery_id=list(bad), detail=list(bad.values()), now=now)
+            await deliveries.fail_unwritable(
+                connection,
+                delivery_id=list(bad),
+                claim_id=[],
+                reason=[RENDER_FAILED] * len(bad),
+                detail=list(bad.values()),
+                now=now,
+            )
     RENDERS.labels("rendered").inc(len(good))
     RENDERS.labels("failed").inc(len(bad))
     return TriedBatch(len(good), len(bad))

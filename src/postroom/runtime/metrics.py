@@ -28,7 +28,11 @@ CLAIMS_LOST = counter("postroom_claims_lost", "Results rejected because another 
 RECOVERED = counter(
     "postroom_deliveries_recovered", "Deliveries taken over from dead workers; `ambiguous` is yes or no", ["ambiguous"]
 )
-RENDERS = counter("postroom_renders", "Templates rendered, by result", ["result"])
+RENDERS = counter(
+    "postroom_renders",
+    "Mail rendered ahead of its time: rendered, failed; `failed` also counts mail that was due at once",
+    ["result"],
+)
 QUEUE_WAITING = gauge("postroom_queue_waiting", "Deliveries waiting, counted up to 10,000 per lane", ["lane"])
 QUEUE_OLDEST_SECONDS = gauge("postroom_queue_oldest_seconds", "Waiting time of the oldest due delivery", ["lane"])
 HTTP_REQUESTS = counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"])
