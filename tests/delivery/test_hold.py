@@ -161,7 +161,7 @@ async def test_mail_that_was_not_sent_is_returned_to_the_quota(room: Room, trans
     await set_limits(room.pool, daily_quota=2)
     await accepted(room.pool, to(1), to(1))
 
-    async def fail(_started: object) -> None:
+    async def fail(_started: object) -> list[Outgoing]:
         raise TimeoutError
 
     with pytest.raises(ExceptionGroup):

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.builders import (
     BUSY,
+    DELIVERED,
     NOON,
     Hands,
     Recording,
@@ -99,6 +100,35 @@ async def test_rendered_content_is_stored_on_request(pool: Pool, versions: Templ
     assert len(transport.contents) == 1
     stored = await pool.fetch("SELECT subject, text_body FROM delivery_payloads ORDER BY delivery_id")
     assert [tuple(row) for row in stored] == [("Hello Ada", "Dear Ada,"), (None, None)]
+
+
+async def test_stored_content_is_sent_again_whatever_renders_now(pool: Pool, tmp_path: Path) -> None:
+    """A retry and a resend send the stored content, and leave it as it is, although the version renders other bytes."""
+    await published(pool, tmp_path, {**PARTS, "note/en/html": "<style>p { color: red }</style><p>Dear {{ name }}</p>"})
+    hands, transport = Hands(), Recording(BUSY, DELIVERED, DELIVERED)
+
+    async def work() -> None:
+        versions = TemplateVersions(pool)
+        await versions.load([await pool.fetchval("SELECT version_id FROM templates WHERE id = 'note'")])
+        store_content = TemplateRendering(pool, versions).store
+        await a_template_worker(pool, transport, clock=hands, on_started=store_content).run_once(Lane.TRANSACTIONAL)
+
+    [delivery] = await accepted(pool, a_note(), now=hands())
+    await work()
+    stored = await pool.fetch("SELECT rendered_at, subject, text_body, html_body FROM delivery_payloads")
+    await alter_versions(pool, "Dear", "Changed")
+    await alter_versions(pool, "Hello", "Changed")
+    hands.forward(hours=1)
+    await work()
+    assert await pool.fetch("SELECT rendered_at, subject, text_body, html_body FROM delivery_payloads") == stored
+    clone = await service.resend(pool, delivery, actor="cli:ada", now=hands())
+    await work()
+    assert transport.contents[1] == transport.contents[0]
+    first, *_others, third = (message_from_bytes(content, policy=default) for content in transport.contents)
+    assert third["subject"] == first["subject"] == "Hello Ada"
+    assert [part.get_content() for part in third.iter_parts()] == [part.get_content() for part in first.iter_parts()]
+    copied = "SELECT rendered_at, subject, text_body, html_body FROM delivery_payloads WHERE delivery_id = $1"
+    assert await pool.fetch(copied, clone) == stored
 
 
 @pytest.mark.usefixtures("versions")

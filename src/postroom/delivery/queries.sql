@@ -838,9 +838,10 @@ addresses AS (
 ),
 payload AS (
     INSERT INTO delivery_payloads (
-        delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
+        delivery_id, rendered_at, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
-    SELECT clone.id, from_email, from_name, subject, text_body, html_body, variables,
+    SELECT clone.id, CASE WHEN subject IS NOT NULL THEN rendered_at END, from_email, from_name, subject, text_body,
+        html_body, variables,
         headers - ARRAY(SELECT name FROM jsonb_object_keys(headers) AS name WHERE lower(name) = 'message-id'), attachments
     FROM clone
     JOIN delivery_payloads AS p ON p.delivery_id = clone.resend_of
@@ -939,13 +940,13 @@ FROM settled
 CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: store_rendered :exec
--- Store the content that was rendered for these deliveries.
+-- Store the content that was rendered for these deliveries, unless some is stored: a retry sends that.
 UPDATE delivery_payloads AS p
 SET subject = i.subject, text_body = i.text_body, html_body = i.html_body,
     rendered_at = coalesce(:now::timestamptz, now())
 FROM unnest(:delivery_id::bigint[], :subject::text[], :text_body::text[], :html_body::text[])
     AS i(delivery_id, subject, text_body, html_body)
-WHERE p.delivery_id = i.delivery_id;
+WHERE p.delivery_id = i.delivery_id AND p.subject IS NULL;
 
 -- name: wake_up :exec
 -- Stop notifications for this lane: the worker is awake.

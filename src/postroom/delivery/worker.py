@@ -74,7 +74,7 @@ class Worker:
         waker: LaneWakeups | None = None,
         clock: Clock = database_time,
         signal: Signal = unheard,
-        on_started: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None,
+        on_started: Callable[[Sequence[Outgoing]], Awaitable[list[Outgoing]]] | None = None,
         failed: Failed | None = None,
         woken: WokenWorker | None = None,
         precedence: Precedence | None = None,
@@ -319,7 +319,7 @@ class Worker:
         found = {row["id"]: row for row in rows}
         started = [read_started(each, found[each.id], several.get(each.id)) for each in chunk]
         if self._on_started is not None:
-            await self._on_started(started)
+            return await self._on_started(started)
         return started
 
     async def _several_recipients(

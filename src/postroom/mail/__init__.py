@@ -11,7 +11,7 @@ OWNS     `templates` and `template_versions`; it changes deliveries through deli
          template_check  rejects, at acceptance, a template or variables that cannot be rendered
          render     strict, sandboxed, bounded
          plaintext  the text part, derived when a template has none
-         rendering  a claimed delivery gets its content as it leaves
+         rendering  a claimed delivery gets its content as it leaves: rendered, or the one that is stored for it
          contents   the same content again, for readers
          source     the message of a delivery again, for readers
          compose    `MailWriter`: a claimed delivery → envelope and message

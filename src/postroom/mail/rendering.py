@@ -24,8 +24,11 @@ class TemplateRendering:
         await self._versions.load(outgoing.template_version_id for outgoing in claim)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
-        """The delivery with its content; unchanged without a template. `RenderFailed`: it can never be rendered."""
-        if outgoing.template_id is None:
+        """The delivery with its content; unchanged without a template, and with stored content.
+
+        `RenderFailed`: it can never be rendered.
+        """
+        if outgoing.template_id is None or _is_stored(outgoing):
             return outgoing
         ready = self._versions.render_bytes(
             outgoing.template_version_id, locale=outgoing.locale, variables=outgoing.variables
@@ -36,26 +39,43 @@ class TemplateRendering:
         if isinstance(rendered, RenderError):
             RENDERS.labels("failed").inc()
             raise RenderFailed(rendered.text)
-        return replace(
-            outgoing,
-            subject=rendered.subject,
-            text=rendered.text,
-            html=rendered.html,
-            is_canonical=rendered.is_canonical,
-        )
+        return _filled(outgoing, rendered)
 
-    async def store(self, started: Sequence[Outgoing]) -> None:
-        """Store the content of deliveries that are about to leave (POSTROOM_STORE_RENDERED)."""
-        results = [(mail.id, self._render(mail, mail.template_id)) for mail in started if mail.template_id is not None]
-        good = [(delivery_id, content) for delivery_id, content in results if isinstance(content, Rendered)]
-        if good:
+    async def store(self, started: Sequence[Outgoing]) -> list[Outgoing]:
+        """Store the content of deliveries that are about to leave (POSTROOM_STORE_RENDERED).
+
+        Returns them with the stored content, which is sent. It is stored once: retries send it, although a later
+        release of a library could render other bytes. A delivery that cannot be rendered is returned unchanged.
+        """
+        leaving = [self._storable(mail) for mail in started]
+        new = [mail for mail, before in zip(leaving, started, strict=True) if mail is not before]
+        if new:
             await deliveries.store_rendered(
                 self._pool,
-                delivery_id=[delivery_id for delivery_id, _ in good],
-                subject=[content.subject for _, content in good],
-                text_body=[content.text for _, content in good],
-                html_body=[content.html for _, content in good],
+                delivery_id=[mail.id for mail in new],
+                subject=[mail.subject for mail in new],
+                text_body=[mail.text for mail in new],
+                html_body=[mail.html for mail in new],
             )
+        return leaving
+
+    def _storable(self, mail: Outgoing) -> Outgoing:
+        """The delivery with content to store; itself, if there is none or if it is stored."""
+        if mail.template_id is None or mail.problem is not None or _is_stored(mail):
+            return mail
+        rendered = self._render(mail, mail.template_id)
+        return mail if isinstance(rendered, RenderError) else _filled(mail, rendered)
 
     def _render(self, mail: Outgoing, template: str) -> Rendered | RenderError:
         return self._versions.render(template, mail.template_version_id, locale=mail.locale, variables=mail.variables)
+
+
+def _filled(mail: Outgoing, content: Rendered) -> Outgoing:
+    return replace(
+        mail, subject=content.subject, text=content.text, html=content.html, is_canonical=content.is_canonical
+    )
+
+
+def _is_stored(mail: Outgoing) -> bool:
+    """True if a mail by template has its content: a request with a template has no text of its own."""
+    return mail.text is not None

@@ -23,7 +23,8 @@ class MailSettings:
     store_rendered: bool = setting(
         switch,
         default=False,
-        about="store the rendered content of templated mail before it leaves; otherwise readers get it rendered again",
+        about="store the content of templated mail before it first leaves, and use it for retry, resend and readers; "
+        "otherwise it is rendered again each time",
     )
     default_locale: str = setting(str, "en", "language of account mail to people without a locale")
     default_from: str = setting(
