@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import pytest
 from tests.support.builders import (
+    BUSY,
     LEASE,
     NO_ANSWER,
     NOON,
@@ -19,6 +20,7 @@ from tests.support.builders import (
     claimed,
     finished,
     outcomes_of,
+    redrive,
     state_of,
     until,
 )
@@ -94,6 +96,53 @@ async def test_a_rendered_delivery_comes_back_rendered(pool: Pool) -> None:
     hands.forward(minutes=2)
     await Maintenance(pool, clock=hands).recover()
     assert await state_of(pool, delivery) is DeliveryState.RENDERED
+
+
+async def test_a_crash_does_not_prove_that_a_template_renders(pool: Pool) -> None:
+    """A worker that crashed had perhaps not composed the message; the Message-ID of its attempt is computed later."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(template="welcome"), now=hands())
+    options = MaintenanceOptions(message_id=lambda _delivery_id, _created_at: "<1@example.org>")
+    maintenance = Maintenance(pool, options, clock=hands)
+    for _crash in range(2):
+        await crash_after_start(pool, hands)
+        await maintenance.recover()
+        assert await state_of(pool, delivery) is DeliveryState.QUEUED
+    await claimed(pool, now=hands())
+    hands.forward(minutes=2)
+    await maintenance.recover()
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
+    assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["ambiguous", "ambiguous"]
+
+
+async def test_redriven_mail_of_a_crashed_worker_is_queued(pool: Pool) -> None:
+    """A held dead letter that no worker is known to have composed is not proven to render."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(template="welcome", lane=Lane.BULK), now=hands())
+    await crash_after_start(pool, hands, Lane.BULK)
+    await Maintenance(pool, clock=hands).recover()
+    assert (await redrive(pool, now=hands())).changed == 1
+    assert await state_of(pool, delivery) is DeliveryState.QUEUED
+
+
+async def test_crash_after_a_composed_attempt_leaves_the_delivery_rendered(pool: Pool) -> None:
+    """An earlier attempt reached a transport with the rendered message."""
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(template="welcome"), now=hands())
+    await a_worker(pool, Recording(BUSY), clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
+    hands.forward(hours=1)
+    await crash_after_start(pool, hands)
+    await Maintenance(pool, clock=hands).recover()
+    assert await state_of(pool, delivery) is DeliveryState.RENDERED
+
+
+async def crash_after_start(pool: Pool, hands: Hands, lane: Lane = Lane.TRANSACTIONAL) -> None:
+    """Claim and start the due mail; its lease expires."""
+    [outgoing] = await claimed(pool, lane, now=hands())
+    async with pool.acquire() as connection:
+        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands())
+    hands.forward(minutes=2)
 
 
 async def test_a_living_claim_is_left_alone(pool: Pool) -> None:

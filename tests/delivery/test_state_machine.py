@@ -239,6 +239,11 @@ INVARIANTS = {
         SELECT count(*) FROM deliveries AS d
         WHERE attempt_count - (state = 'sending')::int
             <> (SELECT count(*) FROM attempts AS a WHERE a.delivery_id = d.id)""",
+    "what is rendered is proven to render": """
+        SELECT count(*) FROM deliveries AS d
+        WHERE state = 'rendered'
+            AND NOT EXISTS (SELECT FROM delivery_payloads WHERE delivery_id = d.id AND rendered_at IS NOT NULL)
+            AND NOT EXISTS (SELECT FROM attempts AS a WHERE a.delivery_id = d.id AND a.message_id IS NOT NULL)""",
     "what is sent was attempted": """
         SELECT count(*) FROM deliveries AS d
         WHERE state = 'sent' AND NOT EXISTS (SELECT FROM attempts AS a WHERE a.delivery_id = d.id)""",
@@ -317,7 +322,12 @@ class Walker:
             self.held.pop(0)
         ends = [("sent", "sent"), ("failed", "failed"), ("suppressed", "suppressed"), ("cancelled", "cancelled")]
         result = AttemptResult(
-            outgoing=outgoing, outcome="deferred", state="waiting", retry_in=LEASE, reason="deferred"
+            outgoing=outgoing,
+            outcome="deferred",
+            state="waiting",
+            retry_in=LEASE,
+            reason="deferred",
+            message_id=self.chance.choice([None, "<1@example.org>"]),
         )
         match self.chance.randrange(4):
             case 0:

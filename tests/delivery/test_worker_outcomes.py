@@ -378,6 +378,38 @@ async def test_a_crash_while_composing_is_tried_again(pool: Pool) -> None:
     assert [attempt.outcome for attempt in await attempts_of(pool, delivery)] == ["deferred", "sent"]
 
 
+@pytest.mark.parametrize(
+    "crashes, expected",
+    [
+        ({1}, [DeliveryState.QUEUED, DeliveryState.RENDERED, DeliveryState.RENDERED]),
+        ({2, 3}, [DeliveryState.RENDERED, DeliveryState.RENDERED, DeliveryState.RENDERED]),
+        ({1, 2, 3}, [DeliveryState.QUEUED, DeliveryState.QUEUED, DeliveryState.QUEUED]),
+    ],
+    ids=["first", "later", "all"],
+)
+async def test_only_a_composed_message_proves_that_a_template_renders(
+    pool: Pool, crashes: set[int], expected: list[DeliveryState]
+) -> None:
+    """A deferred mail by template is rendered if this or an earlier attempt composed it; a release keeps that."""
+    good = a_compose()
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        if outgoing.attempt_no in crashes:
+            raise LookupError("the version was not loaded")
+        return good(outgoing)
+
+    hands = Hands()
+    [delivery] = await accepted(pool, a_mail(template="welcome"), now=hands())
+    for state in expected:
+        await a_worker(pool, Recording(BUSY), compose=compose, clock=hands).run_once(Lane.TRANSACTIONAL)
+        assert await state_of(pool, delivery) is state
+        hands.forward(hours=1)
+        [outgoing] = await claimed(pool, now=hands())
+        async with pool.acquire() as connection:
+            await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[delivery], now=hands())
+        assert await state_of(pool, delivery) is state
+
+
 async def test_a_row_that_cannot_be_read_does_not_stop_its_neighbours(pool: Pool) -> None:
     """Invalid attachments written by SQL fail only their own delivery."""
     broken, fine = await accepted(pool, a_mail(), a_mail())

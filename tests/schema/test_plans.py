@@ -117,6 +117,14 @@ async def test_retention_of_versions_reads_few_deliveries(full: Session) -> None
     assert read == {"deliveries_template_idx": 100, "deliveries_resend_idx": 0}
 
 
+async def test_a_result_reads_no_earlier_attempt(full: Session) -> None:
+    """The function that looks for proof of rendering is not inlined: it would open every partition for each batch."""
+    plan = await plan_of(full, QUERIES["complete"])
+    read = {str(node.get("Relation Name")) for node in plan if "Scan" in node["Node Type"]}
+    assert "deliveries" in read
+    assert not {name for name in read if name.startswith("attempts")}
+
+
 async def test_a_claim_sorts_nothing_but_its_batch(full: Session) -> None:
     """The cost depends on the batch, not on the queue."""
     sorts = [node for node in await plan_of(full, QUERIES["claim_due"]) if "Sort" in node["Node Type"]]

@@ -16,7 +16,8 @@ OWNS     deliveries           one message to one set of recipients over one chan
          admin_notices        when each kind of notice to the administrator was last sent (`notices`)
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
-         docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`
+         docs/architecture.md, listed in `model.TRANSITIONS`, enforced by `deliveries_guard`. A delivery waits as
+         rendered if a message of its template was composed before, otherwise as queued (functions/released_state.sql)
 STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim → start → attempt → complete (queries.sql).
          A request is checked once: the service takes only a `CheckedRequest`; `postroom.send` passes mail of the usual
          form directly to SQL `send`, which checks it again for roles of applications (`usual`), and the API passes it

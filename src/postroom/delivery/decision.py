@@ -41,7 +41,7 @@ _RECIPIENT_OUTCOMES = {
 class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an attempt, ready to be written.
 
-    `state` is the new state, or `waiting` for queued or rendered as before the claim.
+    `state` is the new state, or `waiting`: rendered if a message was composed in this or an earlier attempt, or queued.
     """
 
     outgoing: Outgoing

@@ -166,7 +166,8 @@ done AS (
     SET state = CASE
             WHEN i.state <> 'waiting' THEN i.state::delivery_state
             WHEN d.template_version_id IS NULL THEN 'queued'
-            ELSE 'rendered'
+            WHEN i.message_id IS NOT NULL THEN 'rendered' -- a message was composed
+            ELSE released_state(d.id, d.template_version_id, d.attempt_count - 1)
         END,
         next_attempt_at = CASE WHEN i.state = 'waiting' THEN coalesce(:now::timestamptz, now()) + i.retry_in END,
         finished_at = CASE WHEN i.state <> 'waiting' THEN coalesce(:now::timestamptz, now()) END,
@@ -616,10 +617,8 @@ recovered AS (
     UPDATE deliveries AS d
     SET state = CASE
             WHEN held.is_given_up THEN 'dead_letter'
-            WHEN NOT held.is_ambiguous THEN released_state(d.id, d.template_version_id, d.attempt_count)
-            WHEN d.template_version_id IS NULL THEN 'queued'
-            ELSE 'rendered'
-        END::delivery_state,
+            ELSE released_state(d.id, d.template_version_id, d.attempt_count - 1)
+        END,
         attempt_count = d.attempt_count - CASE WHEN held.is_ambiguous THEN 0 ELSE 1 END,
         next_attempt_at = CASE WHEN NOT held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
         finished_at = CASE WHEN held.is_given_up THEN coalesce(:now::timestamptz, now()) END,
@@ -718,7 +717,7 @@ freed AS (
 ),
 redriven AS (
     UPDATE deliveries
-    SET state = CASE WHEN template_version_id IS NULL THEN 'queued' ELSE 'rendered' END::delivery_state,
+    SET state = released_state(id, template_version_id, attempt_count),
         next_attempt_at = coalesce(:now::timestamptz, now()) + campaign_hold(campaign_id),
         dated_at = coalesce(:now::timestamptz, now()),
         first_attempt_at = NULL,
@@ -752,7 +751,7 @@ RETURNING id;
 -- Release claimed deliveries that were never attempted, for now or for later; neither an attempt nor quota is used.
 WITH released AS (
     UPDATE deliveries
-    SET state = released_state(id, template_version_id, attempt_count),
+    SET state = released_state(id, template_version_id, attempt_count - 1),
         attempt_count = attempt_count - 1,
         next_attempt_at = coalesce(:now::timestamptz, now()) + :wait::interval,
         claim_id = NULL

@@ -60,7 +60,7 @@ class TemplateRendering:
         return leaving
 
     def _storable(self, mail: Outgoing) -> Outgoing:
-        """The delivery with content to store; itself, if there is none or if it is stored."""
+        """The delivery with its content; unchanged if it has none to store."""
         if mail.template_id is None or mail.problem is not None or _is_stored(mail):
             return mail
         rendered = self._render(mail, mail.template_id)

@@ -1219,7 +1219,7 @@ CREATE FUNCTION register_sleeper(p_pid integer, p_host text) RETURNS boolean
     AS $$…$$;
 
 CREATE FUNCTION released_state(p_delivery_id bigint, p_template_version_id bigint, p_attempt_count integer) RETURNS delivery_state
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
     AS $$…$$;
 
 CREATE FUNCTION renumber_tokens() RETURNS void
