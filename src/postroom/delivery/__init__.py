@@ -7,7 +7,7 @@ OWNS     deliveries           one message to one set of recipients over one chan
          other_recipients     its recipients after the first; the view delivery_recipients has all of them
          delivery_payloads    its content
          attempts             one row per finished attempt, a partition per month
-         delivery_steps       the log of committed steps, a partition per month
+         delivery_steps       the log of committed steps, a partition per month (functions/assign_step_place.sql)
          all_steps            the same with the steps accepted, which `deliveries` has: facts and statistics read it
          dead_letters         deliveries given up, and the reason
          mass_actions         actions on all deliveries of a filter, done in steps (`mass`)

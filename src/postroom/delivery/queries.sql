@@ -360,12 +360,13 @@ WITH failed AS (
 ),
 stepped AS (
     INSERT INTO delivery_steps (
-        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
-        domain
+        transaction_id, written_by, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id,
+        sender_account_id, domain
     )
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, finished_at, 'failed', lane, channel, source, reason,
+    SELECT place.transaction_id, place.written_by, id, finished_at, 'failed', lane, channel, source, reason,
         attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
     FROM failed
+    CROSS JOIN LATERAL assign_step_place(failed.id) AS place
 )
 SELECT id
 FROM failed
@@ -731,11 +732,12 @@ redriven AS (
 ),
 stepped AS (
     INSERT INTO delivery_steps (
-        transaction_id, delivery_id, at, step, lane, channel, source, attempt_no, campaign_id, sender_account_id, domain
+        transaction_id, written_by, delivery_id, at, step, lane, channel, source, attempt_no, campaign_id, sender_account_id, domain
     )
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, dated_at, 'redriven', lane, channel, source, attempt_count,
+    SELECT place.transaction_id, place.written_by, id, dated_at, 'redriven', lane, channel, source, attempt_count,
         campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
     FROM redriven
+    CROSS JOIN LATERAL assign_step_place(redriven.id) AS place
 )
 SELECT id
 FROM redriven
@@ -927,12 +929,13 @@ settled AS (
 ),
 stepped AS (
     INSERT INTO delivery_steps (
-        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
+        transaction_id, written_by, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
         domain
     )
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, now(), 'sent', lane, channel, source, reason, attempt_count,
+    SELECT place.transaction_id, place.written_by, id, now(), 'sent', lane, channel, source, reason, attempt_count,
         campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
     FROM settled
+    CROSS JOIN LATERAL assign_step_place(settled.id) AS place
 )
 SELECT id
 FROM settled

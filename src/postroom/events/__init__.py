@@ -5,7 +5,8 @@ OWNS     the tables `events`, `event_tags` (the same tags, one per row), `comman
          and `audit_log`; the sequence `room_marks`; the channel `<room>_events`; the stored functions `append_events`,
          `append_events_batch`, `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
 ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
-         Decisions read all that is committed; their cursor is the snapshot they read with.
+         Decisions read all that is committed; their cursor is the snapshot they read with. Facts of one delivery are in
+         the order in which they were made, whichever transaction began first (delivery's `assign_step_place`).
 FACTS    about deliveries are not stored twice: `read_events` reads them from `all_steps`, which has the same order and
          positions, through delivery's `match_steps`, only for a query that may match them. Deliveries take no lock
          of the event store, so a condition must not name these facts (`BadInput`); a condition on everything covers

@@ -264,10 +264,11 @@ CREATE TYPE delivery_step AS ENUM (
 -- names no person. Its order is that of events: (transaction_id, position). The step accepted is in `deliveries` while
 -- the delivery exists, because a row of its own cost a single accepted mail 16 of 400 µs (ADR 69), and then here.
 CREATE TABLE delivery_steps (
-    transaction_id    xid8             NOT NULL, -- as in events: (SELECT id FROM step_transaction())
+    transaction_id    xid8             NOT NULL, -- as in events: (SELECT id FROM step_transaction()), or of a later one: see assign_step_place
     position          bigint           NOT NULL, -- from the sequence of events: unique across both tables
     delivery_id       bigint           NOT NULL,
     at                timestamptz      NOT NULL,
+    written_by        xid8,
     campaign_id       bigint,
     sender_account_id bigint,
     step              delivery_step    NOT NULL, -- see the type
@@ -297,11 +298,11 @@ CREATE INDEX delivery_steps_rare_idx ON delivery_steps (step, transaction_id, po
 CREATE VIEW all_steps AS
 SELECT transaction_id, position, id AS delivery_id, created_at AS at, campaign_id, NULL::bigint AS sender_account_id,
     'accepted'::delivery_step AS step, lane, channel, NULL::attempt_outcome AS outcome, NULL::smallint AS attempt_no, source,
-    NULL::text AS reason, NULL::text AS domain
+    NULL::text AS reason, NULL::text AS domain, NULL::xid8 AS written_by
 FROM deliveries
 UNION ALL
 SELECT transaction_id, position, delivery_id, at, campaign_id, sender_account_id, step, lane, channel, outcome, attempt_no,
-    source, reason, domain
+    source, reason, domain, written_by
 FROM delivery_steps;
 
 CREATE TYPE dead_letter_reason AS ENUM (

@@ -263,6 +263,11 @@ CREATE FUNCTION are_separate_appends(p_appends jsonb) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
+CREATE FUNCTION assign_step_place(p_delivery_id bigint, OUT transaction_id xid8, OUT written_by xid8) RETURNS record
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    AS $$…$$;
+
 CREATE FUNCTION attach_restored_table(p_table text, p_name text, p_from timestamp with time zone) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'postroom', 'pg_temp'
@@ -845,6 +850,10 @@ CREATE FUNCTION is_plain_address(p_value text) RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$…$$;
 
+CREATE FUNCTION is_step_seen(p_transaction_id xid8, p_position bigint, p_written_by xid8, p_seen event_cursor) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN CASE WHEN (p_written_by IS NULL) THEN is_event_seen(p_transaction_id, p_position, p_seen) ELSE (pg_visible_in_snapshot(p_written_by, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_written_by, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position)))) END;
+
 CREATE FUNCTION keep_archive() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
@@ -977,6 +986,7 @@ CREATE TABLE delivery_steps (
     "position" bigint DEFAULT nextval('events_position_seq'::regclass) NOT NULL,
     delivery_id bigint NOT NULL,
     at timestamp with time zone NOT NULL,
+    written_by xid8,
     campaign_id bigint,
     sender_account_id bigint,
     step delivery_step NOT NULL,
@@ -1004,7 +1014,8 @@ CREATE VIEW all_steps AS
     NULL::smallint AS attempt_no,
     deliveries.source,
     NULL::text AS reason,
-    NULL::text AS domain
+    NULL::text AS domain,
+    NULL::xid8 AS written_by
    FROM deliveries
 UNION ALL
  SELECT delivery_steps.transaction_id,
@@ -1020,7 +1031,8 @@ UNION ALL
     delivery_steps.attempt_no,
     delivery_steps.source,
     delivery_steps.reason,
-    delivery_steps.domain
+    delivery_steps.domain,
+    delivery_steps.written_by
    FROM delivery_steps;
 
 CREATE FUNCTION match_steps(p_types text[], p_tags text[], p_seen event_cursor, p_from_transaction_id xid8, p_from_position bigint, p_until pg_snapshot, p_own xid8, p_limit bigint) RETURNS SETOF all_steps

@@ -33,11 +33,12 @@ BEGIN
         RETURNING *
     )
     INSERT INTO delivery_steps (
-        transaction_id, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
+        transaction_id, written_by, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
     )
-    SELECT (SELECT s.id FROM step_transaction() AS s), id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
+    SELECT place.transaction_id, place.written_by, id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
         campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
-    FROM cancelled;
+    FROM cancelled
+    CROSS JOIN LATERAL assign_step_place(cancelled.id) AS place;
     PERFORM wake_event_followers();
     UPDATE deliveries AS d
     SET tags = CASE WHEN d.id = ANY(v_sole) THEN NULL ELSE erase_tags(d.tags, p_address, p_pseudonym) END,

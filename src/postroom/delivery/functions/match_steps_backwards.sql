@@ -32,8 +32,8 @@ BEGIN
         ) AS s
         WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+            AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
+            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id DESC, s.position DESC
         LIMIT p_limit;
     ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
@@ -45,8 +45,8 @@ BEGIN
             WHERE s.step = wanted.step AND s.step NOT IN ('accepted', 'sent') -- the predicate of the index
                 AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
                 AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-                AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-                AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+                AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
+                AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
             ORDER BY s.transaction_id DESC, s.position DESC
             LIMIT p_limit
         ) AS found
@@ -58,8 +58,8 @@ BEGIN
         FROM all_steps AS s
         WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
-            AND NOT is_event_seen(s.transaction_id, s.position, p_seen)
-            AND (pg_visible_in_snapshot(s.transaction_id, p_until) OR s.transaction_id = p_own)
+            AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
+            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id DESC, s.position DESC
         LIMIT p_limit;
     END IF;
