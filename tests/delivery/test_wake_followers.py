@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
-from tests.support.builders import Recording, a_mail, a_worker, accepted
+from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed
 from tests.support.outbox import settled
 
 from postroom.db.pool import Pool, connect
+from postroom.delivery import store
 from postroom.delivery.model import Lane
 from postroom.stats.worker import Rollup
 
@@ -49,8 +50,27 @@ async def test_finished_attempts_wake_followers(pool: Pool, heard: Heard) -> Non
     assert await heard() > 0
 
 
+async def test_a_claim_wakes_followers(pool: Pool, heard: Heard) -> None:
+    """The acceptance is published before the attempt ends, however long that takes."""
+    await accepted(pool, a_mail(), a_mail())
+    await heard()
+    assert len(await claimed(pool)) == 2
+    assert await heard() == 1
+    assert await claimed(pool) == []
+    assert await heard() == 0
+
+
+async def test_a_lane_that_falls_asleep_wakes_followers(pool: Pool, heard: Heard) -> None:
+    """While it was awake, acceptance did not notify it of mail that is due later."""
+    async with pool.acquire() as connection:
+        worker_id = await store.register_worker(connection, pid=1, host="tests")
+        await store.put_to_sleep(connection, worker_id=worker_id, lane=Lane.BULK)
+    assert await heard() == 1
+    assert await pool.fetchval("SELECT asleep::text FROM workers") == "{bulk}"
+
+
 async def test_the_rollup_wakes_followers_of_mail_that_waits(pool: Pool, heard: Heard) -> None:
-    """Mail that is due later is claimed by no worker: its acceptance is published within an interval of the rollup."""
+    """Without a worker that looks at the lane, an acceptance is published within an interval of the rollup."""
     await accepted(pool, a_mail())
     await settled(pool)
     await Rollup(pool).run_once()

@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
+from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import connect
 from postroom.db.room import Room
@@ -35,12 +36,12 @@ async def sleeping_worker(room: Room, transport: Recording, *, chunk: int = 100)
 
 
 @asynccontextmanager
-async def eavesdropper(room: Room) -> AsyncIterator[asyncio.Queue[str]]:
+async def eavesdropper(room: Room, channel: str = "deliveries") -> AsyncIterator[asyncio.Queue[str]]:
     """Hears every notification of the room."""
     heard: asyncio.Queue[str] = asyncio.Queue()
     connection = await connect(room.direct_url, room.name)
     await connection.add_listener(
-        f"{room.name}_deliveries", lambda _connection, _pid, _channel, payload: heard.put_nowait(payload)
+        f"{room.name}_{channel}", lambda _connection, _pid, _channel, payload: heard.put_nowait(payload)
     )
     try:
         yield heard
@@ -61,6 +62,17 @@ async def test_accepting_wakes_a_sleeping_worker(room: Room, lane: Lane) -> None
         [delivery] = await accepted(room.pool, a_mail(lane=lane))
         await steps.reached("sent")
     assert transport.delivery_ids == [delivery]
+
+
+@pytest.mark.parametrize("lane", list(Lane))
+async def test_mail_for_later_wakes_followers_by_a_sleeping_worker(room: Room, lane: Lane) -> None:
+    """The worker is notified and finds nothing due; it notifies the followers, which acceptance does not."""
+    transport = Recording()
+    async with sleeping_worker(room, transport), eavesdropper(room, "events") as heard:
+        await room.pool.execute("INSERT INTO event_followers (name, is_asleep) VALUES ('tests', true)")
+        await accepted(room.pool, a_mail(lane=lane, send_at=datetime.now(UTC) + NEVER))
+        assert await asyncio.wait_for(heard.get(), PATIENCE_S) == ""
+    assert transport.envelopes == []
 
 
 async def test_a_worker_stays_notified_while_mail_is_scarce(room: Room) -> None:

@@ -88,7 +88,7 @@ claim AS (
         array_agg(id) -- in the order of their ordinals
     FROM due
     HAVING count(*) > 0
-    RETURNING id
+    RETURNING id, wake_event_followers() -- accepting this mail has notified none
 ),
 taken AS (
     DELETE FROM due_deliveries
@@ -578,9 +578,11 @@ FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
     ) AS waiting;
 
 -- name: put_to_sleep :exec
--- Request notifications about acceptance in this lane.
+-- Request notifications about acceptance in this lane. Followers of facts are notified of mail that was accepted meanwhile
+-- and is due later, which no claim takes.
 UPDATE workers
 SET asleep = array_append(array_remove(asleep, :lane::text::delivery_lane), :lane::text::delivery_lane)
+FROM (SELECT wake_event_followers()) AS woken
 WHERE id = :worker_id;
 
 -- name: record_message_ids :exec
@@ -949,6 +951,10 @@ SET subject = i.subject, text_body = i.text_body, html_body = i.html_body,
 FROM unnest(:delivery_id::bigint[], :subject::text[], :text_body::text[], :html_body::text[])
     AS i(delivery_id, subject, text_body, html_body)
 WHERE p.delivery_id = i.delivery_id AND p.subject IS NULL;
+
+-- name: wake_followers :exec
+-- Notify followers of facts that sleep.
+SELECT wake_event_followers();
 
 -- name: wake_up :exec
 -- Stop notifications for this lane: the worker is awake.

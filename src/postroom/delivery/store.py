@@ -285,5 +285,6 @@ async def send_usual(connection: Connection, call: str, *arguments: str) -> Deli
 
 settle_ambiguous = QUERIES["settle_ambiguous"].has
 store_rendered = QUERIES["store_rendered"].exec
+wake_followers = QUERIES["wake_followers"].exec
 wake_up = QUERIES["wake_up"].exec
 wake_workers = QUERIES["wake_workers"].exec

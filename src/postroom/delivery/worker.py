@@ -173,10 +173,16 @@ class Worker:
         if (wait := self._later.pop(lane, None)) is not None:
             await self._waker.wait(lane, wait)
         was_at_work = self._lanes[lane].is_busy  # then the claim did not cover everything due
-        async with self._precedence.turn(lane, is_notified=self._waker.take_fresh(lane)):
+        is_notified = self._waker.take_fresh(lane)
+        async with self._precedence.turn(lane, is_notified=is_notified):
             if claimed := await self._claim(lane):
                 await self._work_through(lane, claimed)
                 return False
+        if is_notified:
+            async with (
+                self._pool.acquire() as connection
+            ):  # neither acceptance nor a claim wakes followers of later mail
+                await store.wake_followers(connection)
         if self._options.until_empty and not was_at_work and await self._is_empty(lane):
             return True
         await self._rest(lane)

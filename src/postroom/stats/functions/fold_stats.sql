@@ -27,7 +27,7 @@ BEGIN
     v_deltas := roll_up(p_limit, v_cursor.transaction_id, v_cursor.position, v_last.transaction_id, v_last.position);
     IF v_last.steps IS NOT NULL THEN
         UPDATE stats_cursor SET transaction_id = v_last.transaction_id, position = v_last.position;
-        PERFORM wake_event_followers(); -- accepting a mail notifies none, and mail that is due later is claimed by no worker
+        PERFORM wake_event_followers(); -- of mail that was accepted while no worker of its lane could look
     END IF;
     RETURN greatest(v_deltas, coalesce(v_last.steps, 0));
 END
