@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from tests.support.acceptance import WAYS, Accept
 from tests.support.builders import Recording, a_mail, a_worker, accepted, claimed
 from tests.support.outbox import settled
 
@@ -36,9 +37,13 @@ async def heard(pool: Pool, database_url: str) -> AsyncIterator[Heard]:
     await listener.close()
 
 
-async def test_accepting_wakes_no_follower(pool: Pool, heard: Heard) -> None:
+@pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
+async def test_accepting_wakes_no_follower(pool: Pool, heard: Heard, send: Accept) -> None:
     """The commit of an application pays for no NOTIFY of the event store."""
-    await accepted(pool, a_mail(), a_mail())
+    async with pool.acquire() as connection:
+        for lane in Lane:
+            await send(connection, lane)
+    assert await pool.fetchval("SELECT count(*) FROM due_deliveries") == len(Lane)
     assert await heard() == 0
 
 

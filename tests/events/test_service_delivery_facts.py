@@ -6,12 +6,13 @@ from typing import Any
 import asyncpg
 import pytest
 from tests.events.conftest import Opener
+from tests.support.acceptance import WAYS, Accept
 from tests.support.builders import a_checked_mail
 from tests.support.events import WALLET
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
-from postroom.delivery.model import DeliveryId
+from postroom.delivery.model import DeliveryId, Lane
 from postroom.errors import BadInput
 from postroom.events import AppendCondition, Event, EventSession, EventStore, Query
 
@@ -126,14 +127,15 @@ async def test_followers_do_not_skip_facts(store: EventStore, opened: Opener) ->
 
 
 @pytest.mark.parametrize("query", [WALLET, Query.of("Deposited"), Query.all()], ids=["tag", "type", "everything"])
+@pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
 async def test_an_append_does_not_wait_for_a_transaction_that_sent_a_mail(
-    store: EventStore, opened: Opener, query: Query
+    store: EventStore, opened: Opener, send: Accept, query: Query
 ) -> None:
     """An application's open transaction that only sent a mail holds no lock that a condition needs."""
     application = await opened()
     await application.execute("SET lock_timeout = '1ms'")
     async with application.transaction():
-        await accept(application)
+        await send(application, Lane.TRANSACTIONAL)
         other = await opened()
         await other.execute("SET lock_timeout = '1ms'")
         await EventSession(other).append(Event.of("Deposited", wallet=1), AppendCondition(query))

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.support.acceptance import WAYS, Accept
 from tests.support.builders import Recording, Steps, a_mail, a_worker, accepted
 from tests.support.patience import PATIENCE_S
 
@@ -119,12 +120,14 @@ async def test_a_sleeper_is_notified_only_in_the_lanes_it_sleeps_in(room: Room) 
         assert [await heard.get(), await heard.get()] == ["bulk", "end"]
 
 
-async def test_no_notification_while_all_workers_are_awake(room: Room) -> None:
+@pytest.mark.parametrize("send", WAYS.values(), ids=WAYS)
+async def test_no_notification_while_all_workers_are_awake(room: Room, send: Accept) -> None:
     """A worker that is at work looks by itself: accepting sends no NOTIFY."""
     async with eavesdropper(room) as heard:
         async with room.pool.acquire() as connection:
             await connection.execute("INSERT INTO workers (pid, host) VALUES (1, 'test')")
-        await accepted(room.pool, *(a_mail(lane=lane) for lane in Lane))
+            for lane in Lane:
+                await send(connection, lane)
         await notify(room, "end")
         assert await heard.get() == "end"
 
