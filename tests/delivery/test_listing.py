@@ -202,11 +202,61 @@ async def test_a_page_without_ids_runs_no_further_statement() -> None:
     assert await store.list_deliveries(unused, delivery_ids=[]) == []
 
 
-async def test_a_frequent_tag_is_found_among_the_newest(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the newest deliveries fill the page, the index that cannot sort is not read."""
-    ids = await accepted(pool, *(a_mail(tags={"kind": "news"}) for _ in range(5)))
-    monkeypatch.setitem(pages.FINDERS, "tags", store.ids_by_tags)
-    found, cursor = await service.list_deliveries(pool, DeliveryFilter(tags={"kind": "news"}), limit=2)
-    rest, end = await service.list_deliveries(pool, DeliveryFilter(tags={"kind": "news"}), limit=3, cursor=cursor)
-    assert [line.id for line in [*found, *rest]] == ids[::-1]
-    assert end is None
+NEWS = {"kind": "news"}
+
+
+@pytest.mark.parametrize("most", [1, 5_000])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        DeliveryFilter(tags=NEWS),
+        DeliveryFilter(custom_data={"of": [NEWS]}),
+        DeliveryFilter(custom_data={"of": [NEWS, {"order": 7}]}, tags=NEWS),
+        DeliveryFilter(custom_data={"of": []}, recipient_contains="ada"),
+    ],
+    ids=str,
+)
+async def test_pages_by_data_repeat_and_skip_nothing(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch, chosen: DeliveryFilter, most: int
+) -> None:
+    """By the index of a rare value, and among all deliveries if more than `EXAMINED` have it."""
+    monkeypatch.setattr(pages, "EXAMINED", most)
+    news = a_mail("ada@example.org", tags=NEWS | {"city": "Bonn"}, custom_data={"of": [{"order": 7}, NEWS]})
+    ids = await accepted(pool, *(news if n % 3 else a_mail() for n in range(12)))
+    found, cursor = await service.list_deliveries(pool, chosen, limit=3)
+    while cursor is not None:
+        more, cursor = await service.list_deliveries(pool, chosen, limit=3, cursor=cursor)
+        found += more
+    assert [line.id for line in found] == [each for n, each in reversed([*enumerate(ids)]) if n % 3]
+
+
+async def test_no_limit_of_the_database_hides_deliveries(pool: Pool) -> None:
+    """PostgreSQL returns some of the entries of an index where an operator has limited them."""
+    await pool.execute("ALTER TABLE deliveries DISABLE TRIGGER USER")
+    await pool.execute(
+        "INSERT INTO deliveries (ladder, source, recipient_email, tags)"
+        """ SELECT 'generic', 'shop', 'ada@example.org', '{"kind": "news"}' FROM generate_series(1, 2000)"""
+    )
+    await pool.execute("VACUUM deliveries")  # entries that wait to be merged into the index are not limited
+    async with pool.acquire() as connection:
+        await connection.execute("SET gin_fuzzy_search_limit = 10")
+        found = await store.rare_ids(connection, tags='{"kind": "news"}', custom_data=None, id_limit=5000)
+    assert len(found or ()) == 2000
+
+
+async def test_a_value_is_frequent_by_its_share_of_a_sample(pool: Pool) -> None:
+    """Values of 20,000 and 5,000 deliveries are frequent, of 2,000 and of none rare; by tag or custom data."""
+    await pool.execute("ALTER TABLE deliveries DISABLE TRIGGER USER")
+    await pool.execute(
+        "INSERT INTO deliveries (ladder, source, recipient_email, tags, custom_data)"
+        " SELECT 'generic', 'shop', 'ada@example.org', jsonb_build_object('all', '1', 'tenth', (n % 10)::text),"
+        " CASE WHEN n % 2 = 0 THEN jsonb_build_object('half', jsonb_build_array(n % 4)) END"
+        " FROM generate_series(1, 20000) AS n"
+    )
+    for state in ("waiting to be merged", "merged"):
+        frequent = {
+            value: await pool.fetchval("SELECT has_frequent_data($1::text::jsonb)", value)
+            for value in ('{"all": "1"}', '{"half": [2]}', '{"tenth": "3"}', '{"all": "2"}', '{"all": 1}')
+        }
+        assert [*frequent.values()] == [True, True, False, False, False], state
+        await pool.execute("VACUUM ANALYZE deliveries")

@@ -452,6 +452,26 @@ CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
 
+CREATE FUNCTION delivery_ids_of_campaign(p_campaign_id bigint, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
+CREATE FUNCTION delivery_ids_of_domain(p_domain text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
+CREATE FUNCTION delivery_ids_of_endpoint(p_endpoint_id bigint, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
+CREATE FUNCTION delivery_ids_of_recipient(p_email text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$…$$;
+
 CREATE FUNCTION delivery_ids_of_source(p_source text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
@@ -815,6 +835,13 @@ CREATE FUNCTION free_held_senders(p_now timestamp with time zone) RETURNS void
     LANGUAGE plpgsql
     AS $$…$$;
 
+CREATE FUNCTION has_frequent_data(p_value jsonb) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET gin_fuzzy_search_limit TO '1000'
+    AS $$…$$;
+
 CREATE FUNCTION has_later_events() RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $$…$$;
@@ -1139,6 +1166,13 @@ CREATE FUNCTION publish_templates(p_template text[], p_content_hash text[], p_fi
 
 CREATE FUNCTION put_followers_to_sleep(p_ids bigint[]) RETURNS void
     LANGUAGE plpgsql
+    AS $$…$$;
+
+CREATE FUNCTION rare_delivery_ids(p_tags jsonb, p_custom_data jsonb, p_limit bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET gin_fuzzy_search_limit TO '0'
     AS $$…$$;
 
 CREATE FUNCTION rarest_tag(p_tags text[], p_from xid8 DEFAULT '0'::xid8, p_longest integer DEFAULT 20) RETURNS text
@@ -3098,7 +3132,11 @@ CREATE INDEX dead_letters_reason_idx ON dead_letters USING btree (reason, create
 
 CREATE INDEX deliveries_campaign_idx ON deliveries USING btree (campaign_id, ((id >> 10))) WHERE (campaign_id IS NOT NULL);
 
-CREATE INDEX deliveries_data_idx ON deliveries USING gin (tags jsonb_path_ops, custom_data jsonb_path_ops) WHERE ((tags IS NOT NULL) OR (custom_data IS NOT NULL));
+CREATE INDEX deliveries_data_idx ON deliveries USING gin (tags jsonb_path_ops, custom_data jsonb_path_ops, (
+CASE
+    WHEN ((hashint8(id) & 255) = 0) THEN (('[]'::jsonb || COALESCE(tags, '[]'::jsonb)) || COALESCE(custom_data, '[]'::jsonb))
+    ELSE NULL::jsonb
+END) jsonb_path_ops) WHERE ((tags IS NOT NULL) OR (custom_data IS NOT NULL));
 
 CREATE INDEX deliveries_domain_idx ON deliveries USING btree (lower(split_part(recipient_email, '@'::text, '-1'::integer)), ((id >> 10)));
 

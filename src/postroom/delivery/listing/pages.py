@@ -1,9 +1,10 @@
 """Pages of deliveries: choose the index, examine a bounded number of ids, apply the other filters."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -22,11 +23,8 @@ WINDOWS = 3
 """The first window has the size of the page, each further one ten times that of the one before: a page that finds
 nothing takes about 12 ms."""
 
-SAMPLE = 2_000
-"""Newest deliveries among which frequent tags and custom data are looked for first: their index cannot sort."""
-
-FREQUENT = 40
-"""A tag that at least one delivery in so many has is looked for among all deliveries instead of in its index."""
+SCALARS = 10
+"""Most scalars of a filter by custom data, and its deepest level, whose frequency is determined."""
 
 CLOCK_SLACK = timedelta(seconds=10)
 """Ids follow times to within this: a batch reads the clock once for all its ids, and NTP may set the clock back."""
@@ -40,17 +38,17 @@ FINDERS: dict[str, Find] = {
     "recipient": store.ids_by_recipient,
     "endpoint_id": store.ids_by_endpoint,
     "campaign_id": store.ids_by_campaign,
-    "custom_data": store.ids_by_custom_data,
-    "tags": store.ids_by_tags,
+    "custom_data": store.ids_given,
+    "tags": store.ids_given,
     "state": store.ids_unsent,
     "recipient_domain": store.ids_by_domain,
     "template_id": store.ids_by_template,
     "recipient_contains": store.ids_by_recipient_part,
     "source": store.ids_by_source,
 }
-"""Filter → the function that finds its ids. The first one given finds; the others filter."""
+"""Filter → the function that finds its ids. The first one given finds; the others filter. Tags and custom data that
+very many deliveries have only filter."""
 
-_UNORDERED = (store.ids_by_custom_data, store.ids_by_tags)
 _BY_STATE: dict[DeliveryState, Find] = {
     DeliveryState.SENDING: store.ids_sending,
     **dict.fromkeys(WAITING, store.ids_waiting),
@@ -83,41 +81,22 @@ async def search_deliveries(
     before_id = LARGEST_ID if cursor is None else decode_cursor(cursor, tuple[int])[0]
     async with pool.acquire() as connection:
         search, filters = await _search(connection, chosen, before_id, limit + 1)
-        if search.find in _UNORDERED:
-            sample = replace(_newest(search, chosen), id_limit=SAMPLE)
-            found, more = await _read(connection, sample, filters, limit, windows=1)
-            if len(found) == limit:
-                return found, more
-        return await _read(connection, search, filters, limit, windows=WINDOWS)
+        return await _read(connection, search, filters, limit)
 
 
 async def read_window(
     connection: Connection, chosen: DeliveryFilter, *, before_id: int, id_limit: int
 ) -> tuple[list[int], int | None]:
-    """The ids of one window that match every filter, and the id below which the next window begins; None at the end.
-
-    Unlike pages, windows read all that a filter selects: a frequent tag is found among all deliveries, because its
-    index would sort every delivery that has it for each window.
-    """
+    """The ids of one window that match every filter, and the id below which the next window begins; None at the end."""
     search, filters = await _search(connection, chosen, before_id, id_limit)
-    if search.find in _UNORDERED:
-        found, more = await _matching(connection, _newest(search, chosen), filters)
-        if more is None or len(found) * FREQUENT >= id_limit:
-            return found, more
-    return await _matching(connection, search, filters)
-
-
-async def _matching(connection: Connection, search: Search, filters: dict[str, Any]) -> tuple[list[int], int | None]:
     ids, more = await search.ids(connection)
-    return await store.match_deliveries(connection, delivery_ids=ids, page_limit=search.id_limit, **filters), more
+    return await store.match_deliveries(connection, delivery_ids=ids, page_limit=id_limit, **filters), more
 
 
-async def _read(
-    connection: Connection, search: Search, filters: dict[str, Any], limit: int, *, windows: int
-) -> Found[DeliverySummary]:
+async def _read(connection: Connection, search: Search, filters: dict[str, Any], limit: int) -> Found[DeliverySummary]:
     found: list[int] = []
     before_id: int | None = search.before_id
-    for _ in range(windows):
+    for _ in range(WINDOWS):
         ids, before_id = await search.ids(connection)
         wanted = limit + 1 - len(found)  # one more than requested shows that there is a next page
         found += await store.match_deliveries(connection, delivery_ids=ids, page_limit=wanted, **filters)
@@ -139,7 +118,7 @@ async def _search(
         before_id = min(before_id, await store.find_id_since(connection, since=end))
     if (begin := _shifted(chosen.created_from, -CLOCK_SLACK)) is not None:
         first_id = await store.find_id_since(connection, since=begin)
-    find, value = _finder(chosen, filters)
+    find, value = await _finder(connection, chosen, filters)
     rest_id = None
     if find is store.ids_by_recipient_part:
         rest_id = await store.find_rest_id(connection, before_id=before_id, first_id=first_id, row_limit=EXAMINED)
@@ -159,27 +138,51 @@ def _accepted_before(chosen: DeliveryFilter) -> datetime | None:
     return min(filter(None, (chosen.created_before, chosen.finished_before)), default=None)
 
 
-def _finder(chosen: DeliveryFilter, filters: dict[str, Any]) -> tuple[Find, dict[str, Any]]:
+async def _finder(
+    connection: Connection, chosen: DeliveryFilter, filters: dict[str, Any]
+) -> tuple[Find, dict[str, Any]]:
     state = chosen.state
     for name, find in FINDERS.items():
         if filters[name] is None or (name == "state" and state is DeliveryState.SENT):
             continue  # nearly all deliveries are sent: any other filter selects more
         if name == "state" and state in _BY_STATE:
             return _BY_STATE[state], {}
-        return find, {"value": filters[name]}
+        if name not in ("custom_data", "tags"):
+            return find, {"value": filters[name]}
+        if (ids := await _rare_ids(connection, name, getattr(chosen, name))) is not None:
+            return find, {"value": ids}
     return store.ids_newest, {"created_before": _accepted_before(chosen)}
 
 
-def _newest(search: Search, chosen: DeliveryFilter) -> Search:
-    """The same search among all deliveries."""
-    return replace(search, find=store.ids_newest, value={"created_before": _accepted_before(chosen)})
+async def _rare_ids(connection: Connection, name: str, value: Mapping[str, Any]) -> list[int] | None:
+    """The deliveries with the first scalar that few deliveries have; None without one."""
+    for scalar in islice(_scalars(value, SCALARS), SCALARS):
+        given = {"tags": None, "custom_data": None, name: _json(scalar)}
+        if (ids := await store.rare_ids(connection, **given, id_limit=EXAMINED)) is not None:
+            return ids
+    return None
+
+
+def _scalars(value: Any, levels: int) -> Iterator[Any]:
+    """Each scalar of a JSON value, inside the objects and arrays that lead to it, which the index has together."""
+    if not isinstance(value, Mapping | list):
+        yield value
+    elif levels:
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, each in inner:
+            for scalar in _scalars(each, levels - 1):
+                yield {key: scalar} if isinstance(value, Mapping) else [scalar]
 
 
 def _filters(chosen: DeliveryFilter) -> dict[str, Any]:
     filters = asdict(chosen)
     for name in ("tags", "custom_data"):
         if filters[name] is not None:
-            filters[name] = msgspec.json.encode(filters[name]).decode()
+            filters[name] = _json(filters[name])
     if chosen.message_id is not None:
         filters["message_id"] = f"<{chosen.message_id.strip().strip('<>')}>"
     return filters
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

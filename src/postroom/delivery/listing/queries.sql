@@ -22,43 +22,17 @@ WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
 LIMIT 1 OFFSET :row_limit;
 
--- name: ids_by_campaign :many
+-- name: ids_by_campaign :one
 -- Mail of a campaign.
-SELECT id
-FROM deliveries
-WHERE campaign_id = :value::bigint
-    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
-    AND id + 0 < :before_id AND id + 0 >= :first_id
-ORDER BY id >> 10 DESC, id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_campaign(:value::bigint, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
--- name: ids_by_custom_data :many
--- Deliveries whose custom data contain an object.
-SELECT id
-FROM deliveries
-WHERE custom_data @> :value::text::jsonb AND id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
-ORDER BY id + 0 DESC
-LIMIT :id_limit;
-
--- name: ids_by_domain :many
+-- name: ids_by_domain :one
 -- Mail with a recipient in a domain.
-SELECT delivery_id AS id
-FROM delivery_recipients
-WHERE lower(split_part(email, '@', -1)) = lower(:value::text) AND kind <> 'reply_to'
-    AND delivery_id >> 10 <= :before_id::bigint >> 10 AND delivery_id >> 10 >= :first_id::bigint >> 10
-    AND delivery_id + 0 < :before_id AND delivery_id + 0 >= :first_id
-ORDER BY delivery_id >> 10 DESC, delivery_id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_domain(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
--- name: ids_by_endpoint :many
+-- name: ids_by_endpoint :one
 -- Webhooks to an endpoint.
-SELECT id
-FROM deliveries
-WHERE endpoint_id = :value::bigint
-    AND id >> 10 <= :before_id::bigint >> 10 AND id >> 10 >= :first_id::bigint >> 10
-    AND id + 0 < :before_id AND id + 0 >= :first_id
-ORDER BY id >> 10 DESC, id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_endpoint(:value::bigint, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_by_idempotency_key :many
 -- Deliveries with an idempotency key: one for each source.
@@ -85,14 +59,9 @@ WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
 LIMIT :id_limit;
 
--- name: ids_by_recipient :many
+-- name: ids_by_recipient :one
 -- Mail to an address, in any case.
-SELECT delivery_id AS id
-FROM delivery_recipients
-WHERE hashtext(lower(email)) = hashtext(lower(:value::text)) AND lower(email) = lower(:value) AND kind <> 'reply_to'
-    AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
-ORDER BY hashtext(lower(email)), delivery_id DESC
-LIMIT :id_limit;
+SELECT delivery_ids_of_recipient(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_by_recipient_part :many
 -- Mail to an address that contains a text, in any case. No index serves it: the caller bounds the range of ids,
@@ -107,14 +76,6 @@ LIMIT :id_limit;
 -- name: ids_by_source :one
 -- Deliveries of a source.
 SELECT delivery_ids_of_source(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
-
--- name: ids_by_tags :many
--- Deliveries that have all of these tags.
-SELECT id
-FROM deliveries
-WHERE tags @> :value::text::jsonb AND id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
-ORDER BY id + 0 DESC
-LIMIT :id_limit;
 
 -- name: ids_by_template :one
 -- Mail of a template.
@@ -172,11 +133,11 @@ WHERE id = ANY (:delivery_ids::bigint[])
 ORDER BY id DESC;
 
 -- name: match_deliveries :many
--- Those of these deliveries that match every filter, newest first.
+-- Those of these deliveries that match every filter, newest first. OFFSET 0 keeps the planner from reading the index of a
+-- filter: the deliveries are read by their ids.
 SELECT id
-FROM deliveries AS d
-WHERE id = ANY (:delivery_ids::bigint[])
-    AND (:ids::bigint[] IS NULL OR id = ANY (:ids))
+FROM (SELECT * FROM deliveries WHERE id = ANY (:delivery_ids::bigint[]) OFFSET 0) AS d
+WHERE (:ids::bigint[] IS NULL OR id = ANY (:ids))
     AND (:state::text IS NULL OR state = :state::delivery_state)
     AND (:lane::text IS NULL OR lane = :lane::delivery_lane)
     AND (:template_id::text IS NULL OR template_id = :template_id)
@@ -191,15 +152,18 @@ WHERE id = ANY (:delivery_ids::bigint[])
     AND (:created_before::timestamptz IS NULL OR created_at < :created_before)
     AND (:finished_before::timestamptz IS NULL OR finished_at < :finished_before)
     AND (:reason::text IS NULL OR reason = :reason)
-    AND (:recipient::text IS NULL OR EXISTS (
-        SELECT FROM delivery_recipients AS r
+    AND (:recipient::text IS NULL OR lower(recipient_email) = lower(:recipient) OR EXISTS (
+        SELECT FROM other_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)))
-    AND (:recipient_contains::text IS NULL OR EXISTS (
-        SELECT FROM delivery_recipients AS r
+    AND (:recipient_contains::text IS NULL OR strpos(lower(recipient_email), lower(:recipient_contains)) > 0 OR EXISTS (
+        SELECT FROM other_recipients AS r
         WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND strpos(lower(r.email), lower(:recipient_contains)) > 0))
-    AND (:recipient_domain::text IS NULL OR EXISTS (
-        SELECT FROM delivery_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to'
-            AND lower(split_part(r.email, '@', -1)) = lower(:recipient_domain)))
+    AND (:recipient_domain::text IS NULL OR lower(split_part(recipient_email, '@', -1)) = lower(:recipient_domain) OR EXISTS (
+        SELECT FROM other_recipients AS r
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(split_part(r.email, '@', -1)) = lower(:recipient_domain)))
 ORDER BY id DESC
 LIMIT :page_limit;
+
+-- name: rare_ids :one
+-- Deliveries with a tag or a value in their custom data; NULL: very many have it. See functions/rare_delivery_ids.sql.
+SELECT rare_delivery_ids(:tags::text::jsonb, :custom_data::text::jsonb, :id_limit::bigint) AS ids;

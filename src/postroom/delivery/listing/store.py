@@ -28,19 +28,15 @@ async def find_rest_id(connection: Connection, *, before_id: int, first_id: int,
 
 
 async def ids_by_campaign(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_campaign"].many(connection, **window))
-
-
-async def ids_by_custom_data(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_custom_data"].many(connection, **window))
+    return list((await QUERIES["ids_by_campaign"].one(connection, **window))["ids"])
 
 
 async def ids_by_domain(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_domain"].many(connection, **window))
+    return list((await QUERIES["ids_by_domain"].one(connection, **window))["ids"])
 
 
 async def ids_by_endpoint(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_endpoint"].many(connection, **window))
+    return list((await QUERIES["ids_by_endpoint"].one(connection, **window))["ids"])
 
 
 async def ids_by_idempotency_key(connection: Connection, **window: Any) -> list[int]:
@@ -52,7 +48,7 @@ async def ids_by_message_id(connection: Connection, **window: Any) -> list[int]:
 
 
 async def ids_by_recipient(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_recipient"].many(connection, **window))
+    return list((await QUERIES["ids_by_recipient"].one(connection, **window))["ids"])
 
 
 async def ids_by_recipient_part(connection: Connection, **window: Any) -> list[int]:
@@ -61,10 +57,6 @@ async def ids_by_recipient_part(connection: Connection, **window: Any) -> list[i
 
 async def ids_by_source(connection: Connection, **window: Any) -> list[int]:
     return list((await QUERIES["ids_by_source"].one(connection, **window))["ids"])
-
-
-async def ids_by_tags(connection: Connection, **window: Any) -> list[int]:
-    return read_ids(await QUERIES["ids_by_tags"].many(connection, **window))
 
 
 async def ids_by_template(connection: Connection, **window: Any) -> list[int]:
@@ -109,3 +101,10 @@ async def match_deliveries(
 
 def read_ids(rows: Sequence[asyncpg.Record]) -> list[int]:
     return [row["id"] for row in rows]
+
+
+async def rare_ids(
+    connection: Connection, *, tags: str | None, custom_data: str | None, id_limit: int
+) -> list[int] | None:
+    row = await QUERIES["rare_ids"].one(connection, tags=tags, custom_data=custom_data, id_limit=id_limit)
+    return None if row["ids"] is None else list(row["ids"])
