@@ -30,6 +30,8 @@ HALF = "half"
 class Listing:
     """A listing: its addresses in API and dashboard, and values of each filter: of few rows, of none, of most.
 
+    The value "old" of a filter of deliveries is that of most, but of none of the newest third.
+
     `fills` are the statements that make its rows, in order: each is named after its table.
     """
 
@@ -46,6 +48,32 @@ ADDRESS = ("reader-5000@domain-0.example", "no-one@nowhere.example")
 TIMES = (HALF,)
 QUERY = '[{"types": ["Rare"], "tags": ["bank=1"]}]'
 LISTINGS = (
+    Listing(
+        "deliveries",
+        ("/v1/deliveries", "/deliveries"),
+        ("deliveries", "unsent_deliveries", "due_deliveries"),
+        {
+            "status": ("failed", "dead_letter", "suppressed", "sent", "queued", "rendered", "sending"),
+            "lane": ("auth", "bulk"),
+            "recipient": ("ada@rare.example", "no-one@nowhere.example", "old@old.example"),
+            "recipient_contains": ("da@rare", "nowhere", "old@"),
+            **dict.fromkeys(("recipient_domain", "domain"), ("rare.example", "nowhere.example", "old.example")),
+            "template": ("rare", "none", "old", "usual"),
+            "source": ("rare", "none", "old", "usual"),
+            **dict.fromkeys(("idempotency_key", "key"), ("key-5000", "none")),
+            "message_id": ("pr.5000.0123456789abcdef@example.org", "none@example.org", "rare@example.org"),
+            "tag": ("kind=rare", "kind=none", "kind=some", "kind=old", "all=1"),
+            **dict.fromkeys(("campaign_id", "campaign", "sender_account_id", "sender"), ("77", "99", "1")),
+            **dict.fromkeys(("created_from", "created_before", "finished_before", "from", "before"), TIMES),
+            "reason": ("rare", "none", "old"),
+            "custom_data": (
+                '{"kind": ["rare"]}',
+                '{"kind": ["none"]}',
+                '{"kind": ["old"], "all": {}}',
+                '{"all": {"1": true}}',
+            ),
+        },
+    ),
     Listing(
         "suppressions",
         ("/v1/suppressions", "/suppressions"),
@@ -176,7 +204,6 @@ LISTINGS = (
 FEW = {
     "/campaigns/{campaign_id:int}/links": "counted for each link of a campaign",
     "/campaigns/{campaign_id:int}/links.csv": "a file of all",
-    "/deliveries": "measured with its own rows",
     "/statistics": "figures, measured by `bench dashboard`",
     "/statistics.csv": "figures, measured by `bench dashboard`",
     "/suppressions/export": "a file of all",
@@ -192,7 +219,6 @@ FEW = {
     "/v1/clicks/export": "a file of all",
     "/v1/campaigns/{campaign_id:int}/links": "counted for each link of a campaign",
     "/v1/campaigns/{campaign_id:int}/links/export": "a file of all",
-    "/v1/deliveries": "measured with its own rows",
     "/v1/webhooks/{endpoint_id:int}/deliveries": "the listing of deliveries by endpoint",
     "/v1/users/{user_id:uuid}/events": "the listing of events by person",
 }

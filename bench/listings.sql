@@ -107,6 +107,33 @@ SELECT n, 1 + n / 2 % 2, now() - interval '1 hour' * (1 - n / $1::float8), n % 1
     CASE WHEN n % ($1 / 200) = 0 THEN 'https://example.org/rare' ELSE 'https://example.org/' || n % 20 END
 FROM generate_series(1, $1::bigint) AS n;
 
+-- name: fill_deliveries
+-- Two thirds are old, and have values that none of the newest third has. The newest tenth waits.
+INSERT INTO deliveries (id, state, lane, created_at, finished_at, next_attempt_at, ladder, source, template_id, campaign_id,
+    sender_account_id, reason, recipient_email, idempotency_key, tags, custom_data)
+SELECT n, (CASE WHEN is_rare THEN 'failed' WHEN is_old AND n % 2 = 0 THEN 'suppressed' WHEN waits THEN 'queued' ELSE 'sent' END)::delivery_state,
+    (CASE WHEN is_rare THEN 'auth' WHEN is_old THEN 'bulk' ELSE 'transactional' END)::delivery_lane, at,
+    CASE WHEN is_rare OR NOT waits THEN at END, CASE WHEN NOT is_rare AND waits THEN at END, 'generic', kind, kind,
+    number, number, kind, CASE WHEN is_rare THEN 'ada@rare.example' WHEN is_old THEN 'old@old.example'
+        ELSE 'reader-' || n || '@domain-' || n % 500 || '.example' END, 'key-' || n,
+    jsonb_build_object('all', '1', 'kind', CASE WHEN kind = 'usual' AND n % ($1 / 9000) = 1 THEN 'some' ELSE kind END),
+    jsonb_build_object('all', jsonb_build_object('1', true), 'kind', jsonb_build_array(kind), 'campaign', number::text)
+FROM generate_series(1, $1::bigint) AS n
+CROSS JOIN LATERAL (
+    SELECT n % ($1 / 200) = 0 AS is_rare, n <= $1 * 2 / 3 AS is_old, n > $1 * 9 / 10 AS waits,
+        now() - interval '30 days' * (1 - n / $1::float8) AS at) AS placed
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN is_rare THEN 'rare' WHEN is_old THEN 'old' ELSE 'usual' END AS kind,
+        CASE WHEN is_rare THEN 77 WHEN is_old THEN 1 END AS number) AS chosen;
+
+-- name: fill_unsent_deliveries
+INSERT INTO unsent_deliveries (id, state)
+SELECT id, state FROM deliveries WHERE state IN ('failed', 'suppressed') AND $1::bigint > 0;
+
+-- name: fill_due_deliveries
+INSERT INTO due_deliveries (id, due_at, lane, channel)
+SELECT id, next_attempt_at, lane, channel FROM deliveries WHERE state = 'queued' AND $1::bigint > 0;
+
 -- name: fill_deliveries_given_up
 INSERT INTO deliveries (id, state, finished_at, ladder, source, recipient_email, created_at)
 SELECT n, 'dead_letter', now(), 'generic', 'shop', 'reader-' || n || '@domain-' || n % 500 || '.example',
