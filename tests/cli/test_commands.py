@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.support.builders import a_mail, accepted
 from tests.support.command_line import PATIENT, answer, environment, postroom
 from tests.support.templates import write_templates
 
@@ -68,6 +69,27 @@ async def test_a_listing_searches_on_until_it_finds_a_delivery(room: Room) -> No
     command = ("deliveries", "list", "--contains", "ada@", "--json")
     found = answer(postroom(*command, settings={"POSTROOM_DATABASE_URL": room.url}))
     assert ([item["id"] for item in found["items"]], found["next_cursor"]) == ([1], None)
+
+
+async def test_a_listing_is_filtered_by_its_options(room: Room) -> None:
+    """Each option alone selects the delivery that has its value."""
+    wanted = a_mail(
+        "ann@shop.example",
+        idempotency_key="order-7",
+        tags={"kind": "receipt"},
+        headers={"Message-ID": "<own@shop.example>"},
+    )
+    [delivery_id, _other] = await accepted(room.pool, wanted, a_mail("bob@example.org"))
+    for option, value in (
+        ("--key", "order-7"),
+        ("--message-id", "own@shop.example"),
+        ("--message-id", "<own@shop.example>"),
+        ("--tag", "kind=receipt"),
+        ("--domain", "Shop.example"),
+    ):
+        command = ("deliveries", "list", option, value, "--json")
+        found = answer(postroom(*command, settings={"POSTROOM_DATABASE_URL": room.url}))
+        assert (option, [item["id"] for item in found["items"]]) == (option, [delivery_id])
 
 
 def test_a_bad_setting_is_one_sentence_with_its_name() -> None:

@@ -2,7 +2,9 @@
 
 import html
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import pytest
 from tests.support.builders import NO_ANSWER, REFUSED, Recording, a_mail, a_worker, accepted, state_of
@@ -132,7 +134,10 @@ async def test_every_filter_of_deliveries_finds_its_own(room: Room, guest: Guest
     await Feeder(room.pool).run_once()
     of_campaign = await room.pool.fetchval("SELECT id FROM deliveries WHERE campaign_id = $1", campaign)
     mail = a_mail("Ann.Lee@shop.example", lane=Lane.BULK, source="shop", tags={"order": "42"}, idempotency_key="k-1")
-    [wanted] = await accepted(room.pool, mail)
+    [wanted] = await accepted(room.pool, replace(mail, headers={"Message-ID": "<own@shop.example>"}))
+    attempt = await room.pool.fetchrow(
+        "SELECT message_id, reason FROM attempts JOIN deliveries ON id = delivery_id WHERE id = $1", refused
+    )
     await room.pool.execute(
         "UPDATE deliveries SET created_at = '2026-01-05T10:00Z'::timestamptz - ($1::bigint - id) * interval '1 day',"
         " sender_account_id = CASE id WHEN $1 THEN $2::bigint END, template_id = CASE id WHEN $1 THEN 'welcome' END",
@@ -150,6 +155,9 @@ async def test_every_filter_of_deliveries_finds_its_own(room: Room, guest: Guest
         (f"sender={sender}", wanted),
         ("tag=order%3D42", wanted),
         ("key=k-1", wanted),
+        ("message_id=own%40shop.example", wanted),
+        (f"message_id={quote(attempt['message_id'])}", refused),
+        (f"reason={attempt['reason']}", refused),
         ("from=2026-01-05T00:00&before=2026-01-06T00:00", wanted),
     ):
         listed = re.findall(r'href="/deliveries/(\d+)"', (await guest.get(f"/deliveries?{query}")).body.decode())

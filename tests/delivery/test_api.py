@@ -139,26 +139,42 @@ async def test_attempts_are_listed_first_to_last(browser: Browser, room: Room) -
 
 async def test_deliveries_are_found_by_each_filter(browser: Browser, room: Room) -> None:
     """Each filter narrows the listing; recipients match in any case."""
-    first = await _accept(browser, to="Ann@Example.org", custom_data={"order": 7, "shop": "a"}, tags={"kind": "a=b"})
+    data = {"order": 7, "shop": "a", "campaign": "spring"}
+    headers = {"Message-ID": "<own@shop.example>"}
+    first = await _accept(browser, to="Ann@Example.org", custom_data=data, tags={"kind": "a=b"}, headers=headers)
     second = await _accept(
         browser, template="welcome", subject=None, text=None, variables=WELCOME, cc=["carol@example.org"]
     )
     other = await open_browser(room, name="crm", app=browser.app)
-    third = await _accept(other, to="dave@example.org")
+    keyed = await other.post(
+        "/v1/deliveries", json={**MAIL, "to": "dave@example.org"}, headers={"idempotency-key": "order-7"}
+    )
+    third = keyed.json["id"]
     await browser.post(f"/v1/deliveries/{third}/cancel")
-    assert await _ids(browser, "") == [third, second, first]
-    assert await _ids(browser, "status=cancelled") == [third]
-    assert await _ids(browser, "recipient=ANN@example.ORG") == [second, first]
-    assert await _ids(browser, "recipient=carol@example.org") == [second]
-    assert await _ids(browser, "template=welcome") == [second]
-    assert await _ids(browser, "source=crm") == [third]
-    assert await _ids(browser, "custom_data=%7B%22order%22%3A7%7D") == [first]
-    assert await _ids(browser, "tag=kind=a=b") == [first]
-    assert await _ids(browser, "recipient_domain=example.org&source=crm") == [third]
-    assert await _ids(browser, "idempotency_key=unknown") == []
-    assert await _ids(browser, "message_id=unknown@example.org") == []
-    assert await _ids(browser, "created_from=2099-01-01T00:00:00Z") == []
-    assert await _ids(browser, "created_before=2099-01-01T00:00:00Z&limit=1") == [third]
+    for query, expected in (
+        ("", [third, second, first]),
+        ("status=cancelled", [third]),
+        ("recipient=ANN@example.ORG", [second, first]),
+        ("recipient=carol@example.org", [second]),
+        ("recipient_contains=CAROL", [second]),
+        ("recipient_domain=Example.org&source=crm", [third]),
+        ("recipient_domain=nowhere.example", []),
+        ("template=welcome", [second]),
+        ("source=crm", [third]),
+        ("custom_data=%7B%22order%22%3A7%7D", [first]),
+        ("campaign=spring", [first]),
+        ("campaign=spring&tag=kind=other", []),
+        ("tag=kind=a=b", [first]),
+        ("tag=kind=a", []),
+        ("idempotency_key=order-7", [third]),
+        ("idempotency_key=unknown", []),
+        ("message_id=own@shop.example", [first]),
+        ("message_id=%3Cown@shop.example%3E", [first]),
+        ("message_id=unknown@example.org", []),
+        ("created_from=2099-01-01T00:00:00Z", []),
+        ("created_before=2099-01-01T00:00:00Z&limit=1", [third]),
+    ):
+        assert (query, await _ids(browser, query)) == (query, expected)
 
 
 async def test_pages_are_stable_while_mail_arrives(browser: Browser) -> None:
