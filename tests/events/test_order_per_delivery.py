@@ -58,8 +58,10 @@ async def erase(connection: asyncpg.Connection, delivery_id: DeliveryId) -> None
     await connection.execute("SELECT erase_deliveries('ada@example.org', 'erased:1')")
 
 
-async def fail_rendering(connection: asyncpg.Connection, delivery_id: DeliveryId) -> None:
-    await statements.fail_rendering(connection, delivery_id=[delivery_id], detail=["no name"], now=None)
+async def fail_unwritable(connection: asyncpg.Connection, delivery_id: DeliveryId) -> None:
+    await statements.fail_unwritable(
+        connection, delivery_id=[delivery_id], claim_id=[], reason=["render_failed"], detail=["no name"], now=None
+    )
 
 
 async def redrive(connection: asyncpg.Connection, delivery_id: DeliveryId) -> None:
@@ -77,7 +79,7 @@ WAITING: dict[str, tuple[Writer, str]] = {
     "the view": (cancel_in_the_view, "DeliveryCancelled"),
     "withdraw_deliveries": (withdraw, "DeliveryCancelled"),
     "erase_deliveries": (erase, "DeliveryCancelled"),
-    "fail_rendering": (fail_rendering, "DeliveryFailed"),
+    "fail_unwritable": (fail_unwritable, "DeliveryFailed"),
 }
 GIVEN_UP: dict[str, tuple[Writer, str]] = {
     "redrive": (redrive, "DeliveryRedriven"),
