@@ -178,10 +178,8 @@ class Worker:
             if claimed := await self._claim(lane):
                 await self._work_through(lane, claimed)
                 return False
-        if is_notified:
-            async with (
-                self._pool.acquire() as connection
-            ):  # neither acceptance nor a claim wakes followers of later mail
+        if is_notified:  # mail that is due later was accepted: neither acceptance nor a claim wakes followers of facts
+            async with self._pool.acquire() as connection:
                 await store.wake_followers(connection)
         if self._options.until_empty and not was_at_work and await self._is_empty(lane):
             return True
