@@ -277,6 +277,56 @@ async def test_batches_in_opposite_order_do_not_lock_each_other_up(room: Room) -
     assert await count(room.pool) == 500
 
 
+async def test_new_known_repeated_and_expired_keys_share_a_batch(pool: Pool) -> None:
+    """Each request has its own answer, and every new one is stored with its content and waits in the queue."""
+    known, expired = await accepted(pool, a_mail(idempotency_key="known"), a_mail(idempotency_key="expired"), now=NOON)
+    keys = ["new", "known", "expired", "new", "known", "expired", None, "other"]
+    batch = [a_checked_mail(idempotency_key=key) for key in keys]
+    async with pool.acquire() as connection:
+        await connection.execute(
+            "UPDATE deliveries SET idempotency_expires_at = $1 WHERE id = $2", NOON + timedelta(hours=1), expired
+        )
+        answers = await service.accept_batch(connection, batch, now=NOON + timedelta(hours=2))
+        stored = await connection.fetch(
+            "SELECT id FROM due_deliveries JOIN deliveries USING (id) JOIN delivery_payloads ON delivery_id = id"
+        )
+    assert [answer.replayed for answer in answers] == [False, True, False, True, True, True, False, False]
+    ids = [answer.id for answer in answers]
+    assert ids[1] == ids[4] == known
+    assert (ids[3], ids[5]) == (ids[0], ids[2])
+    assert {row["id"] for row in stored} == {known, expired, *ids}
+    assert len(stored) == 6
+
+
+async def test_a_batch_waits_for_every_transaction_that_has_one_of_its_keys(room: Room) -> None:
+    """A conflict rolls the batch back to its start; that many in a row do not make it fail."""
+    async with connections(room, 9) as (batch, *others):
+        transactions = [other.transaction() for other in others]
+        for number, (other, transaction) in enumerate(zip(others, transactions, strict=True)):
+            await transaction.start()
+            await service.accept(other, a_checked_mail(idempotency_key=f"k{number}"))
+        requests = [a_checked_mail(idempotency_key=f"k{n}") for n in range(10)]
+        accepting = asyncio.create_task(service.accept_batch(batch, requests))
+        blockers = f"pg_blocking_pids({batch.get_server_pid()})"
+        for other, transaction in zip(others, transactions, strict=True):
+            await until(room.pool, f"{blockers} = ARRAY[{other.get_server_pid()}]")
+            await transaction.commit()
+        answers = await accepting
+    assert [answer.replayed for answer in answers] == [True] * 8 + [False] * 2
+    assert await count(room.pool) == 10
+
+
+async def test_a_key_that_the_snapshot_cannot_see_fails_the_transaction(room: Room) -> None:
+    """At REPEATABLE READ, a key stored since the snapshot is a serialization failure (40001), and nothing is stored."""
+    async with connections(room, 1) as [connection], connection.transaction(isolation="repeatable_read"):
+        await connection.fetchval("SELECT count(*) FROM deliveries")  # takes the snapshot
+        await accepted(room.pool, a_mail(idempotency_key="k"))
+        with pytest.raises(asyncpg.SerializationError):
+            async with connection.transaction():
+                await service.accept_batch(connection, [a_checked_mail(idempotency_key=key) for key in ("k", "l")])
+    assert await count(room.pool) == 1
+
+
 async def test_ids_follow_the_order_of_the_batch(pool: Pool) -> None:
     """Ids increase in the order of the requests."""
     ids = await accepted(pool, *(a_mail(idempotency_key=f"k{n}") for n in (3, 1, 2)), a_mail())
