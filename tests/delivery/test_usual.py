@@ -16,8 +16,8 @@ from postroom.db.room import Room
 from postroom.delivery import service, store
 from postroom.delivery.check import RESERVED_SOURCES, problems
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryRequest, Lane
-from postroom.delivery.rows import send_values
-from postroom.delivery.usual import USUAL, _choose_call, usual_call
+from postroom.delivery.rows import USUAL, send_values
+from postroom.delivery.usual import _choose_call, usual_call
 from postroom.post.address import Address, parse_address
 
 CONTENT: dict[str, Any] = {"to": "ann@example.org", "subject": "Hello", "text": "Hello Ann", "locale": "fr"}

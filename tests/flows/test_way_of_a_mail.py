@@ -164,6 +164,6 @@ async def test_a_mail_passes_few_files_and_seldom_turns_back(counting_room: Room
     sql = {statements[each] for each in accepting.statements | attempting.statements}
     sql |= {functions[name] for name in calls}
     assert "app.py" not in python
-    assert {"delivery/queries.sql", "delivery/functions/accept_deliveries.sql"} <= sql, "SQL is not counted"
+    assert {"delivery/queries.sql", "delivery/functions/send.sql"} <= sql, "SQL is not counted"
     assert len(python | sql) <= MOST_FILES, "\n".join(sorted(python | sql))
     assert len(attempting.back_steps) <= MOST_BACK_STEPS, attempting.back_steps

@@ -40,7 +40,7 @@ FROM accept_deliveries(
 );
 
 -- name: accept_usual :one
--- Accept one request that delivery/usual.py knows as usual; see functions/accept_usual.sql.
+-- Accept one usual request (see delivery/rows.py); see functions/accept_usual.sql.
 SELECT delivery_id, state, acceptance
 FROM accept_usual(
     p_email => :to::text,

@@ -30,7 +30,7 @@ from postroom.delivery.model import (
     RecipientOutcome,
     Unrendered,
 )
-from postroom.post.address import Address, write_address
+from postroom.post.address import Address, is_plain_address, write_address
 from postroom.post.mime import Attachment
 from postroom.runtime.record import read_row
 from postroom.senders.model import StartSlot
@@ -351,6 +351,24 @@ def send_values(request: DeliveryRequest, *, idempotency_ttl: timedelta) -> dict
         if addresses := getattr(request, name):
             values[name] = [write_address(address) for address in addresses]
     return values
+
+
+USUAL = ("to", "subject", "text", "html", "template", "variables", "locale", "lane", "source", "idempotency_key")
+"""The fields that a usual mail may have (see `postroom.delivery.usual`), in the order of the statement `send_usual`."""
+_usual = attrgetter(*USUAL)
+_rare = attrgetter(*(each.name for each in fields(DeliveryRequest) if each.name not in USUAL))
+_NOTHING_RARE = _rare(DeliveryRequest())
+
+
+def usual_values(request: DeliveryRequest) -> dict[str, Any] | None:
+    """One checked mail as the arguments of `accept_usual`; None if it is not a usual one."""
+    if len(request.to) != 1 or _rare(request) != _NOTHING_RARE:
+        return None
+    first = request.to[0]
+    if first.name is not None or not is_plain_address(first.email):
+        return None
+    variables = encode_json(request.variables) if request.variables else None
+    return {**dict(zip(USUAL, _usual(request), strict=True)), "to": first.email, "variables": variables}
 
 
 def _other_recipients(request: DeliveryRequest) -> Iterable[tuple[str, int, str, str | None]]:

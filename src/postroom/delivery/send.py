@@ -9,7 +9,8 @@ from postroom.db.faults import translated
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryId, DeliveryRequest, Lane
-from postroom.delivery.usual import USUAL, usual_call
+from postroom.delivery.rows import USUAL
+from postroom.delivery.usual import usual_call
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment

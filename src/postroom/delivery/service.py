@@ -33,8 +33,7 @@ from postroom.delivery.model import (
     DeliveryState,
     DeliverySummary,
 )
-from postroom.delivery.rows import accept_columns, send_values
-from postroom.delivery.usual import usual_values
+from postroom.delivery.rows import accept_columns, send_values, usual_values
 from postroom.errors import BadInput, FieldError, IdempotencyConflict
 from postroom.events.audit import audited
 from postroom.limits.limiter import Limiter

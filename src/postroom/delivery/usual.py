@@ -10,10 +10,9 @@ same form: it is checked once, and the other fields for each mail.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
 from functools import lru_cache
 from itertools import compress
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any
 
 from postroom.delivery.check import (
@@ -22,24 +21,18 @@ from postroom.delivery.check import (
     MAX_SOURCE,
     MAX_SUBJECT,
     RESERVED_SOURCES,
-    CheckedRequest,
     is_label,
     is_locale,
     is_plain_data,
     is_template_id,
 )
-from postroom.delivery.model import DeliveryRequest, Lane
-from postroom.delivery.rows import encode_json
+from postroom.delivery.model import Lane
+from postroom.delivery.rows import USUAL, encode_json
 from postroom.delivery.store import QUERIES
 from postroom.post.address import is_plain_address
 from postroom.post.text import is_storable
 
-USUAL = ("to", "subject", "text", "html", "template", "variables", "locale", "lane", "source", "idempotency_key")
-"""The fields that a usual mail may have, in the order of the statement `send_usual`."""
-
 _LANES = frozenset(Lane)
-_rare_of = attrgetter(*(each.name for each in fields(DeliveryRequest) if each.name not in USUAL))
-_NOTHING_RARE = _rare_of(DeliveryRequest())
 _LONGEST_BODY = MAX_BODY_BYTES // 4  # in characters, each of at most four bytes
 
 
@@ -92,17 +85,6 @@ def _choose_call(
     passed = (True, *given[:3], template is not None, has_variables, locale is not None, is_other_lane, True, has_key)
     pick = itemgetter(*compress(range(len(USUAL)), passed))
     return QUERIES.call_in_room("send_usual", room, pick(USUAL)).sql, pick
-
-
-def usual_values(request: CheckedRequest) -> dict[str, Any] | None:
-    """The values of `USUAL` of a checked request, for `accept_usual`; None if it is not a usual mail."""
-    if len(request.to) != 1 or _rare_of(request) != _NOTHING_RARE:
-        return None
-    first = request.to[0]
-    if first.name is not None or not is_plain_address(first.email):
-        return None
-    values = {name: getattr(request, name) for name in USUAL}
-    return {**values, "to": first.email, "variables": encode_json(request.variables) if request.variables else None}
 
 
 def _is_line(text: str, longest: int) -> bool:
