@@ -17,8 +17,10 @@ from postroom.delivery import service, store
 from postroom.delivery.check import RESERVED_SOURCES, problems
 from postroom.delivery.model import IDEMPOTENCY_TTL, DeliveryRequest, Lane
 from postroom.delivery.rows import USUAL, send_values
+from postroom.delivery.send import _TYPES
 from postroom.delivery.usual import _choose_call, usual_call
 from postroom.post.address import Address, parse_address
+from postroom.post.mime import Attachment
 
 CONTENT: dict[str, Any] = {"to": "ann@example.org", "subject": "Hello", "text": "Hello Ann", "locale": "fr"}
 BY_TEMPLATE: dict[str, Any] = {"to": "ann@example.org", "template": "welcome", "variables": {"name": "Ann"}}
@@ -137,9 +139,44 @@ def test_a_value_that_only_equals_a_text_takes_the_longer_way(field: str) -> Non
     assert passed_values({**mail, field: Lazy()}) is None
 
 
-async def test_an_unhashable_lane_is_named() -> None:
-    with pytest.raises(postroom.BadInput, match="lane: must be one of"):
-        await postroom.send(CONNECTION, **CONTENT, lane=["auth"])  # type: ignore[arg-type]
+WRONG_TYPES: list[tuple[str, object, str]] = [
+    ("to", 5, "to: must be an address or a list of addresses"),
+    ("cc", [5], "cc[0]: must be a text"),
+    ("bcc", 5, "bcc: must be an address or a list of addresses"),
+    ("reply_to", 5, "reply_to: must be an address or a list of addresses"),
+    ("subject", 5, "subject: must be a text"),
+    ("text", b"Hello", "text: must be a text"),
+    ("html", ["Hello"], "html: must be a text"),
+    ("template", 5, "template: must be a text"),
+    ("variables", "name", "variables: must be a mapping"),
+    ("locale", 5, "locale: must be a text"),
+    ("lane", ["auth"], "lane: must be a text"),
+    ("source", 5, "source: must be a text"),
+    ("idempotency_key", 5, "idempotency_key: must be a text"),
+    ("sender", 5, "from: must be a text"),
+    ("headers", "X-Order", "headers: must be a mapping"),
+    ("headers", {"X-Order": 5}, "headers.X-Order: must be a text"),
+    ("tags", ["vip"], "tags: must be a mapping"),
+    ("custom_data", "vip", "custom_data: must be a mapping"),
+    ("send_at", "2026-11-19", "send_at: must be a datetime"),
+    ("expires_at", 5, "expires_at: must be a datetime"),
+    ("max_retries", "5", "max_retries: must be an integer"),
+    ("give_up_after", 60, "give_up_after: must be a timedelta"),
+    ("attachments", 5, "attachments: must be a list of attachments"),
+    ("attachments", [("a.txt", "QQ==")], "attachments[0]: must be an Attachment with texts"),
+    ("attachments", [Attachment("a.txt", "text/plain", b"QQ==")], "attachments[0].content: is not base64"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("field, value, error", WRONG_TYPES)
+async def test_a_value_of_another_type_is_named(field: str, value: object, error: str) -> None:
+    """Every field that is given with another type is bad input, before anything is sent to the database."""
+    with pytest.raises(postroom.BadInput, match=re.escape(error)):
+        await postroom.send(CONNECTION, **{**CONTENT, **EVERY_MAIL, field: value})
+
+
+def test_every_field_is_given_with_another_type() -> None:
+    assert {field for field, _value, _error in WRONG_TYPES} == set(_TYPES)
 
 
 def test_every_keyword_of_send_is_usual_or_rare() -> None:

@@ -13,6 +13,7 @@ from postroom.delivery.rows import json_size
 from postroom.errors import BadInput, FieldError
 from postroom.post.address import Address
 from postroom.post.header import MEDIA_TYPE, check_header, check_text
+from postroom.post.mime import Attachment
 from postroom.post.text import is_storable
 
 MAX_RECIPIENTS = 100  # servers must take 100 per mail (RFC 5321); many refuse more
@@ -231,13 +232,16 @@ def _headers(request: DeliveryRequest) -> Problems:
     is_valid = True
     is_ours = request.endpoint_id is not None  # the outbox sets Content-Type and webhook-id itself
     for name, value in request.headers.items():
-        reason = check_text(value) if is_ours else check_header(name, value)
-        if reason is None and name.lower() in seen:
+        if not _are_texts(name, value):
+            reason: str | None = "must be a text"
+        elif name.lower() in seen:
             reason = "is given twice"
+        else:
+            reason = check_text(value) if is_ours else check_header(name, value)
+            seen.add(name.lower())
         if reason is not None:
             is_valid = False
             yield f"headers.{name}", reason
-        seen.add(name.lower())
     if is_valid and not is_plain_data(request.headers) and json_size(request.headers) > MAX_DATA_BYTES:
         yield "headers", _TOO_MUCH_DATA.format(MAX_DATA_BYTES)
 
@@ -246,6 +250,9 @@ def _attachments(request: DeliveryRequest) -> Problems:
     total = 0
     for index, attachment in enumerate(request.attachments):
         where = f"attachments[{index}]"
+        if not isinstance(attachment, Attachment) or not _are_texts(attachment.filename, attachment.content_type):
+            yield where, "must be an Attachment with texts"
+            continue
         if not is_label(attachment.filename, MAX_FILENAME):
             yield f"{where}.filename", f"must be 1 to {MAX_FILENAME} characters without control characters"
         if not MEDIA_TYPE.fullmatch(attachment.content_type):
@@ -260,10 +267,16 @@ def _attachments(request: DeliveryRequest) -> Problems:
         yield "attachments", f"must be at most {MAX_ATTACHMENT_BYTES} bytes together"
 
 
+def _are_texts(*values: object) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
 def _decoded_size(content: str) -> int | None:
     """The number of bytes in base64, None if it is invalid; `a2b_base64` alone accepts surplus padding: `AAAA=`."""
     try:
-        return None if len(content) % 4 else len(binascii.a2b_base64(content, strict_mode=True))
+        return (
+            None if not _are_texts(content) or len(content) % 4 else len(binascii.a2b_base64(content, strict_mode=True))
+        )
     except ValueError:
         return None
 

@@ -24,6 +24,18 @@ _OPTIONS = ("sender", "headers", "tags", "custom_data", "send_at", "expires_at",
 _NO_OPTIONS = (None,) * len(_OPTIONS)
 _FIELDS = (*USUAL, *_LISTS, *_OPTIONS)
 
+_TEXTS = ("subject", "text", "html", "template", "locale", "lane", "source", "idempotency_key", "sender")
+_TYPES: Mapping[str, tuple[type, str]] = {
+    **dict.fromkeys(("to", "cc", "bcc", "reply_to"), (Iterable, "an address or a list of addresses")),
+    **dict.fromkeys(_TEXTS, (str, "a text")),
+    **dict.fromkeys(("variables", "headers", "tags", "custom_data"), (Mapping, "a mapping")),
+    **dict.fromkeys(("send_at", "expires_at"), (datetime, "a datetime")),
+    "max_retries": (int, "an integer"),
+    "give_up_after": (timedelta, "a timedelta"),
+    "attachments": (Iterable, "a list of attachments"),
+}
+"""The type of each field, and its name for people."""
+
 
 async def send(  # noqa: PLR0913 - one keyword per field of a mail
     connection: object,
@@ -80,17 +92,28 @@ async def send(  # noqa: PLR0913 - one keyword per field of a mail
 
 def _request_of(given: Mapping[str, Any]) -> DeliveryRequest:
     """The request with these fields, its addresses parsed; raises `BadInput` that names each invalid one."""
+    if errors := _wrong_types(given):
+        raise BadInput(errors)
     fields = {name: value for name, value in given.items() if value is not None}
-    errors: list[FieldError] = []
     fields["to"] = parse_addresses("to", given["to"], errors)
     for name in ("cc", "bcc", "reply_to"):
         fields[name] = parse_addresses(name, given[name] or (), errors)
     fields["sender"] = _sender(given["sender"], errors) if given["sender"] else None
     if "lane" in fields:
         fields["lane"] = _lane(fields["lane"], errors)
+    fields["attachments"] = tuple(given["attachments"] or ())
     if errors:
         raise BadInput(errors)
-    return DeliveryRequest(**{**fields, "attachments": tuple(given["attachments"] or ())})
+    return DeliveryRequest(**fields)
+
+
+def _wrong_types(given: Mapping[str, Any]) -> list[FieldError]:
+    """An error for each value of another type than `send` takes; the checks of content rely on the types."""
+    return [
+        FieldError("from" if name == "sender" else name, f"must be {word}")
+        for name, (kind, word) in _TYPES.items()
+        if given[name] is not None and not isinstance(given[name], kind)
+    ]
 
 
 def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> tuple[Address, ...]:
@@ -101,6 +124,8 @@ def parse_addresses(field: str, values: Addresses, errors: list[FieldError]) -> 
             parsed.append(parse_address(value))
         except ValueError as error:
             errors.append(FieldError(f"{field}[{index}]", str(error)))
+        except TypeError:
+            errors.append(FieldError(f"{field}[{index}]", "must be a text"))
     return tuple(parsed)
 
 

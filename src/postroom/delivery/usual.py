@@ -42,19 +42,19 @@ def usual_call(room: str, mail: tuple[Any, ...]) -> tuple[str, ...] | None:
     `mail` has the values of `USUAL`; None stands for a field without a value. No invalid value passes.
     """
     to, subject, text, html, template, variables, locale, lane, source, key = mail
-    if not (
-        (isinstance(to, str) and is_plain_address(to))
-        and (subject is None or (_is_line(subject, MAX_SUBJECT) and not subject.isspace()))
-        and (text is None or _is_body(text))
-        and (html is None or _is_body(html))
-        and (variables is None or (variables and is_plain_data(variables)))
-        and (key is None or _is_line(key, MAX_KEY))
-    ):
-        return None
     given = (subject is not None, text is not None, html is not None, variables is not None, key is not None)
     try:
+        if not (
+            (isinstance(to, str) and is_plain_address(to))
+            and (subject is None or (_is_line(subject, MAX_SUBJECT) and not subject.isspace()))
+            and (text is None or _is_body(text))
+            and (html is None or _is_body(html))
+            and (variables is None or (variables and is_plain_data(variables)))
+            and (key is None or _is_line(key, MAX_KEY))
+        ):
+            return None
         call, pick = _choose_call(room, template, locale, lane, source, given)
-    except (TypeError, ValueError):  # an unhashable value is a TypeError too
+    except (AttributeError, TypeError, ValueError):  # a value is no text; an unhashable one is a TypeError too
         return None
     encoded = None if variables is None else encode_json(variables)
     return call, *pick((to, subject, text, html, template, encoded, locale, lane, source, key))
