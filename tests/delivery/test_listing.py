@@ -22,6 +22,7 @@ from postroom.delivery import service
 from postroom.delivery.listing import pages, store
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.errors import BadInput
+from postroom.post.address import parse_address
 
 ADA = "cli:ada"
 ENDLESS = datetime.max.replace(tzinfo=UTC)
@@ -118,6 +119,36 @@ async def test_a_line_names_its_recipients_in_order(pool: Pool) -> None:
     )
     [line], _ = await service.list_deliveries(pool, DeliveryFilter())
     assert line.recipients == ("z@example.org", "a@example.org", "c@example.org")
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        DeliveryFilter(recipient="zoë@bücher.example"),
+        DeliveryFilter(recipient="ZOË@BÜCHER.example"),
+        DeliveryFilter(recipient="zoe\u0308@xn--bcher-kva.example"),
+        DeliveryFilter(recipient_contains="ZOE\u0308@"),
+        DeliveryFilter(recipient_domain="bücher.example"),
+        DeliveryFilter(recipient_domain="XN--BCHER-KVA.example"),
+    ],
+    ids=str,
+)
+async def test_an_address_is_found_as_people_write_it(pool: Pool, chosen: DeliveryFilter) -> None:
+    """A domain in its Unicode form or its ASCII form, in which it is stored; letters beyond ASCII in any case."""
+    written = parse_address("Zoë@Bücher.example")
+    await accepted(pool)
+    [wanted] = await accepted(pool, a_mail(written.email))
+    found, _ = await service.list_deliveries(pool, chosen)
+    assert [line.id for line in found] == [wanted]
+
+
+async def test_a_webhook_is_found_by_its_url(pool: Pool) -> None:
+    """Text that is no address is compared as it is."""
+    await accepted(pool)
+    [webhook] = await accepted(pool)
+    await pool.execute("UPDATE deliveries SET recipient_email = 'https://ada@example.org/hook' WHERE id = $1", webhook)
+    found, _ = await service.list_deliveries(pool, DeliveryFilter(recipient="https://ada@example.org/hook"))
+    assert [line.id for line in found] == [webhook]
 
 
 async def test_the_mail_of_a_campaign_is_listed(pool: Pool) -> None:

@@ -89,6 +89,14 @@ def fold_local(local: str) -> str:
     return local if local.isascii() else unicodedata.normalize("NFC", local.lower())
 
 
+def as_stored(text: str) -> str:
+    """The stored form of an address that is searched; any other text unchanged, such as the URL of a webhook."""
+    try:
+        return parse_bare(text)
+    except ValueError:
+        return text
+
+
 def find_address(text: str | None) -> str | None:
     """The address in a field of a report; None if it has none."""
     if text is None or "@" not in text:

@@ -13,6 +13,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.listing import store
 from postroom.delivery.model import WAITING, DeliveryFilter, DeliveryState, DeliverySummary
+from postroom.post.address import as_stored, domain_of, fold_local
 from postroom.post.message_id import LARGEST_ID
 from postroom.runtime.page import Found, decode_cursor, encode_cursor
 
@@ -179,6 +180,12 @@ def _filters(chosen: DeliveryFilter) -> dict[str, Any]:
     for name in ("tags", "custom_data"):
         if filters[name] is not None:
             filters[name] = _json(filters[name])
+    if chosen.recipient is not None:
+        filters["recipient"] = as_stored(chosen.recipient)
+    if chosen.recipient_contains is not None:
+        filters["recipient_contains"] = fold_local(chosen.recipient_contains)
+    if chosen.recipient_domain is not None:
+        filters["recipient_domain"] = domain_of(as_stored(f"x@{chosen.recipient_domain}"))
     if chosen.message_id is not None:
         filters["message_id"] = f"<{chosen.message_id.strip().strip('<>')}>"
     return filters
