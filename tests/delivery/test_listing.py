@@ -173,6 +173,20 @@ async def test_mail_is_found_by_the_message_id_it_left_with(pool: Pool) -> None:
     assert (await service.list_deliveries(pool, DeliveryFilter(message_id=forged)))[0] == []
 
 
+@pytest.mark.parametrize("name", ["Message-ID", "Message-Id", "Message-id", "message-id", "MESSAGE-ID"])
+async def test_mail_is_found_by_the_message_id_of_its_caller(pool: Pool, name: str) -> None:
+    """In any spelling of the header's name, but not by another header with this value."""
+    headers = {"X-Order": "7", name: "<own@shop.example>", "References": "<first@shop.example>"}
+    [delivery, *_] = await accepted(
+        pool,
+        a_mail(headers=headers),
+        a_mail(headers={"References": "<own@shop.example>", "X-Kind": "message-id"}),
+    )
+    found, _ = await service.list_deliveries(pool, DeliveryFilter(message_id="own@shop.example"))
+    assert [line.id for line in found] == [delivery]
+    assert (await service.list_deliveries(pool, DeliveryFilter(message_id="first@shop.example")))[0] == []
+
+
 async def test_claimed_deliveries_are_listed(pool: Pool) -> None:
     """A delivery that a worker holds has the status `sending`."""
     [waiting, held] = await accepted(pool, a_mail(), a_mail(lane=Lane.AUTH))

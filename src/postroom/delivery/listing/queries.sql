@@ -52,8 +52,9 @@ FROM (
     UNION
     SELECT delivery_id
     FROM delivery_payloads
-    WHERE coalesce(headers ->> 'Message-ID', headers ->> 'Message-Id', headers ->> 'message-id') = :value
-        AND headers ?| '{Message-ID,Message-Id,message-id}'
+    WHERE jsonb_path_query_first(headers, '$.keyvalue() ? (@.key like_regex "^message-id$" flag "i").value', '{}', true) #>> '{}'
+            = :value
+        AND headers::text COLLATE "C" ILIKE '%"message-id"%'
 ) AS found
 WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
