@@ -51,7 +51,7 @@ LISTINGS = (
     Listing(
         "deliveries",
         ("/v1/deliveries", "/deliveries"),
-        ("deliveries", "unsent_deliveries", "due_deliveries"),
+        ("deliveries", "other_recipients", "unsent_deliveries", "due_deliveries"),
         {
             "status": ("failed", "dead_letter", "suppressed", "sent", "queued", "rendered", "sending"),
             "lane": ("auth", "bulk"),

@@ -126,6 +126,11 @@ CROSS JOIN LATERAL (
     SELECT CASE WHEN is_rare THEN 'rare' WHEN is_old THEN 'old' ELSE 'usual' END AS kind,
         CASE WHEN is_rare THEN 77 WHEN is_old THEN 1 END AS number) AS chosen;
 
+-- name: fill_other_recipients
+-- Every fourth mail has a copy to an address of the same kind.
+INSERT INTO other_recipients (delivery_id, kind, position, email)
+SELECT id, 'cc', 0, recipient_email FROM deliveries WHERE id % 4 = 0 AND $1::bigint > 0;
+
 -- name: fill_unsent_deliveries
 INSERT INTO unsent_deliveries (id, state)
 SELECT id, state FROM deliveries WHERE state IN ('failed', 'suppressed') AND $1::bigint > 0;

@@ -28,7 +28,20 @@ FILL = f"""
     FROM generate_series(1, {ROWS}) AS n
 """
 FILL_UNSENT = "INSERT INTO unsent_deliveries (id, state) SELECT id, state FROM deliveries WHERE state <> 'sent'"
-FILL_PAYLOADS = "INSERT INTO delivery_payloads (delivery_id, subject) SELECT id, 'Hello' FROM deliveries"
+FILL_PAYLOADS = """
+    INSERT INTO delivery_payloads (delivery_id, subject, headers)
+    SELECT id, 'Hello', CASE WHEN id % 4 = 0 THEN jsonb_build_object('Message-ID', '<' || id || '@shop.example>') END
+    FROM deliveries
+"""
+FILL_OTHERS = """
+    INSERT INTO other_recipients (delivery_id, kind, position, email) SELECT id, 'cc', 0, recipient_email
+    FROM deliveries WHERE id % 4 = 0
+"""
+FILL_ATTEMPTS = """
+    INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, message_id)
+    SELECT id, 1, 'sent', lane, created_at, created_at, '<pr.' || id || '.0@example.org>'
+    FROM deliveries WHERE id % 4 = 0
+"""
 
 FOUND: dict[str, tuple[str, str]] = {
     "ids_by_idempotency_key": ("'key-2000'", "deliveries_idempotency_idx"),
@@ -38,24 +51,27 @@ FOUND: dict[str, tuple[str, str]] = {
 }
 """Finder → a rare value, and the index that finds it."""
 
-CALLED: dict[str, tuple[pages.Find, tuple[dict[str, Any], dict[str, Any]], str]] = {
-    "ids_by_campaign": (store.ids_by_campaign, ({"value": 7}, {"value": 8}), "deliveries_campaign_idx"),
+MOST_BLOCKS = 60
+"""Blocks of 8 kB that a finder of these may read. A scan of all entries of an index reads at least 150."""
+
+CALLED: dict[str, tuple[pages.Find, tuple[dict[str, Any], dict[str, Any]], set[str]]] = {
+    "ids_by_campaign": (store.ids_by_campaign, ({"value": 7}, {"value": 8}), {"deliveries_campaign_idx"}),
     "ids_by_domain": (
         store.ids_by_domain,
         ({"value": "rare.example"}, {"value": "Usual.example"}),
-        "deliveries_domain_idx",
+        {"deliveries_domain_idx", "other_recipients_domain_idx"},
     ),
-    "ids_by_endpoint": (store.ids_by_endpoint, ({"value": 7}, {"value": 8}), "deliveries_endpoint_idx"),
+    "ids_by_endpoint": (store.ids_by_endpoint, ({"value": 7}, {"value": 8}), {"deliveries_endpoint_idx"}),
     "ids_by_recipient": (
         store.ids_by_recipient,
         ({"value": "ada@rare.example"}, {"value": "Bob@usual.example"}),
-        "deliveries_recipient_idx",
+        {"deliveries_recipient_idx", "other_recipients_email_idx"},
     ),
-    "ids_by_source": (store.ids_by_source, ({"value": "rare"}, {"value": "usual"}), "deliveries_source_idx"),
-    "ids_by_template": (store.ids_by_template, ({"value": "rare"}, {"value": "usual"}), "deliveries_template_idx"),
-    "ids_newest": (store.ids_newest, ({"created_before": None}, {"created_before": None}), "deliveries_pkey"),
+    "ids_by_source": (store.ids_by_source, ({"value": "rare"}, {"value": "usual"}), {"deliveries_source_idx"}),
+    "ids_by_template": (store.ids_by_template, ({"value": "rare"}, {"value": "usual"}), {"deliveries_template_idx"}),
+    "ids_newest": (store.ids_newest, ({"created_before": None}, {"created_before": None}), {"deliveries_pkey"}),
 }
-"""The same for finders that call a function: a rare value, a frequent one, and the index."""
+"""The same for finders that call a function: a rare value, a frequent one, and the indexes."""
 
 READ = """
     SELECT indexrelname AS name, idx_tup_read AS entries FROM pg_stat_user_indexes WHERE schemaname = current_schema()
@@ -69,7 +85,7 @@ async def full(shared_room: Room) -> AsyncIterator[Session]:
     """A connection to a room with very many finished deliveries and generic plans, as a busy process has them."""
     async with shared_room.pool.acquire() as connection:
         await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER USER")
-        for statement in (FILL, FILL_UNSENT, FILL_PAYLOADS):
+        for statement in (FILL, FILL_UNSENT, FILL_PAYLOADS, FILL_OTHERS, FILL_ATTEMPTS):
             await connection.execute(statement)
         await connection.execute("ALTER TABLE deliveries ENABLE TRIGGER USER")
         await connection.execute("VACUUM ANALYZE")
@@ -82,7 +98,7 @@ async def scans_of(connection: Session, name: str, **given: str) -> list[dict[st
     statement = store.QUERIES[name]
     await connection.execute(f"PREPARE listing AS {statement.sql}")
     arguments = ", ".join(given.get(parameter, "NULL") for parameter in statement.parameters)
-    row = await connection.fetchval(f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) EXECUTE listing({arguments})")
+    row = await connection.fetchval(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) EXECUTE listing({arguments})")
     await connection.execute("DEALLOCATE listing")
     return [node for node in nodes(json.loads(row)[0]["Plan"]) if "Scan" in node["Node Type"]]
 
@@ -113,19 +129,20 @@ async def test_every_finder_reads_only_its_matches(full: Session) -> None:
             scans = await scans_of(full, name, value=value, **window)
             assert index in {scan.get("Index Name") for scan in scans}, name
             assert max(rows_read(scan) for scan in scans) <= ROWS / RARE, name
+            assert sum(scan["Shared Hit Blocks"] + scan["Shared Read Blocks"] for scan in scans) <= MOST_BLOCKS, name
 
 
 @pytest.mark.parametrize("name", CALLED)
 async def test_every_function_that_finds_reads_only_its_matches(full: Session, name: str) -> None:
-    """A function keeps its plan: it reads one index, and of a frequent value the 1024 ids of a few keys."""
-    find, values, index = CALLED[name]
+    """A function keeps its plan: it reads its indexes, and of a frequent value the 1024 ids of a few keys."""
+    find, values, indexes = CALLED[name]
     for value, most in zip(values, (ROWS / RARE, 3 * 1024), strict=True):
         for before in (2**62, ROWS // 2):
             earlier = await entries_read(full)
             assert len(await find(full, **value, before_id=before, first_id=0, id_limit=51)) >= ROWS // 2 // RARE - 1
             read = await entries_read(full) - earlier
-            assert {*read} == {index}, name
-            assert read[index] <= most, name
+            assert {*read} == indexes, name
+            assert max(read.values()) <= most, name
 
 
 async def test_a_part_of_an_address_reads_the_recipients_of_its_range(full: Session) -> None:

@@ -135,7 +135,7 @@ ORDER BY id DESC;
 
 -- name: match_deliveries :many
 -- Those of these deliveries that match every filter, newest first. OFFSET 0 keeps the planner from reading the index of a
--- filter: the deliveries are read by their ids.
+-- filter, or the recipients of all mail: deliveries and their recipients are read by ids.
 SELECT id
 FROM (SELECT * FROM deliveries WHERE id = ANY (:delivery_ids::bigint[]) OFFSET 0) AS d
 WHERE (:ids::bigint[] IS NULL OR id = ANY (:ids))
@@ -155,13 +155,16 @@ WHERE (:ids::bigint[] IS NULL OR id = ANY (:ids))
     AND (:reason::text IS NULL OR reason = :reason)
     AND (:recipient::text IS NULL OR lower(recipient_email) = lower(:recipient) OR EXISTS (
         SELECT FROM other_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)))
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(r.email) = lower(:recipient)
+        OFFSET 0))
     AND (:recipient_contains::text IS NULL OR strpos(lower(recipient_email), lower(:recipient_contains)) > 0 OR EXISTS (
         SELECT FROM other_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND strpos(lower(r.email), lower(:recipient_contains)) > 0))
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND strpos(lower(r.email), lower(:recipient_contains)) > 0
+        OFFSET 0))
     AND (:recipient_domain::text IS NULL OR lower(split_part(recipient_email, '@', -1)) = lower(:recipient_domain) OR EXISTS (
         SELECT FROM other_recipients AS r
-        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(split_part(r.email, '@', -1)) = lower(:recipient_domain)))
+        WHERE r.delivery_id = d.id AND r.kind <> 'reply_to' AND lower(split_part(r.email, '@', -1)) = lower(:recipient_domain)
+        OFFSET 0))
 ORDER BY id DESC
 LIMIT :page_limit;
 
