@@ -215,6 +215,40 @@ async def test_a_long_search_goes_on_at_its_cursor(pool: Pool, monkeypatch: pyte
     assert ([line.id for line in found], pages_read) == ([first], 3)
 
 
+async def test_an_indexed_filter_finds_an_old_delivery_at_once(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first page, which examines two ids here, is the last; a filter without an index needs more pages."""
+    monkeypatch.setattr(pages, "WINDOWS", 1)
+    wanted = a_mail(
+        "ann@old.example",
+        template="welcome",
+        source="old",
+        idempotency_key="old",
+        tags={"kind": "old"},
+        custom_data={"kind": "old"},
+        headers={"Message-ID": "<own@old.example>"},
+    )
+    [old, *_] = await accepted(pool, wanted, *(a_mail() for _ in range(5)))
+    await pool.execute("UPDATE deliveries SET campaign_id = 7, endpoint_id = 3 WHERE id = $1", old)
+    await service.cancel(pool, old, actor=ADA)
+    for chosen in (
+        DeliveryFilter(message_id="own@old.example"),
+        DeliveryFilter(idempotency_key="old"),
+        DeliveryFilter(recipient="ann@old.example"),
+        DeliveryFilter(endpoint_id=3),
+        DeliveryFilter(campaign_id=7),
+        DeliveryFilter(custom_data={"kind": "old"}),
+        DeliveryFilter(tags={"kind": "old"}),
+        DeliveryFilter(state=DeliveryState.CANCELLED),
+        DeliveryFilter(recipient_domain="old.example"),
+        DeliveryFilter(template_id="welcome"),
+        DeliveryFilter(source="old"),
+    ):
+        found, cursor = await service.list_deliveries(pool, chosen, limit=1)
+        assert (chosen, [line.id for line in found], cursor) == (chosen, [old], None)
+    unfinished = await service.list_deliveries(pool, DeliveryFilter(reason="cancelled"), limit=1)
+    assert (unfinished[0], unfinished[1] is None) == ([], False)
+
+
 async def test_a_part_of_an_address_is_searched_in_steps(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page examines a bounded number of deliveries, however far apart their ids are, and says where it ended."""
     monkeypatch.setattr(pages, "EXAMINED", 7)
