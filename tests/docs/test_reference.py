@@ -12,6 +12,7 @@ from tests.support.http import open_browser
 
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.db.room import Room
+from postroom.delivery.selection import DeliverySelection
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -48,6 +49,12 @@ async def test_the_http_page_lists_every_endpoint(room: Room) -> None:
     """http.md has a row per endpoint of the OpenAPI document."""
     document = (await (await open_browser(room)).get("/openapi.json")).json
     check("http.md", reference.http_page(page("http.md"), document))
+
+
+def test_the_http_page_names_every_filter_of_deliveries() -> None:
+    """The section about following deliveries has the name of each filter that the listing takes."""
+    section = page("http.md").partition("| `GET /v1/deliveries` |")[2].partition("\n## ")[0]
+    assert {name for name in DeliverySelection.__struct_encode_fields__ if f"`{name}`" not in section} == set()
 
 
 async def test_every_endpoint_is_in_the_dashboard_or_has_a_reason(room: Room) -> None:
