@@ -49,6 +49,9 @@ Order = Mapping[str, tuple[str, Any]]
 EXAMINED = 5_000
 """Most rows that one page of a search reads. Reading that many takes about 10 ms."""
 
+BIGINT_BITS = 63
+"""Bits of the largest number in a cursor: PostgreSQL has no larger ids."""
+
 NEWEST_FIRST: Order = {"before_id": ("id", int)}
 OLDEST_FIRST: Order = {"after_id": ("id", int)}
 
@@ -126,6 +129,9 @@ def decode_cursor(cursor: str, shape: Any) -> Any:
     """The position of a cursor, checked against its type, such as `tuple[int]`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        return msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=shape)
+        position = msgspec.json.decode(base64.b64decode(padded, altchars=b"-_", validate=True), type=shape)
     except (binascii.Error, ValueError, msgspec.MsgspecError) as error:
         raise BadInput.of("cursor", "is not a cursor of this list") from error
+    if any(isinstance(each, int) and each.bit_length() > BIGINT_BITS for each in position):
+        raise BadInput.of("cursor", "is not a cursor of this list")
+    return position
