@@ -92,6 +92,24 @@ async def test_a_listing_is_filtered_by_its_options(room: Room) -> None:
         assert (option, [item["id"] for item in found["items"]]) == (option, [delivery_id])
 
 
+@pytest.mark.parametrize(
+    "option, value",
+    [
+        ("--status", "lost"),
+        ("--lane", "fast"),
+        ("--tag", "receipt"),
+        ("--sender", "x"),
+        ("--since", "x"),
+        ("--before", "x"),
+    ],
+)
+def test_a_bad_filter_of_a_listing_is_named(option: str, value: str) -> None:
+    """One sentence with the option, before a database is needed."""
+    done = postroom("deliveries", "list", option, value, settings={})
+    assert done.returncode != 0
+    assert done.stderr.startswith((f"postroom: {option}: ", f"postroom: {option.lstrip('-')}: "))
+
+
 def test_a_bad_setting_is_one_sentence_with_its_name() -> None:
     """A bad value stops the start with the variable's name, without a trace."""
     done = postroom("deliveries", "list", settings={"POSTROOM_POOL_SIZE": "many"})

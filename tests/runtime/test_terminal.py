@@ -26,12 +26,13 @@ THING = Thing(7, datetime(2030, 1, 31, 9, 0, tzinfo=timezone(timedelta(hours=1))
 
 
 def test_times_need_a_zone() -> None:
-    """A time has a zone, or is a delay from now."""
-    assert terminal.parse_moment("2030-01-31T09:00:00Z") == datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
-    assert terminal.parse_moment("+10m") > datetime.now(UTC) + timedelta(minutes=9)
-    for wrong in ("2030-01-31T09:00:00", "tomorrow", "+soon", "+99999999999d"):
-        with pytest.raises(typer.BadParameter):
-            terminal.parse_moment(wrong)
+    """A time has a zone, or is a delay from now; an error names the option."""
+    assert terminal.parse_moment("2030-01-31T09:00:00Z", "--at") == datetime(2030, 1, 31, 9, 0, tzinfo=UTC)
+    assert terminal.parse_moment("+10m", "--at") > datetime.now(UTC) + timedelta(minutes=9)
+    for wrong in ("2030-01-31T09:00:00", "tomorrow", "+soon", "+99999999999d", "0001-01-01T00:00:00+14:00"):
+        with pytest.raises(typer.BadParameter) as refused:
+            terminal.parse_moment(wrong, "--at")
+        assert refused.value.format_message().startswith("Invalid value for --at: must ")
 
 
 def test_variables_are_pairs_over_json() -> None:

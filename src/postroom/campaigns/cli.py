@@ -79,7 +79,7 @@ def create(  # noqa: PLR0913 - one parameter per option
         sender=sender,
         reply_to=reply_to,
         tracking=tracking,
-        start_at=parse_moment(start_at) if start_at else None,
+        start_at=parse_moment(start_at, "--start-at") if start_at else None,
         local_time=local_time,
         time_zone=time_zone,
     )

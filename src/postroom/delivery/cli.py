@@ -86,8 +86,8 @@ def list_(  # noqa: PLR0913 - one parameter per option
         sender_account_id=sender,
         tags=parse_tag(tag),
         **_campaign(campaign),
-        created_from=parse_moment(since) if since else None,
-        created_before=parse_moment(before) if before else None,
+        created_from=parse_moment(since, "--since") if since else None,
+        created_before=parse_moment(before, "--before") if before else None,
     )
 
     async def read(room: Room) -> Found[DeliverySummary]:

@@ -73,7 +73,7 @@ def redrive(  # noqa: PLR0913 - one parameter per option
         reason=_known(reason),
         source=source,
         template_id=template,
-        finished_before=parse_moment(before) if before else None,
+        finished_before=parse_moment(before, "--before") if before else None,
         ids=tuple(delivery_ids) if delivery_ids else None,
     )
     if chosen == _DEAD and not everything and not dry_run:

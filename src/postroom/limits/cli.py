@@ -28,7 +28,7 @@ def read_limits(
     """The limits that the options name; an option that is not given is left out."""
     found: dict[str, Any] = {}
     if expires is not None:
-        found["expires_at"] = None if expires == NEVER else parse_moment(expires)
+        found["expires_at"] = None if expires == NEVER else parse_moment(expires, "--expires")
     if rate is not None:
         found["rate_per_minute"] = rate or None
     if daily_quota is not None:

@@ -56,7 +56,7 @@ def send(  # noqa: PLR0913 - one parameter per option
         locale=locale,
         lane=lane,
         tags=dict(parse_pair(pair) for pair in tag or []),
-        send_at=parse_moment(at) if at else None,
+        send_at=parse_moment(at, "--at") if at else None,
         max_retries=max_retries,
         give_up_after=None if give_up_after is None else _seconds(give_up_after),
         attachments=[_attachment(path) for path in attach or []],

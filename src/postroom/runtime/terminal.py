@@ -90,17 +90,18 @@ def load_settings() -> Settings:
     return settings
 
 
-def parse_moment(value: str) -> datetime:
+def parse_moment(value: str, option: str) -> datetime:
     """Parse `2030-01-31T09:00:00Z`, or `+10m` from now. A time without a zone is rejected, because it is ambiguous."""
     try:
         if value.startswith("+"):
             return datetime.now(UTC) + parse_duration(value[1:])
         moment = datetime.fromisoformat(value)
+        if moment.tzinfo is None:
+            raise typer.BadParameter("must have a time zone, such as 2030-01-31T09:00:00Z", param_hint=option)
+        return moment.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise typer.BadParameter("must be a time such as 2030-01-31T09:00:00Z, or +10m") from error
-    if moment.tzinfo is None:
-        raise typer.BadParameter("must have a time zone, such as 2030-01-31T09:00:00Z")
-    return moment
+        message = "must be a time such as 2030-01-31T09:00:00Z, or +10m"
+        raise typer.BadParameter(message, param_hint=option) from error
 
 
 def parse_pair(value: str) -> tuple[str, str]:

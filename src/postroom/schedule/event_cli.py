@@ -63,8 +63,8 @@ def list_(  # noqa: PLR0913 - one parameter per option
         kind=kind.upper() if kind else None,
         user_id=user,
         is_late=late,
-        due_from=parse_moment(due_from) if due_from else None,
-        due_before=parse_moment(due_before) if due_before else None,
+        due_from=parse_moment(due_from, "--due-from") if due_from else None,
+        due_before=parse_moment(due_before, "--due-before") if due_before else None,
     )
     found, more = in_room(
         lambda room: agenda.list_events(room.pool, chosen, is_soonest_first=soonest, cursor=cursor, limit=limit)
