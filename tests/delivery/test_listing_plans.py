@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from postroom.db.pool import Session
+from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
 from postroom.delivery.listing import pages, store
 
@@ -41,6 +41,12 @@ FILL_ATTEMPTS = """
     INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, message_id)
     SELECT id, 1, 'sent', lane, created_at, created_at, '<pr.' || id || '.0@example.org>'
     FROM deliveries WHERE id % 4 = 0
+"""
+
+FILL_SAMPLE = """
+    INSERT INTO deliveries (id, ladder, source, recipient_email, tags)
+    SELECT id, 'generic', 'shop', 'ada@example.org', '{"kind": "usual"}' FROM generate_series(1, 2600000) AS id
+    WHERE hashint8(id) & 255 = 0
 """
 
 FOUND: dict[str, tuple[str, str]] = {
@@ -170,6 +176,18 @@ async def test_of_a_frequent_tag_only_the_sample_is_read(full: Session, column: 
         assert (await store.rare_ids(full, **given, id_limit=pages.EXAMINED) is not None) == is_rare
         read = await entries_read(full) - earlier
         assert read.total() == read["deliveries_data_idx"] <= most, value
+
+
+async def test_of_a_large_sample_about_a_thousand_are_read(pool: Pool) -> None:
+    """A sample of 10,000 stands for 2.6 million deliveries with a value; rooms may have more."""
+    async with pool.acquire() as connection:
+        await connection.execute("ALTER TABLE deliveries DISABLE TRIGGER USER")
+        await connection.execute(FILL_SAMPLE)
+        await connection.execute("VACUUM ANALYZE deliveries")  # entries that wait to be merged are not limited
+        earlier = await entries_read(connection)
+        assert await connection.fetchval("""SELECT has_frequent_data('{"kind": "usual"}')""")
+        read = await entries_read(connection) - earlier
+    assert read.total() == read["deliveries_data_idx"] < 2_000
 
 
 async def test_a_time_is_found_without_reading_the_deliveries(full: Session) -> None:
