@@ -151,6 +151,9 @@ async def claim(pool: Pool) -> list[Outgoing]:
         async def prepare(self, claim: Sequence[Outgoing]) -> None:
             pass
 
+        def forget(self, claim_ids: Sequence[int]) -> None:
+            pass
+
         def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
             seen.append(outgoing)
             raise ValueError("only looking")

@@ -5,11 +5,12 @@ from datetime import UTC, datetime, time, timedelta
 
 import pytest
 from tests.support.builders import NOON, Hands, Recording, claimed, per_recipient, suppress
-from tests.support.campaigns import a_campaign, a_campaign_worker, a_running_campaign, csv_of, states_of, upload
+from tests.support.campaigns import SIGNER, a_campaign, a_campaign_worker, a_running_campaign, csv_of, states_of, upload
 from tests.support.loops import looping
 
 from postroom.campaigns import service
 from postroom.campaigns.model import CampaignStatus, RecipientState
+from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.campaigns.worker import Feeder, FeederOptions
 from postroom.db.pool import Pool, connect
 from postroom.delivery.model import Lane
@@ -60,6 +61,23 @@ async def test_recipients_are_queued_once_and_campaign_completes(pool: Pool) -> 
     assert (done.fed, done.finished_at) == (70, NOON)
     figures = (await service.measure(pool, [done]))[campaign].counts
     assert (figures.total, figures.sent, figures.queued, figures.failed) == (70, 70, 0, 0)
+
+
+async def test_a_claim_keeps_its_letters_until_it_ends(pool: Pool) -> None:
+    """Mail that waits for its turn is rendered although later claims fill the cache; then its letter is evicted."""
+    for _ in range(2):
+        await a_running_campaign(pool, 1, now=NOON)
+    await a_feeder(pool).run_once()
+    [first], [second] = [await claimed(pool, Lane.BULK, now=NOON, limit=1) for _ in range(2)]
+    letters = CampaignRendering(pool, SIGNER, RenderingOptions(default_domain="example.org", cached=1))
+    await letters.prepare([first])
+    await letters.prepare([second])
+    with pytest.raises(ValueError, match="unknown variable: first_name"):  # of the letter; the claim has no variables
+        letters.write(first)
+    letters.forget([first.claim_id])
+    await letters.prepare([second])
+    with pytest.raises(LookupError):
+        letters.write(first)
 
 
 async def test_campaign_with_mail_in_flight_is_not_complete(pool: Pool) -> None:

@@ -51,7 +51,7 @@ def claimed_mail(campaign_id: int | None = 7, email: str = "ann@example.org", **
 
 def letters_with(letter: CampaignContent) -> CampaignRendering:
     letters = CampaignRendering(None, SIGNER, RenderingOptions(default_domain="example.org"))
-    letters._letters[7] = letters._ready(7, letter)
+    letters._letters.add({7: letters._ready(7, letter)})
     return letters
 
 
@@ -157,7 +157,7 @@ def test_letter_that_was_not_loaded_is_retried() -> None:
 def test_without_a_secret_key_no_mail_is_sent() -> None:
     """A mail without an unsubscribe link is not sent."""
     letters = CampaignRendering(None, None, RenderingOptions(default_domain="example.org"))
-    letters._letters[7] = letters._ready(7, a_letter())
+    letters._letters.add({7: letters._ready(7, a_letter())})
     with pytest.raises(ValueError, match="POSTROOM_SECRET_KEY"):
         letters.write(claimed_mail(first_name="Ann"))
 

@@ -1,5 +1,6 @@
 """Rendering as the mail leaves, and the trial of mail that is due later."""
 
+import asyncio
 from datetime import timedelta
 from email import message_from_bytes
 from email.policy import default
@@ -13,6 +14,7 @@ from tests.support.builders import (
     NOON,
     Hands,
     Recording,
+    Steps,
     a_mail,
     accepted,
     attempts_of,
@@ -26,13 +28,16 @@ from postroom.campaigns.contents import contents_of
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
+from postroom.delivery.worker import WorkerOptions
 from postroom.events.model import Query
 from postroom.events.service import EventStore
 from postroom.mail.library import preview
+from postroom.mail.render import Rendered
 from postroom.mail.rendering import TemplateRendering
 from postroom.mail.service import render_ahead
 from postroom.mail.versions import TemplateVersions
 from postroom.mail.worker import RenderWorker
+from postroom.post.reply import Content, Envelope, Reply
 
 HOUR = timedelta(hours=1)
 PARTS = {
@@ -279,6 +284,57 @@ async def test_the_cache_is_bounded(pool: Pool, tmp_path: Path) -> None:
     with pytest.raises(LookupError):
         versions.render("note", ids[1], locale=None, variables={})
     assert await versions.get(ids[1]) is not None
+
+
+class Waiting(Recording):
+    """A transport with one connection, whose first message waits until the worker has started two chunks."""
+
+    max_connections = 1
+
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self._steps = steps
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        await self._steps.reached("started", times=2)
+        return await super().send(envelope, content)
+
+
+async def test_a_claim_keeps_its_versions_until_it_ends(pool: Pool, tmp_path: Path) -> None:
+    """Mail that waits for a connection is rendered although later claims fill the cache; then it is evicted."""
+    names = ("a", "b", "c", "d")
+    await published(pool, tmp_path, {f"{name}/en/{part}": part for name in names for part in ("subject", "text")})
+    ids = await accepted(pool, *(a_mail(template=name) for name in names))
+    versions, steps = TemplateVersions(pool, cached=1), Steps()
+    worker = a_template_worker(
+        pool,
+        Waiting(steps),
+        versions=versions,
+        signal=steps,
+        options=WorkerOptions(batch=2, chunk=2, lanes=(Lane.TRANSACTIONAL,), until_empty=True),
+    )
+    await worker.run()
+    assert [[each.outcome for each in await attempts_of(pool, delivery)] for delivery in ids] == [["sent"]] * 4
+    used = dict(await pool.fetch("SELECT id, version_id FROM templates"))
+    await versions.load([used["d"]])
+    with pytest.raises(LookupError):
+        versions.render("a", used["a"], locale=None, variables={})
+
+
+async def test_versions_in_memory_survive_a_load_beside_them(pool: Pool, tmp_path: Path) -> None:
+    """A reader renders what it has loaded, although another reader fills the cache meanwhile."""
+    names = ("a", "b", "c", "d")
+    await published(pool, tmp_path, {f"{name}/en/{part}": part for name in names for part in ("subject", "text")})
+    used = dict(await pool.fetch("SELECT id, version_id FROM templates"))
+    versions = TemplateVersions(pool, cached=2)
+    await versions.load([used["a"]])
+
+    async def read(*wanted: str) -> None:
+        await versions.load([used[name] for name in wanted])
+        for name in wanted:
+            assert isinstance(versions.render(name, used[name], locale=None, variables={}), Rendered)
+
+    await asyncio.gather(*(read(*wanted) for wanted in (("a", "b"), ("c", "d"), ("b", "c"), ("a", "d"))))
 
 
 # --- ahead of its time ---------------------------------------------------------------

@@ -201,6 +201,9 @@ class FunctionWriter:
         if self._prepare is not None:
             await self._prepare(claim)
 
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        pass
+
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         return self._compose(outgoing)
 

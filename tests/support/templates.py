@@ -35,13 +35,17 @@ async def published(pool: Pool, root: Path, files: Mapping[str, str]) -> Catalog
     return catalog
 
 
-def template_writers(pool: Pool) -> Writers:
+def template_writers(pool: Pool, versions: TemplateVersions | None = None) -> Writers:
     """Writers that render templates."""
     composer = Composer(default_sender=Address("post@example.org"), message_domain="example.org")
-    writer = MailWriter(composer, templates=TemplateRendering(pool, TemplateVersions(pool)), now=lambda: NOON)
+    writer = MailWriter(
+        composer, templates=TemplateRendering(pool, versions or TemplateVersions(pool)), now=lambda: NOON
+    )
     return {Channel.EMAIL: writer}
 
 
-def a_template_worker(pool: Pool, transport: Transport, **seams: Any) -> Worker:
+def a_template_worker(
+    pool: Pool, transport: Transport, *, versions: TemplateVersions | None = None, **seams: Any
+) -> Worker:
     """A worker that renders templates."""
-    return Worker(pool, writers=template_writers(pool), routes=routes_to(transport), **seams)
+    return Worker(pool, writers=template_writers(pool, versions), routes=routes_to(transport), **seams)

@@ -8,7 +8,6 @@ Every mail has an unsubscribe link: `{{ unsubscribe_url }}` in the letter itself
 are tracked if the campaign enables it. A merge field can become neither a header nor, in HTML, markup.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from postroom.delivery.model import Outgoing, Recipient, RecipientKind, Recipien
 from postroom.errors import BadInput
 from postroom.mail.render import RenderError
 from postroom.post.address import domain_of
+from postroom.runtime.claim_cache import ClaimCache
 from postroom.tracking.links import weave
 from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
@@ -55,21 +55,21 @@ class CampaignRendering:
 
     def __init__(self, pool: Pool, signer: TokenSigner | None, options: RenderingOptions) -> None:
         self._pool, self._signer, self._options = pool, signer, options
-        self._letters: OrderedDict[int, _Ready | str] = OrderedDict()
+        self._letters: ClaimCache[_Ready | str] = ClaimCache(options.cached)
 
-    async def prepare(self, outgoing: Sequence[Outgoing]) -> None:
-        """Load the letters of these deliveries that are not in the cache."""
-        wanted = {each.campaign_id for each in outgoing if each.campaign_id is not None}
-        missing = [campaign_id for campaign_id in wanted if campaign_id not in self._letters]
-        for campaign_id in wanted.intersection(self._letters):
-            self._letters.move_to_end(campaign_id)
-        if not missing:
-            return
-        found = await store.list_letters(self._pool, campaign_ids=missing)
-        for campaign_id in missing:
-            self._letters[campaign_id] = self._ready(campaign_id, found.get(campaign_id))
-        while len(self._letters) > max(self._options.cached, len(wanted)):
-            self._letters.popitem(last=False)
+    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+        """Load the letters of these deliveries of one claim, except the ones in memory."""
+        wanted = {each.campaign_id for each in claim if each.campaign_id is not None}
+        self._letters.hold(claim[0].claim_id, wanted)
+        known = self._letters.take(wanted)
+        if missing := sorted(wanted - known.keys()):
+            found = await store.list_letters(self._pool, campaign_ids=missing)
+            known |= {campaign_id: self._ready(campaign_id, found.get(campaign_id)) for campaign_id in missing}
+        self._letters.add(known)
+
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        """Let go of the letters of these ended claims."""
+        self._letters.release(claim_ids)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
         """The delivery with rendered content; unchanged without a campaign. ValueError: it can never be rendered."""

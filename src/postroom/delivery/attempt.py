@@ -67,6 +67,9 @@ class Writer(Protocol):
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Make envelope and content. ValueError: composition can never succeed; `Undeliverable`: see there."""
 
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        """Let go of what was loaded for these claims: all their mail has ended or was released."""
+
 
 Writers = Mapping[Channel, Writer]
 

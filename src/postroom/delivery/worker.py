@@ -94,8 +94,9 @@ class Worker:
         )
         self._ledger.on_written = self._written
         self._ledger.on_unsent = self._room.give_back
+        self._ledger.on_closed = [writer.forget for writer in writers.values()]
         if senders is not None:
-            self._ledger.on_closed = senders.turns.forget
+            self._ledger.on_closed.append(senders.turns.forget)
             senders.on_free = self._ring_all
         self._leases = Leases(
             pool,

@@ -47,6 +47,8 @@ class Rendering(Protocol):
 
     def write(self, outgoing: Outgoing) -> Outgoing: ...
 
+    def forget(self, claim_ids: Sequence[int]) -> None: ...
+
 
 class MailWriter:
     """Composes mail: renders its template or campaign, applies the sender account's identity, builds the message."""
@@ -71,6 +73,12 @@ class MailWriter:
         ):
             if rendering is not None and mail:
                 await rendering.prepare(mail)
+
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        """Let go of the templates and campaigns of these ended claims."""
+        for rendering in (self._templates, self._campaigns):
+            if rendering is not None:
+                rendering.forget(claim_ids)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Build envelope and message; ValueError names the part that cannot be rendered or encoded."""

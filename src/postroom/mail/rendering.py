@@ -20,8 +20,12 @@ class TemplateRendering:
         self._pool, self._versions = pool, versions
 
     async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Load the versions of these deliveries."""
-        await self._versions.load(outgoing.template_version_id for outgoing in claim)
+        """Load the versions of these deliveries of one claim."""
+        await self._versions.load((outgoing.template_version_id for outgoing in claim), claim_id=claim[0].claim_id)
+
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        """Let go of the versions of these ended claims."""
+        self._versions.forget(claim_ids)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
         """The delivery with its content; unchanged without a template, and with stored content.

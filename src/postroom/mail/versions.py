@@ -1,9 +1,9 @@
 """The versions of templates in use by this process: loaded from the database once, parsed, and rendered from memory.
 
-A version never changes, so the cache never expires. It is bounded: a parsed version takes about 80 kB.
+A version never changes, so the cache never expires. It is bounded: a parsed version takes about 80 kB. The versions of
+an open claim stay, see `ClaimCache`.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -17,6 +17,7 @@ from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.render import Rendered, RenderedMessage, RenderError
 from postroom.mail.template_files import TemplateSource
+from postroom.runtime.claim_cache import ClaimCache
 
 _log = structlog.get_logger()
 
@@ -27,26 +28,37 @@ class TemplateVersions:
     """Versions of templates, parsed. `load` before `render`: rendering itself reads nothing."""
 
     def __init__(self, pool: Pool, *, cached: int = CACHED) -> None:
-        self._pool, self._cached = pool, cached
-        self._versions: OrderedDict[int, ParsedTemplate | str] = OrderedDict()
+        self._pool = pool
+        self._versions: ClaimCache[ParsedTemplate | str] = ClaimCache(cached)
 
-    async def load(self, version_ids: Iterable[int | None], *, connection: Connection | None = None) -> None:
-        """Load and parse these versions, except the ones in memory, on this connection or one of the pool."""
+    async def load(
+        self,
+        version_ids: Iterable[int | None],
+        *,
+        connection: Connection | None = None,
+        claim_id: int | None = None,
+    ) -> None:
+        """Load and parse these versions, except the ones in memory, on this connection or one of the pool.
+
+        With a claim, they stay until that is forgotten.
+        """
         wanted = {version_id for version_id in version_ids if version_id is not None}
-        missing = wanted.difference(self._versions)
-        for version_id in wanted.intersection(self._versions):
-            self._versions.move_to_end(version_id)
-        if missing:
+        if claim_id is not None:
+            self._versions.hold(claim_id, wanted)
+        ready = self._versions.take(wanted)
+        if missing := wanted - ready.keys():
             found = await store.list_version_sources(connection or self._pool, version_ids=sorted(missing))
-            for version_id in missing:
-                self._versions[version_id] = _parsed(version_id, found.get(version_id))
-        while len(self._versions) > max(self._cached, len(wanted)):
-            self._versions.popitem(last=False)
+            ready |= {version_id: _parsed(version_id, found.get(version_id)) for version_id in missing}
+        self._versions.add(ready)
+
+    def forget(self, claim_ids: Iterable[int]) -> None:
+        """Let go of the versions of these ended claims."""
+        self._versions.release(claim_ids)
 
     async def get(self, version_id: int) -> ParsedTemplate | None:
         """One version; None if it does not exist or cannot be parsed."""
         await self.load([version_id])
-        found = self._versions[version_id]
+        found = self._versions.get(version_id)
         return found if isinstance(found, ParsedTemplate) else None
 
     def render_mail(self, mail: Unrendered) -> Rendered | RenderError:

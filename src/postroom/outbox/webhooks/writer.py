@@ -46,6 +46,9 @@ class WebhookWriter:
         found = {endpoint.id: endpoint for endpoint in await store.list_signing(self._pool, ids=sorted(ids))}
         self._endpoints.update((endpoint_id, found.get(endpoint_id)) for endpoint_id in ids)
 
+    def forget(self, claim_ids: Sequence[int]) -> None:
+        """Endpoints are small, and are read again for each claim: nothing is held for one."""
+
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Sign one webhook. ValueError: it can never be posted; `Undeliverable`: not now, or not to this endpoint."""
         if outgoing.endpoint_id is None:
