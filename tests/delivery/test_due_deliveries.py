@@ -4,11 +4,21 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from tests.support.builders import NOON, a_mail, accepted, claimed, state_of
+from tests.support.builders import LEASE, NOON, a_mail, accepted, claimed, finished, state_of
 
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, connect
 from postroom.delivery import store
+from postroom.delivery.decision import complete_columns
 from postroom.delivery.model import DeliveryState, Lane
+
+WRITTEN = """
+    SELECT coalesce(inhparent::regclass::text, relname), n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del
+    FROM pg_stat_xact_user_tables
+    LEFT JOIN pg_inherits ON inhrelid = relid
+    WHERE n_tup_ins + n_tup_upd + n_tup_del > 0
+    ORDER BY 1
+"""
+"""Rows that a transaction has inserted, updated (how many in place), and deleted, by table."""
 
 
 async def test_a_waiting_row_whose_delivery_has_ended_is_dropped(pool: Pool) -> None:
@@ -88,3 +98,35 @@ async def test_mail_that_waits_for_its_trial_expires_after_it(pool: Pool) -> Non
         expired = await store.expire_waiting(connection, batch_limit=10, now=later + timedelta(hours=1))
     assert expired == [delivery]
     assert await state_of(pool, delivery) is DeliveryState.CANCELLED
+
+
+async def test_claim_and_result_write_the_record_twice_in_place(pool: Pool, database_url: str) -> None:
+    """Both updates of a delivery are heap-only: no index has a column that they change.
+
+    The waiting row is deleted; an attempt and a step are added. The claim is one row for all of its mail.
+    """
+    await accepted(pool)
+    connection = await connect(database_url, "postroom")  # a new one: the figures include its earlier transactions
+    try:
+        async with connection.transaction():
+            [outgoing] = await store.claim_due(
+                connection, lane=Lane.TRANSACTIONAL, batch_limit=1, worker_id=1, lease=LEASE, now=None
+            )
+            await store.mark_started(
+                connection,
+                claim_id=outgoing.claim_id,
+                started_through=1,
+                lease=LEASE,
+                now=None,
+                delivery_ids=[outgoing.id],
+            )
+            await store.complete(connection, now=None, **complete_columns(finished([outgoing])))
+            assert [tuple(row) for row in await connection.fetch(WRITTEN)] == [
+                ("attempts", 1, 0, 0, 0),
+                ("claims", 1, 1, 0, 0),
+                ("deliveries", 0, 2, 2, 0),
+                ("delivery_steps", 1, 0, 0, 0),
+                ("due_deliveries", 0, 0, 0, 1),
+            ]
+    finally:
+        await connection.close()
