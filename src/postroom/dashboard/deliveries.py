@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -25,6 +26,9 @@ from postroom.inbox.service import find_captured
 from postroom.limits.service import find_hold
 from postroom.mail.source import compose_source
 from postroom.runtime.endpoint import Answer, ProtocolError
+from postroom.senders.errors import SenderNotFound
+from postroom.senders.model import SenderAccount
+from postroom.senders.service import get_sender
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s.]{2,}")
 
@@ -157,11 +161,21 @@ async def source_page(request: PageRequest) -> Answer:
     if delivery.campaign_id is not None:
         letter = (await get_campaign(request.pool, delivery.campaign_id)).plan.letter
         delivery = replace(delivery, sender=letter.sender)
+    account = await _find_account(request, delivery)
     try:
-        source = decode_text(compose_source(request.call.room.settings, delivery))
+        source = decode_text(compose_source(request.call.room.settings, delivery, account))
     except ValueError as error:  # written by SQL: the attempts fail with the same words
         source = f"The message cannot be composed: {error}"
     return request.page("source.html", id=delivery.id, source=source)
+
+
+async def _find_account(request: PageRequest, delivery: Delivery) -> SenderAccount | None:
+    """The sender account of the last attempt, as it is now; None if there was none, or it was deleted since."""
+    if delivery.sender_account_id is None:
+        return None
+    with suppress(SenderNotFound):
+        return await get_sender(request.pool, delivery.sender_account_id)
+    return None
 
 
 # ── dead letters ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -345,6 +345,7 @@ class Delivery(_Standing):
     ladder: str
     idempotency_key: str | None
     template_version_id: int | None  # the version it was accepted with; None: no template, or an unknown one
+    sender_account_id: int | None  # the account of the last claim
     locale: str | None
     detail: str | None
     traceparent: str | None

@@ -385,7 +385,7 @@ LIMIT 1;
 -- One delivery in full.
 SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, dated_at, expires_at,
     finished_at, resend_of, ladder, max_retries, give_up_after, source, idempotency_key, template_id, template_version_id, campaign_id,
-    locale, reason, deliveries.detail, traceparent, tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body,
+    sender_account_id, locale, reason, deliveries.detail, traceparent, tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body,
     from_email, from_name,
     coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = deliveries.campaign_id)) AS subject,
     (SELECT c.name FROM campaigns AS c WHERE c.id = deliveries.campaign_id) AS campaign_name,

@@ -83,7 +83,7 @@ SummaryShape = response(DeliverySummary, "DeliverySummary", rename=_PUBLIC, extr
 DeliveryShape = response(
     Delivery,
     "DeliveryShape",
-    hide=("ladder", "has_body", "variables", "dated_at"),
+    hide=("ladder", "has_body", "variables", "dated_at", "sender_account_id"),
     rename={**_PUBLIC, "template_version_id": "template_version", "sender": "from"},
     extra={
         "give_up_after": int | None,

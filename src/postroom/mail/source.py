@@ -1,20 +1,25 @@
 """The source of a delivery, for readers: the message composed again from its content.
 
-The composer gives the same Message-ID, date and parts as for the attempts. Two things are added only when mail leaves:
-the DKIM signature, whose keys are at the workers, and the personal link for one-click unsubscription.
+The composer gives the same Message-ID, date and parts as for the attempts, and the From and Reply-To of the sender
+account of the last one. Two things are added only when mail leaves: the DKIM signature, whose keys are at the workers,
+and the personal link for one-click unsubscription.
 """
 
 from datetime import UTC, datetime
 
 from postroom.delivery.model import ClaimId, Delivery, Outgoing
-from postroom.mail.compose import Composer
+from postroom.mail.compose import Composer, written_by
 from postroom.post.address import parse_address
 from postroom.post.message_id import room_keys
+from postroom.senders.model import SenderAccount
 from postroom.settings import Settings
 
 
-def compose_source(settings: Settings, delivery: Delivery) -> bytes:
-    """The bytes of a delivery whose content is rendered; ValueError names the part that cannot be encoded."""
+def compose_source(settings: Settings, delivery: Delivery, account: SenderAccount | None) -> bytes:
+    """The bytes of a delivery whose content is rendered, as they leave through this account.
+
+    ValueError names the part that cannot be encoded.
+    """
     composer = Composer(
         default_sender=parse_address(settings.default_from),
         message_domain=settings.message_domain,
@@ -40,5 +45,6 @@ def compose_source(settings: Settings, delivery: Delivery) -> bytes:
         headers=delivery.headers,
         attachments=delivery.attachments,
     )
+    outgoing = outgoing if account is None else written_by(outgoing, account)
     _envelope, content = composer.compose(outgoing, now=datetime.now(UTC))
     return content.encode(eight_bit=True)
