@@ -174,6 +174,23 @@ async def test_a_change_of_files_is_published_without_a_restart(room: Room, tmp_
     assert (first, second, third) == ({}, {"note": await current(room.pool)}, {})
 
 
+async def test_a_change_is_published_after_the_database_failed(room: Room, tmp_path: Path) -> None:
+    """A failover at the moment of an edit does not lose it."""
+    await published(room.pool, tmp_path, NOTE)
+    settings = replace(room.settings, template_dir=tmp_path)
+    watcher = TemplateWatcher(
+        replace(room, settings=settings), tmp_path, interval=timedelta(seconds=5), actor="cli:tests"
+    )
+    write_templates(tmp_path, {"note/en/text": "Changed"})
+    await watcher.run_once()
+    await room.pool.execute("ALTER TABLE templates RENAME TO unavailable")
+    with pytest.raises(asyncpg.PostgresError):
+        await watcher.run_once()
+    await room.pool.execute("ALTER TABLE unavailable RENAME TO templates")
+    assert await watcher.run_once() == {"note": await current(room.pool)}
+    assert await watcher.run_once() == {}
+
+
 async def test_sql_rejects_an_unknown_template(pool: Pool) -> None:
     """The error names the field, and nothing is stored."""
     with pytest.raises(asyncpg.PostgresError, match="template: there is no template 'nope'") as caught:

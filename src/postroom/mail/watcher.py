@@ -37,12 +37,13 @@ class TemplateWatcher:
         before, self._seen = self._seen, await asyncio.to_thread(signature_of, self._directory)
         if self._seen in (self._published, frozenset()) or self._seen != before:
             return {}
-        self._published = self._seen
+        published: dict[str, int] = {}
         try:
-            return await publish_files(self._room, actor=self._actor)
+            published = await publish_files(self._room, actor=self._actor)
         except TemplateInvalid as invalid:
             _log.error("templates_invalid", reason=invalid.message)
-            return {}
+        self._published = self._seen  # after any other error, such as a lost database, the next look tries again
+        return published
 
 
 def signature_of(directory: Path) -> Signature:
