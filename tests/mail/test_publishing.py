@@ -17,7 +17,7 @@ from postroom.delivery.service import cancel, resend
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish
-from postroom.mail.watcher import TemplateWatcher
+from postroom.mail.watcher import TemplateWatcher, signature_of
 from postroom.mail.worker import RETENTION
 
 NOTE = {"note/en/subject": "Hello {{ name }}", "note/en/text": "Dear {{ name }},"}
@@ -172,6 +172,17 @@ async def test_a_change_of_files_is_published_without_a_restart(room: Room, tmp_
     write_templates(tmp_path, {"note/en/text": "Changed by hand"})
     first, second, third = [await watcher.run_once() for _ in range(3)]
     assert (first, second, third) == ({}, {"note": await current(room.pool)}, {})
+
+
+@pytest.mark.parametrize("changed", ["note/en/text", "note/_samples/ada.json", "_layouts/mail/base", "linked/en/text"])
+def test_every_file_is_watched(tmp_path: Path, changed: str) -> None:
+    """Those behind a link to a folder too, which the catalog follows."""
+    write_templates(tmp_path / "elsewhere", {"en/subject": "s", "en/text": "t"})
+    root = write_templates(tmp_path / "templates", {**NOTE, "note/_samples/ada.json": "{}", "_layouts/mail/base": "b"})
+    (root / "linked").symlink_to(tmp_path / "elsewhere")
+    before = signature_of(root)
+    write_templates(root, {changed: "changed"})
+    assert signature_of(root) != before
 
 
 async def test_a_change_is_published_after_the_database_failed(room: Room, tmp_path: Path) -> None:

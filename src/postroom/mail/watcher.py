@@ -6,6 +6,7 @@ own files, so processes with different files do not take turns.
 """
 
 import asyncio
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import structlog
 from postroom.db.room import Room
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish_files
+from postroom.mail.template_files import SHARED
 from postroom.runtime.loop import Loop
 
 _log = structlog.get_logger()
@@ -49,7 +51,14 @@ class TemplateWatcher:
 def signature_of(directory: Path) -> Signature:
     """Empty if the folder cannot be read, for example while a deployment replaces it."""
     try:
-        found = [(path, path.stat()) for path in directory.rglob("*") if path.is_file()]
+        found = [(path, path.stat()) for path in _files(directory) if path.is_file()]
     except OSError:
         return frozenset()
     return frozenset((str(path), status.st_mtime_ns, status.st_size) for path, status in found)
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    """The parts and samples of templates and the shared files. Links to folders are followed, as for reading them."""
+    yield from directory.glob("*/*/*")
+    for shared in SHARED:
+        yield from (directory / shared).rglob("*")
