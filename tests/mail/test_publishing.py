@@ -1,19 +1,21 @@
 """Publishing templates: versions by content, the current one, samples, and the version that a delivery keeps."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
-from tests.support.builders import a_mail, accepted
+from tests.support.builders import a_checked_mail, a_mail, accepted
 from tests.support.retention import swept
 from tests.support.templates import published, write_templates
 
+import postroom
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.service import cancel, resend
+from postroom.delivery.service import AcceptCombiner, cancel, resend
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.mail.errors import TemplateInvalid
 from postroom.mail.publishing import publish
@@ -89,15 +91,46 @@ async def test_a_sample_is_a_json_object(pool: Pool, tmp_path: Path, text: str, 
         await published(pool, tmp_path, {**NOTE, "note/_samples/ada.json": text})
 
 
-async def test_a_delivery_keeps_the_version_it_was_accepted_with(pool: Pool, tmp_path: Path) -> None:
-    """Later versions do not change accepted mail."""
+async def send_usual(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        await postroom.send(connection, to="ada@example.org", template="note", variables={"name": "Ada"})
+
+
+async def send_with_tags(pool: Pool) -> None:
+    async with pool.acquire() as connection:
+        await postroom.send(connection, to="ada@example.org", template="note", tags={"a": "b"})
+
+
+async def send_to_several(pool: Pool) -> None:
+    await pool.execute("SELECT send('{ada@example.org,bob@example.org}', p_template => 'note')")
+
+
+async def accept_alone(pool: Pool) -> None:
+    await AcceptCombiner(pool).accept(a_checked_mail(template="note"), key_id=None)
+
+
+async def accept_one(pool: Pool) -> None:
+    await accepted(pool, a_mail(template="note"))
+
+
+async def accept_several(pool: Pool) -> None:
+    await accepted(pool, a_mail(template="note"), a_mail(template="note", idempotency_key="k"))
+
+
+@pytest.mark.parametrize(
+    "accept", [send_usual, send_with_tags, send_to_several, accept_alone, accept_one, accept_several]
+)
+async def test_a_delivery_keeps_the_version_it_was_accepted_with(
+    pool: Pool, tmp_path: Path, accept: Callable[[Pool], Awaitable[None]]
+) -> None:
+    """On every path of acceptance; later versions do not change accepted mail."""
     await published(pool, tmp_path, NOTE)
     first = await current(pool)
-    [delivery] = await accepted(pool, a_mail(template="note", variables={"name": "Ada"}))
+    await accept(pool)
     await published(pool, tmp_path, {"note/en/text": "Hi {{ name }},"})
-    pinned = await pool.fetchval("SELECT template_version_id FROM deliveries WHERE id = $1", delivery)
-    assert (pinned, await current(pool)) != (first, first)
-    assert pinned == first
+    assert await current(pool) != first
+    pinned = await pool.fetch("SELECT template_version_id FROM deliveries")
+    assert {row["template_version_id"] for row in pinned} == {first}
 
 
 async def test_old_versions_are_deleted_when_no_delivery_keeps_them(pool: Pool, tmp_path: Path) -> None:
