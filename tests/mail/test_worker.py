@@ -137,6 +137,15 @@ async def test_stored_content_is_sent_again_whatever_renders_now(pool: Pool, tmp
 
 
 @pytest.mark.usefixtures("versions")
+async def test_a_late_worker_does_not_replace_stored_content(pool: Pool) -> None:
+    """A worker that has lost its claim may store after the one that sends: what was sent stays."""
+    [delivery] = await accepted(pool, a_note(), now=NOON)
+    for subject in ("Sent", "Late"):
+        await store.store_rendered(pool, delivery_id=[delivery], subject=[subject], text_body=["t"], html_body=[None])
+    assert await pool.fetchval("SELECT subject FROM delivery_payloads") == "Sent"
+
+
+@pytest.mark.usefixtures("versions")
 @pytest.mark.parametrize(
     "locale, subject",
     [("fr", "Bonjour Ada"), ("fr-FR", "Bonjour Ada"), ("en", "Hello Ada"), ("de", "Hello Ada"), (None, "Hello Ada")],
