@@ -381,6 +381,17 @@ async def test_later_mail_that_cannot_be_rendered_fails_now(
     assert await attempts_of(pool, broken) == []
 
 
+@pytest.mark.parametrize("to", [["ada@example.org"], ["ada@example.org", "bob@example.org"]])
+async def test_later_mail_from_sql_is_tried_ahead(pool: Pool, versions: TemplateVersions, to: list[str]) -> None:
+    """An application's transaction checks no variables, so the trial is the first to find a missing one."""
+    sent = "SELECT send($1, p_template => 'note', p_variables => $2::jsonb, p_send_at => now() + interval '1 hour')"
+    good, bad = [await pool.fetchval(sent, to, variables) for variables in ('{"name": "Ada"}', "{}")]
+    await render_ahead(pool, versions)
+    assert await state_of(pool, good) is DeliveryState.RENDERED
+    found = await service.get_delivery(pool, bad)
+    assert (found.state, found.reason, found.attempt_count) == (DeliveryState.FAILED, "render_failed", 0)
+
+
 async def test_renderers_do_not_wait_for_each_other(pool: Pool, versions: TemplateVersions) -> None:
     """A renderer skips rows that another has locked, and a crash leaves them as they were."""
     ids = await accepted(pool, a_later_note(), a_later_note(), now=NOON)
