@@ -17,7 +17,7 @@ import resource
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 
 import structlog
 import uvloop
@@ -131,7 +131,7 @@ async def measure_writing(arena: Arena, mails: int = 2000) -> float:
         await Feeder(pool).run_once()
         letters = make_letters(pool)
         claimed = await claim(pool)
-        await letters.prepare(claimed)
+        await letters.prepare(claimed, [])
         best = float("inf")
         for _ in range(5):
             started = time.perf_counter()
@@ -148,10 +148,7 @@ async def claim(pool: Pool) -> list[Outgoing]:
     class Keeper:
         """Keeps the deliveries, with their recipients and variables, and writes nothing."""
 
-        async def prepare(self, claim: Sequence[Outgoing]) -> None:
-            pass
-
-        def forget(self, claim_ids: Sequence[int]) -> None:
+        async def prepare(self, claim: Sequence[Outgoing], _open_claims: Collection[int]) -> None:
             pass
 
         def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:

@@ -70,12 +70,11 @@ async def test_a_claim_keeps_its_letters_until_it_ends(pool: Pool) -> None:
     await a_feeder(pool).run_once()
     [first], [second] = [await claimed(pool, Lane.BULK, now=NOON, limit=1) for _ in range(2)]
     letters = CampaignRendering(pool, SIGNER, RenderingOptions(default_domain="example.org", cached=1))
-    await letters.prepare([first])
-    await letters.prepare([second])
+    await letters.prepare([first], [first.claim_id])
+    await letters.prepare([second], [first.claim_id, second.claim_id])
     with pytest.raises(ValueError, match="unknown variable: first_name"):  # of the letter; the claim has no variables
         letters.write(first)
-    letters.forget([first.claim_id])
-    await letters.prepare([second])
+    await letters.prepare([second], [second.claim_id])
     with pytest.raises(LookupError):
         letters.write(first)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from time import monotonic
@@ -35,7 +34,7 @@ from postroom.db.room import Room
 from postroom.delivery import store
 from postroom.delivery.lane import LaneWakeups, WokenWorker
 from postroom.delivery.maintenance import Maintenance
-from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane, Outgoing
+from postroom.delivery.model import Channel, DeliveryRequest, DeliveryState, Lane
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.outbox.webhooks.writer import compose as compose_webhook
 from postroom.post.address import Address
@@ -238,7 +237,7 @@ async def test_a_claim_that_cannot_be_prepared_is_released(pool: Pool) -> None:
     """If preparation fails, the claim is released at once, and no attempt is counted."""
     [delivery] = await accepted(pool)
 
-    async def fail(_claim: Sequence[Outgoing]) -> None:
+    async def fail(*_claim: object) -> None:
         raise ConnectionError("the database is away")
 
     transport = Recording()

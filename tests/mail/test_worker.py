@@ -27,7 +27,7 @@ from tests.support.templates import a_template_worker, published, template_write
 from postroom.campaigns.contents import contents_of
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
-from postroom.delivery.model import DeliveryId, DeliveryRequest, DeliveryState, Lane
+from postroom.delivery.model import ClaimId, DeliveryId, DeliveryRequest, DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.events.model import Query
 from postroom.events.service import EventStore
@@ -325,7 +325,7 @@ async def test_a_claim_keeps_its_versions_until_it_ends(pool: Pool, tmp_path: Pa
     await worker.run()
     assert [[each.outcome for each in await attempts_of(pool, delivery)] for delivery in ids] == [["sent"]] * 4
     used = dict(await pool.fetch("SELECT id, version_id FROM templates"))
-    await versions.load([used["d"]])
+    await versions.load_claim(ClaimId(99), {used["d"]}, [ClaimId(99)])
     with pytest.raises(LookupError):
         versions.render("a", used["a"], locale=None, variables={})
 

@@ -22,17 +22,17 @@ def test_one_load_may_be_larger_than_the_bound() -> None:
     assert cache.take([1, 2, 3]) == {3: "c"}
 
 
-def test_held_entries_stay_until_all_their_claims_are_released() -> None:
-    """A claim may hold an entry before it is loaded."""
+def test_held_entries_stay_while_a_claim_that_needs_them_is_open() -> None:
+    """A claim may hold an entry before it is loaded; one that has ended is found when the next one holds."""
     cache = ClaimCache[str](1)
-    cache.hold(7, [1])
-    cache.hold(8, [1, 2])
+    cache.hold(7, [1], [7])
+    cache.hold(8, [1, 2], [7, 8])
     for key in (1, 2, 3):
         cache.add({key: str(key)})
     assert cache.take([1, 2, 3]) == {1: "1", 2: "2", 3: "3"}
-    cache.release([8])
+    cache.hold(9, [3], [7, 9])
     cache.add({3: "3"})
     assert cache.take([1, 2, 3]) == {1: "1", 3: "3"}
-    cache.release([7])
+    cache.hold(10, [3], [9, 10])
     cache.add({3: "3"})
     assert cache.take([1, 2, 3]) == {3: "3"}

@@ -316,7 +316,7 @@ async def test_failing_to_prepare_gives_the_claim_back(pool: Pool) -> None:
     """If loading fails, the claim is released at once."""
     [delivery] = await accepted(pool)
 
-    async def prepare(_claimed: object) -> None:
+    async def prepare(*_claimed: object) -> None:
         raise OSError("the database flickered")
 
     desk = a_desk(pool, Ways())

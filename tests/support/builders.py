@@ -1,7 +1,7 @@
 """Builders for tests: a mail, a manual clock, a recording transport, a worker, and queries."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -186,23 +186,18 @@ def per_recipient(codes: dict[str, tuple[int, str]], final: Reply = DELIVERED) -
 
 
 Compose = Callable[[Outgoing], tuple[Envelope, Content]]
-Prepare = Callable[[Sequence[Outgoing]], Awaitable[None]]
+Prepare = Callable[[Sequence[Outgoing], Collection[ClaimId]], Awaitable[None]]
 
 
 class FunctionWriter:
     """A writer made of functions."""
 
-    def __init__(
-        self, compose: Compose, prepare: Callable[[Sequence[Outgoing]], Awaitable[None]] | None = None
-    ) -> None:
+    def __init__(self, compose: Compose, prepare: Prepare | None = None) -> None:
         self._compose, self._prepare = compose, prepare
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId]) -> None:
         if self._prepare is not None:
-            await self._prepare(claim)
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        pass
+            await self._prepare(claim, open_claims)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         return self._compose(outgoing)

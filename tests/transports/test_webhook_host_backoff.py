@@ -119,7 +119,7 @@ async def test_a_claim_that_is_lost_is_given_back_once(pool: Pool, hosts: HostBa
     """No webhook is attempted or counted, neither one that waits for its host nor the others; all are due again."""
     ids = await accepted(pool, *(to(f"https://{host}.example/") for host in ("a", "b", "c")))
 
-    async def lose(_claimed: object) -> None:
+    async def lose(*_claimed: object) -> None:
         await pool.execute("UPDATE claims SET expires_at = now() - interval '1 hour'")
 
     transport = Recording()

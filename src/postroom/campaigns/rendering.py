@@ -8,7 +8,7 @@ Every mail has an unsubscribe link: `{{ unsubscribe_url }}` in the letter itself
 are tracked if the campaign enables it. A merge field can become neither a header nor, in HTML, markup.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from postroom.campaigns import store
 from postroom.campaigns.model import CampaignContent
 from postroom.campaigns.template import PreparedTemplate, ready
 from postroom.db.pool import Pool
-from postroom.delivery.model import Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import ClaimId, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.errors import BadInput
 from postroom.mail.render import RenderError
 from postroom.post.address import domain_of
@@ -57,19 +57,15 @@ class CampaignRendering:
         self._pool, self._signer, self._options = pool, signer, options
         self._letters: ClaimCache[_Ready | str] = ClaimCache(options.cached)
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId]) -> None:
         """Load the letters of these deliveries of one claim, except the ones in memory."""
         wanted = {each.campaign_id for each in claim if each.campaign_id is not None}
-        self._letters.hold(claim[0].claim_id, wanted)
+        self._letters.hold(claim[0].claim_id, wanted, open_claims)
         known = self._letters.take(wanted)
         if missing := sorted(wanted - known.keys()):
             found = await store.list_letters(self._pool, campaign_ids=missing)
             known |= {campaign_id: self._ready(campaign_id, found.get(campaign_id)) for campaign_id in missing}
         self._letters.add(known)
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        """Let go of the letters of these ended claims."""
-        self._letters.release(claim_ids)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
         """The delivery with rendered content; unchanged without a campaign. ValueError: it can never be rendered."""

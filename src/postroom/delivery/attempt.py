@@ -9,7 +9,7 @@ when it has a connection.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache, partial
 from time import perf_counter
@@ -32,7 +32,7 @@ from postroom.delivery.decision import (
     suppressed,
     unwritable,
 )
-from postroom.delivery.model import Channel, Lane, Outgoing
+from postroom.delivery.model import Channel, ClaimId, Lane, Outgoing
 from postroom.delivery.outcome import classify
 from postroom.delivery.slots import TransportSlots
 from postroom.post.reply import Content, Envelope, Reply, Stage
@@ -61,14 +61,14 @@ class RenderFailed(ValueError):  # noqa: N818 - as above
 class Writer(Protocol):
     """Composes the deliveries of one channel."""
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
-        """Load, once per claim, everything that `write` needs. If this raises, the claim is released."""
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId], /) -> None:
+        """Load, once per claim, everything that `write` needs, and keep it while the claim is open.
+
+        If this raises, the claim is released.
+        """
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Make envelope and content. ValueError: composition can never succeed; `Undeliverable`: see there."""
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        """Let go of what was loaded for these claims: all their mail has ended or was released."""
 
 
 Writers = Mapping[Channel, Writer]

@@ -63,7 +63,7 @@ class Ledger:
     ) -> None:
         self._pool, self._clock, self._signal, self._batch_limit = pool, clock, signal, batch_limit
         self._policy, self._enough = policy or HealthPolicy(), enough
-        self.on_closed: list[Callable[[list[ClaimId]], None]] = []
+        self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
         self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
         self.on_unsent: Callable[[Sequence[int]], None] = lambda _ids: None  # released, or not to be counted
         self._results: list[AttemptResult] = []
@@ -80,7 +80,7 @@ class Ledger:
         self._open[claim_id] += count
 
     def held(self) -> list[ClaimId]:
-        """The open claims, whose leases must be renewed."""
+        """The open claims: their leases must be renewed, and their mail may still be rendered."""
         return list(self._open)
 
     def add(self, result: AttemptResult) -> None:
@@ -207,8 +207,7 @@ class Ledger:
             await self._insist(partial(store.close_claims, claim_ids=finished))
             for claim_id in finished:
                 del self._open[claim_id]
-            for forget in self.on_closed:
-                forget(finished)
+            self.on_closed(finished)
 
     async def _insist(self, step: Callable[[Session], Awaitable[T]]) -> T:
         """Run a step; retry after every database error that is not about the data."""

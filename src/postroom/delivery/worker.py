@@ -94,9 +94,8 @@ class Worker:
         )
         self._ledger.on_written = self._written
         self._ledger.on_unsent = self._room.give_back
-        self._ledger.on_closed = [writer.forget for writer in writers.values()]
         if senders is not None:
-            self._ledger.on_closed.append(senders.turns.forget)
+            self._ledger.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
         self._leases = Leases(
             pool,
@@ -224,7 +223,7 @@ class Worker:
             self._leases.renewed([claimed[0].claim_id], asked_at)
         for channel, writer in self._writers.items():
             if mine := [outgoing for outgoing in claimed if outgoing.channel is channel]:
-                await writer.prepare(mine)
+                await writer.prepare(mine, self._ledger.held())
         await self._wake_up(lane, is_much=len(claimed) >= self._options.chunk)
 
     async def _work_through(self, lane: Lane, claimed: list[Outgoing]) -> None:

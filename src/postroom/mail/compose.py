@@ -6,7 +6,7 @@ differs between attempts. The date is the first moment at which the mail could l
 mail); the Message-ID never changes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from typing import Protocol
@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from postroom.delivery.maintenance import MaintenanceOptions
-from postroom.delivery.model import Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
+from postroom.delivery.model import ClaimId, Lane, Outgoing, Recipient, RecipientKind, RecipientOutcome
 from postroom.post import dkim
 from postroom.post.address import ERASED, Address, domain_of, parse_address
 from postroom.post.header import Field, encode_addresses, encode_custom, encode_mailbox, encode_text
@@ -43,11 +43,9 @@ _now = partial(datetime.now, UTC)
 class Rendering(Protocol):
     """Renders content when mail leaves: see `postroom.mail.rendering` and `postroom.campaigns.rendering`."""
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None: ...
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId]) -> None: ...
 
     def write(self, outgoing: Outgoing) -> Outgoing: ...
-
-    def forget(self, claim_ids: Sequence[int]) -> None: ...
 
 
 class MailWriter:
@@ -65,20 +63,14 @@ class MailWriter:
         self._composer, self._templates, self._campaigns = composer, templates, campaigns
         self._accounts, self._now = accounts, now
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId]) -> None:
         """Load the templates and campaigns of a claim. The worker has loaded its accounts."""
         for rendering, mail in (
             (self._templates, [outgoing for outgoing in claim if outgoing.template_id is not None]),
             (self._campaigns, [outgoing for outgoing in claim if outgoing.campaign_id is not None]),
         ):
             if rendering is not None and mail:
-                await rendering.prepare(mail)
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        """Let go of the templates and campaigns of these ended claims."""
-        for rendering in (self._templates, self._campaigns):
-            if rendering is not None:
-                rendering.forget(claim_ids)
+                await rendering.prepare(mail, open_claims)
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Build envelope and message; ValueError names the part that cannot be rendered or encoded."""

@@ -1,13 +1,13 @@
 """Render templated mail for workers: a claim's versions are loaded once, and each mail is rendered as it leaves."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from postroom.db.pool import Pool
 from postroom.delivery import store as deliveries
 from postroom.delivery.attempt import RenderFailed
-from postroom.delivery.model import Outgoing
+from postroom.delivery.model import ClaimId, Outgoing
 from postroom.mail.render import Rendered, RenderError
 from postroom.mail.versions import TemplateVersions
 from postroom.runtime.metrics import RENDERS
@@ -19,13 +19,9 @@ class TemplateRendering:
     def __init__(self, pool: Pool, versions: TemplateVersions) -> None:
         self._pool, self._versions = pool, versions
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+    async def prepare(self, claim: Sequence[Outgoing], open_claims: Collection[ClaimId]) -> None:
         """Load the versions of these deliveries of one claim."""
-        await self._versions.load((outgoing.template_version_id for outgoing in claim), claim_id=claim[0].claim_id)
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        """Let go of the versions of these ended claims."""
-        self._versions.forget(claim_ids)
+        await self._versions.load_claim(claim[0].claim_id, {each.template_version_id for each in claim}, open_claims)
 
     def write(self, outgoing: Outgoing) -> Outgoing:
         """The delivery with its content; unchanged without a template, and with stored content.

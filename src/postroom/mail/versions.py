@@ -4,14 +4,14 @@ A version never changes, so the cache never expires. It is bounded: a parsed ver
 an open claim stay, see `ClaimCache`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import structlog
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
-from postroom.delivery.model import Unrendered
+from postroom.delivery.model import ClaimId, Unrendered
 from postroom.mail import store
 from postroom.mail.catalog import ParsedTemplate
 from postroom.mail.errors import TemplateInvalid
@@ -36,24 +36,21 @@ class TemplateVersions:
         version_ids: Iterable[int | None],
         *,
         connection: Connection | None = None,
-        claim_id: int | None = None,
     ) -> None:
-        """Load and parse these versions, except the ones in memory, on this connection or one of the pool.
-
-        With a claim, they stay until that is forgotten.
-        """
+        """Load and parse these versions, except the ones in memory, on this connection or one of the pool."""
         wanted = {version_id for version_id in version_ids if version_id is not None}
-        if claim_id is not None:
-            self._versions.hold(claim_id, wanted)
         ready = self._versions.take(wanted)
         if missing := wanted - ready.keys():
             found = await store.list_version_sources(connection or self._pool, version_ids=sorted(missing))
             ready |= {version_id: _parsed(version_id, found.get(version_id)) for version_id in missing}
         self._versions.add(ready)
 
-    def forget(self, claim_ids: Iterable[int]) -> None:
-        """Let go of the versions of these ended claims."""
-        self._versions.release(claim_ids)
+    async def load_claim(
+        self, claim_id: ClaimId, version_ids: Collection[int | None], open_claims: Collection[ClaimId]
+    ) -> None:
+        """Load the versions of a claim, and keep them and those of the other open claims."""
+        self._versions.hold(claim_id, version_ids, open_claims)
+        await self.load(version_ids)
 
     async def get(self, version_id: int) -> ParsedTemplate | None:
         """One version; None if it does not exist or cannot be parsed."""

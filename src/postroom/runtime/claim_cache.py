@@ -17,18 +17,15 @@ class ClaimCache(Generic[T]):
     def __init__(self, most: int) -> None:
         self._most = most
         self._entries: OrderedDict[int, T] = OrderedDict()
-        self._held: dict[int, set[int]] = {}
+        self._held: dict[int, set[int | None]] = {}
 
     def get(self, key: int) -> T | None:
         return self._entries.get(key)
 
-    def hold(self, claim_id: int, keys: Iterable[int]) -> None:
-        """Keep these entries, also those that are added later, until the claim is released."""
+    def hold(self, claim_id: int, keys: Iterable[int | None], open_claims: Collection[int]) -> None:
+        """Keep these entries, also those that are added later, as long as the claim is among the open ones."""
+        self._held = {each: held for each, held in self._held.items() if each in open_claims}
         self._held.setdefault(claim_id, set()).update(keys)
-
-    def release(self, claim_ids: Iterable[int]) -> None:
-        for claim_id in claim_ids:
-            self._held.pop(claim_id, None)
 
     def take(self, keys: Collection[int]) -> dict[int, T]:
         """The entries that exist. `add` them again with those loaded meanwhile: another load may have evicted them."""

@@ -7,13 +7,13 @@ the signature are new for each attempt.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
 from postroom.db.pool import Pool
 from postroom.delivery.attempt import Undeliverable
-from postroom.delivery.model import Outgoing
+from postroom.delivery.model import ClaimId, Outgoing
 from postroom.errors import ConfigurationError
 from postroom.outbox.webhooks import store
 from postroom.outbox.webhooks.model import EndpointStatus, WebhookEndpoint, purpose_of
@@ -38,16 +38,13 @@ class WebhookWriter:
         self._keys = tuple(read_secret(secret) for secret in secrets)
         self._endpoints: dict[int, WebhookEndpoint | None] = {}
 
-    async def prepare(self, claim: Sequence[Outgoing]) -> None:
+    async def prepare(self, claim: Sequence[Outgoing], _open_claims: Collection[ClaimId]) -> None:
         """Read the endpoints of a claim; None stands for a deleted one."""
         ids = {outgoing.endpoint_id for outgoing in claim if outgoing.endpoint_id is not None}
         if not ids:
             return
         found = {endpoint.id: endpoint for endpoint in await store.list_signing(self._pool, ids=sorted(ids))}
         self._endpoints.update((endpoint_id, found.get(endpoint_id)) for endpoint_id in ids)
-
-    def forget(self, claim_ids: Sequence[int]) -> None:
-        """Endpoints are small, and are read again for each claim: nothing is held for one."""
 
     def write(self, outgoing: Outgoing) -> tuple[Envelope, Content]:
         """Sign one webhook. ValueError: it can never be posted; `Undeliverable`: not now, or not to this endpoint."""
