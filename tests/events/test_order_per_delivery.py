@@ -229,6 +229,40 @@ async def test_a_statement_that_waited_for_a_lock_sees_the_steps_made_meanwhile(
         assert seen[-1] == "DeliveryCancelled"
 
 
+async def test_a_follower_reads_a_step_of_an_older_transaction_after_the_acceptance(
+    pool: Pool, readers: Readers, old: asyncpg.Connection, opened: Opener
+) -> None:
+    """A third transaction is open, with an id between theirs: it holds back the acceptance, and so the step."""
+    between = await opened()
+    async with between.transaction():
+        async with old.transaction():
+            await old.execute("SELECT pg_current_xact_id()")
+            await between.execute("SELECT pg_current_xact_id()")
+            [delivery_id] = await accepted(pool)
+            await cancel(old, delivery_id)
+        await readers.advance()
+        assert readers.seen["follow"] == readers.seen["topic"] == []
+    await readers.all_saw("DeliveryAccepted", "DeliveryCancelled")
+
+
+async def test_a_follower_that_begins_at_the_head_skips_no_step(
+    pool: Pool, old: asyncpg.Connection, opened: Opener, store: EventStore
+) -> None:
+    """The head has seen the acceptance, not the step, and the follower's horizon is between their transactions."""
+    between = await opened()
+    async with between.transaction():
+        async with old.transaction():
+            await old.execute("SELECT pg_current_xact_id()")
+            await between.execute("SELECT pg_current_xact_id()")
+            [delivery_id] = await accepted(pool)
+            head = await store.head()
+            await cancel(old, delivery_id)
+        early = await store.follow(Query.all(), after=head.cursor)
+    await settled(pool)
+    late = await store.follow(Query.all(), after=early.cursor)
+    assert [event.type for event in early.events + late.events] == ["DeliveryCancelled"]
+
+
 async def test_a_repeatable_read_transaction_that_is_too_old_changes_nothing(
     pool: Pool, readers: Readers, old: asyncpg.Connection
 ) -> None:

@@ -90,7 +90,10 @@ class EventSession:
         return await projection.decide(self, decision, idempotency)
 
     async def follow(self, query: Query, *, after: Cursor | None = None, limit: int = 500) -> Reading:
-        """The next events below the oldest open transaction, in order: nothing is skipped or repeated."""
+        """The next events below the oldest open transaction, in order: nothing is skipped or repeated.
+
+        After a cursor of `read` or `head`, it returns nothing until all transactions that were open then have ended.
+        """
         return await self._read(query, after, limit, is_settled=True)
 
     async def head(self) -> Head:

@@ -879,7 +879,11 @@ CREATE FUNCTION is_plain_address(p_value text) RETURNS boolean
 
 CREATE FUNCTION is_step_seen(p_transaction_id xid8, p_position bigint, p_written_by xid8, p_seen event_cursor) RETURNS boolean
     LANGUAGE sql IMMUTABLE
-    RETURN CASE WHEN (p_written_by IS NULL) THEN is_event_seen(p_transaction_id, p_position, p_seen) ELSE (pg_visible_in_snapshot(p_written_by, (p_seen).base) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_written_by, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position)))) END;
+    RETURN CASE WHEN (p_written_by IS NULL) THEN is_event_seen(p_transaction_id, p_position, p_seen) ELSE ((pg_visible_in_snapshot(p_transaction_id, (p_seen).base) AND pg_visible_in_snapshot(p_written_by, (p_seen).base)) OR (p_position <= (p_seen).through_position) OR (pg_visible_in_snapshot(p_written_by, (p_seen).page) AND (ROW(p_transaction_id, p_position) <= ROW((p_seen).page_transaction_id, (p_seen).page_position)))) END;
+
+CREATE FUNCTION is_step_visible(p_transaction_id xid8, p_written_by xid8, p_snapshot pg_snapshot) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    RETURN (pg_visible_in_snapshot(p_transaction_id, p_snapshot) AND ((p_written_by IS NULL) OR pg_visible_in_snapshot(p_written_by, p_snapshot)));
 
 CREATE FUNCTION keep_archive() RETURNS void
     LANGUAGE plpgsql

@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION is_step_seen(
 LANGUAGE sql IMMUTABLE
 RETURN CASE
     WHEN p_written_by IS NULL THEN is_event_seen(p_transaction_id, p_position, p_seen)
-    ELSE pg_visible_in_snapshot(p_written_by, (p_seen).base)
+    ELSE (pg_visible_in_snapshot(p_transaction_id, (p_seen).base) AND pg_visible_in_snapshot(p_written_by, (p_seen).base))
         OR p_position <= (p_seen).through_position
         OR (pg_visible_in_snapshot(p_written_by, (p_seen).page)
             AND (p_transaction_id, p_position) <= ((p_seen).page_transaction_id, (p_seen).page_position))

@@ -34,7 +34,7 @@ BEGIN
         WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
             AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+            AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id, s.position
         LIMIT p_limit;
     ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
@@ -47,7 +47,7 @@ BEGIN
                 AND (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
                 AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
                 AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-                AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+                AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
             ORDER BY s.transaction_id, s.position
             LIMIT p_limit
         ) AS found
@@ -60,7 +60,7 @@ BEGIN
         WHERE (s.transaction_id, s.position) > (p_from_transaction_id, p_from_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
             AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+            AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id, s.position
         LIMIT p_limit;
     END IF;

@@ -33,7 +33,7 @@ BEGIN
         WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
             AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+            AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id DESC, s.position DESC
         LIMIT p_limit;
     ELSIF NOT v_visible.steps && '{accepted,sent}' THEN
@@ -46,7 +46,7 @@ BEGIN
                 AND (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
                 AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
                 AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-                AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+                AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
             ORDER BY s.transaction_id DESC, s.position DESC
             LIMIT p_limit
         ) AS found
@@ -59,7 +59,7 @@ BEGIN
         WHERE (s.transaction_id, s.position) < (p_before_transaction_id, p_before_position)
             AND s.transaction_id >= v_visible.since[array_position(v_visible.steps, s.step)]
             AND NOT is_step_seen(s.transaction_id, s.position, s.written_by, p_seen)
-            AND (pg_visible_in_snapshot(coalesce(s.written_by, s.transaction_id), p_until) OR s.transaction_id = p_own)
+            AND (is_step_visible(s.transaction_id, s.written_by, p_until) OR s.transaction_id = p_own)
         ORDER BY s.transaction_id DESC, s.position DESC
         LIMIT p_limit;
     END IF;

@@ -3,7 +3,9 @@
 -- new cursor is made from them, the old cursor and the rows. Without events there is one row with these two alone.
 --
 -- A cut read continues within its first snapshot until that is exhausted: so pages neither overlap nor have gaps. With
--- p_is_settled only events below the oldest open transaction are read: followers read like this.
+-- p_is_settled only events below the oldest open transaction are read: followers read like this. A follower that begins
+-- with the cursor of another read waits for the transactions that were open then. Before that, the union of both snapshots
+-- would hide a step that neither shows (is_step_visible): one its writer, the other its place.
 --
 -- Facts about deliveries are read from all_steps, only for queries that may match them.
 CREATE OR REPLACE FUNCTION read_events(
@@ -41,7 +43,10 @@ BEGIN
     END IF;
     v_until := CASE
         WHEN v_is_continued THEN v_seen.page
-        WHEN p_is_settled THEN format('%1$s:%1$s:', event_horizon())::pg_snapshot
+        WHEN p_is_settled THEN CASE
+            WHEN event_horizon() < pg_snapshot_xmax(v_seen.base) THEN v_seen.base -- nothing yet
+            ELSE format('%1$s:%1$s:', event_horizon())::pg_snapshot
+        END
         ELSE event_snapshot()
     END;
     v_until_text := v_until::text;
