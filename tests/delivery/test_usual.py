@@ -41,6 +41,8 @@ RARE: dict[str, Any] = {
     "idempotency_ttl": timedelta(days=1),
 }
 
+FILE = Attachment("a.txt", "text/plain", "aGk=")
+
 NOT_TEXTS: list[Any] = [1, True, 1.0, b"x", ("x",), ["x"], {"x": "x"}]
 INVALID_FORMS = [
     *product(("room", "template", "locale", "lane", "source"), NOT_TEXTS),
@@ -229,6 +231,41 @@ async def test_both_ways_accept_the_same_mail(room: Room) -> None:
         assert short == longer
         with pytest.raises(postroom.IdempotencyConflict):
             await postroom.send(connection, **{**CONTENT, "text": "Hello Bob"}, idempotency_key="order-42")
+
+
+@pytest.mark.parametrize(
+    "field,value,passed",
+    [
+        ("headers", {}, "{}"),
+        ("tags", {}, "{}"),
+        ("custom_data", {}, "{}"),
+        ("attachments", (), "[]"),
+        ("attachments", (FILE,), '[{"filename": "a.txt", "content_type": "text/plain", "content": "aGk="}]'),
+    ],
+)
+async def test_sql_accepts_the_same_mail(room: Room, field: str, value: Any, passed: str) -> None:
+    """An empty field, or an attachment without a Content-ID, is the same request from Python and from SQL."""
+    async with room.pool.acquire() as connection:
+        sent = await postroom.send(connection, **CONTENT, idempotency_key="order-42", **{field: value})
+        repeated = await connection.fetchval(
+            "SELECT send('{ann@example.org}', 'Hello', 'Hello Ann', p_locale => 'fr', p_source => 'python',"
+            f" p_idempotency_key => 'order-42', p_{field} => $1::text::jsonb)",
+            passed,
+        )
+    assert sent == repeated
+
+
+async def test_sql_accepts_the_same_mail_without_variables(room: Room) -> None:
+    """Empty variables are the same as no variables."""
+    async with room.pool.acquire() as connection:
+        sent = await postroom.send(
+            connection, to="ann@example.org", template="welcome", variables={}, idempotency_key="order-42"
+        )
+        repeated = await connection.fetchval(
+            "SELECT send('{ann@example.org}', p_template => 'welcome', p_variables => '{}', p_source => 'python',"
+            " p_idempotency_key => 'order-42')"
+        )
+    assert sent == repeated
 
 
 @pytest.mark.parametrize(
