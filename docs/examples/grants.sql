@@ -17,8 +17,8 @@ REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 -- Functions that run as the owner. `postroom migrate` revokes them from PUBLIC; each role gets those that it needs.
 GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition,
     drop_archived_source, make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;
-GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive_place, verify_room_marks, send
-    TO postroom_worker, postroom_api;
+GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive_place, verify_room_marks, lock_room_marks,
+    send TO postroom_worker, postroom_api;
 
 -- Reading: the ledger without content. Headers, bodies, subjects, tokens, keys and credentials are not readable.
 GRANT SELECT ON deliveries, other_recipients, delivery_recipients, attempts, delivery_steps, all_steps, dead_letters, claims, workers,

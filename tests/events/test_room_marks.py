@@ -163,3 +163,20 @@ async def test_mail_waits_for_an_epoch_that_is_about_to_begin(pool: Pool, opened
         await until_blocked(pool, unless=mail)
     await mail
     assert await pool.fetchval("SELECT transaction_id::text::bigint >> 48 FROM all_steps") == 1
+
+
+async def test_an_epoch_waits_for_mail_that_has_read_the_marks(pool: Pool, opened: Opener) -> None:
+    """The mail has an id of the old epoch and has written nothing yet: all followers would skip its fact."""
+    locking, sending = await opened(), await opened()
+    await pool.execute("INSERT INTO room_limits (expires_at) VALUES ($1)", datetime(2126, 1, 1, tzinfo=UTC))
+    assert not await adopt_restored_events(pool)
+    async with locking.transaction():
+        await locking.execute("LOCK TABLE room_limits")
+        mail = asyncio.ensure_future(send(sending))
+        await until_blocked(pool, unless=mail)
+        forced = asyncio.ensure_future(adopt_restored_events(pool, force=True))
+        await until_blocked(pool, 2, unless=forced)
+        assert not forced.done()
+    await mail
+    assert await forced
+    assert await pool.fetchval("SELECT transaction_id::text::bigint >> 48 FROM all_steps") == 0

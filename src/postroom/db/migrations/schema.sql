@@ -965,6 +965,11 @@ CREATE FUNCTION lock_events(p_shared text[], p_exclusive text[]) RETURNS void
     LANGUAGE plpgsql
     AS $$…$$;
 
+CREATE FUNCTION lock_room_marks() RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
 CREATE FUNCTION lock_routed_mail(p_lane delivery_lane, p_limit integer, p_now timestamp with time zone, p_use_senders boolean, p_bytes bigint DEFAULT NULL::bigint, p_busy bigint[] DEFAULT '{}'::bigint[]) RETURNS TABLE(id bigint, ordinal bigint, claim_id bigint, sender_account_id bigint, start_in interval, send_delay interval, shaped_domain text, domain_connections integer)
     LANGUAGE plpgsql ROWS 100
     AS $$…$$;

@@ -5,9 +5,8 @@
 --
 -- With p_force a new epoch begins in any case: after a point-in-time recovery, when external readers may have seen
 -- events that no longer exist. The exclusive lock on all keys waits for appends that still write in the old epoch, and
--- the locks on deliveries and delivery_steps for the steps. A writer of steps that comes later finds the marks of the room
--- unknown, and waits in adopt_transaction_id. Without p_force those locks are not needed: every writer of steps checks the
--- cluster first.
+-- lock_room_marks for steps. A transaction that writes steps reads the epoch with the marks of the room, and SQL send does so
+-- before its first write. Without p_force the second lock is not needed: every writer of steps checks the cluster first.
 CREATE OR REPLACE FUNCTION adopt_restored_events(p_force boolean DEFAULT false) RETURNS boolean
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
@@ -18,9 +17,8 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM lock_events('{}', '{*}');
-    UPDATE event_clock SET epoch = epoch WHERE p_force; -- forgets the marks
-    IF p_force AND to_regclass('all_steps') IS NOT NULL THEN -- the event store can be installed alone
-        LOCK TABLE deliveries, delivery_steps IN SHARE MODE;
+    IF p_force THEN
+        PERFORM lock_room_marks();
     END IF;
     UPDATE event_clock
     SET epoch = 1 + greatest(epoch, (SELECT (last_event_transaction()::text::bigint >> 48)::integer)),
