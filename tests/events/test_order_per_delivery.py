@@ -229,6 +229,20 @@ async def test_a_statement_that_waited_for_a_lock_sees_the_steps_made_meanwhile(
         assert seen[-1] == "DeliveryCancelled"
 
 
+@pytest.mark.parametrize("writer", [cancel, erase])
+async def test_the_time_of_a_step_is_not_before_the_acceptance(
+    pool: Pool, old: asyncpg.Connection, writer: Writer
+) -> None:
+    """The transaction that cancels a mail may have begun before the mail was accepted."""
+    async with old.transaction():
+        await old.execute("SELECT pg_current_xact_id()")
+        [delivery_id] = await accepted(pool)
+        await writer(old, delivery_id)
+    times = [row["at"] for row in await pool.fetch("SELECT at FROM all_steps ORDER BY position")]
+    assert times == sorted(times)
+    assert await pool.fetchval("SELECT finished_at >= created_at FROM deliveries")
+
+
 async def test_a_follower_reads_a_step_of_an_older_transaction_after_the_acceptance(
     pool: Pool, readers: Readers, old: asyncpg.Connection, opened: Opener
 ) -> None:

@@ -14,7 +14,7 @@ AS $$
             transaction_id, written_by, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id,
             domain
         )
-        SELECT place.transaction_id, place.written_by, id, p_now, 'cancelled', lane, channel, source, p_reason,
+        SELECT place.transaction_id, place.written_by, id, finished_at, 'cancelled', lane, channel, source, p_reason,
             attempt_count, campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
         FROM cancelled
         CROSS JOIN LATERAL assign_step_place(cancelled.id) AS place

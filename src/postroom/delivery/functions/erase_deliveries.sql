@@ -23,7 +23,7 @@ BEGIN
     );
     WITH cancelled AS (
         UPDATE deliveries AS d
-        SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = p_now, reason = 'erased'
+        SET state = 'cancelled', next_attempt_at = NULL, claim_id = NULL, finished_at = greatest(p_now, created_at), reason = 'erased'
         WHERE d.id = ANY(v_ids) AND d.state IN ('queued', 'rendered', 'sending')
             AND NOT EXISTS (
                 SELECT FROM delivery_recipients AS r
@@ -35,7 +35,7 @@ BEGIN
     INSERT INTO delivery_steps (
         transaction_id, written_by, delivery_id, at, step, lane, channel, source, reason, attempt_no, campaign_id, sender_account_id, domain
     )
-    SELECT place.transaction_id, place.written_by, id, p_now, 'cancelled', lane, channel, source, reason, attempt_count,
+    SELECT place.transaction_id, place.written_by, id, finished_at, 'cancelled', lane, channel, source, reason, attempt_count,
         campaign_id, sender_account_id, CASE WHEN channel = 'email' THEN nullif(first_domain(id), '') END
     FROM cancelled
     CROSS JOIN LATERAL assign_step_place(cancelled.id) AS place;
