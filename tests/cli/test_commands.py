@@ -110,6 +110,17 @@ def test_a_bad_filter_of_a_listing_is_named(option: str, value: str) -> None:
     assert done.stderr.startswith((f"postroom: {option}: ", f"postroom: {option.lstrip('-')}: "))
 
 
+@pytest.mark.parametrize(
+    "command, option",
+    [("audit list", "--since"), ("audit list", "--before"), ("stats show", "--from"), ("stats show", "--to")],
+)
+def test_a_bad_time_is_one_sentence_with_its_option(command: str, option: str) -> None:
+    """Every command that takes a time names the option."""
+    done = postroom(*command.split(), option, "x", settings={})
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(f"postroom: {option}: must be a time such as ")
+
+
 def test_a_bad_setting_is_one_sentence_with_its_name() -> None:
     """A bad value stops the start with the variable's name, without a trace."""
     done = postroom("deliveries", "list", settings={"POSTROOM_POOL_SIZE": "many"})

@@ -90,8 +90,11 @@ def load_settings() -> Settings:
     return settings
 
 
-def parse_moment(value: str, option: str) -> datetime:
-    """Parse `2030-01-31T09:00:00Z`, or `+10m` from now. A time without a zone is rejected, because it is ambiguous."""
+def parse_moment(value: str, option: str | None = None) -> datetime:
+    """Parse `2030-01-31T09:00:00Z`, or `+10m` from now. A time without a zone is rejected, because it is ambiguous.
+
+    The error names `option`; Typer names the option of a parser itself.
+    """
     try:
         if value.startswith("+"):
             return datetime.now(UTC) + parse_duration(value[1:])
