@@ -3163,7 +3163,7 @@ CREATE INDEX deliveries_source_idx ON deliveries USING btree (source, ((id >> 10
 
 CREATE INDEX deliveries_template_idx ON deliveries USING btree (template_id, ((id >> 10))) WHERE (template_id IS NOT NULL);
 
-CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (((jsonb_path_query_first(headers, '$.keyvalue()?(@."key" like_regex "^message-id$" flag "i")."value"'::jsonpath, '{}'::jsonb, true) #>> '{}'::text[]))) WHERE (((headers)::text COLLATE "C") ~~* '%"message-id"%'::text);
+CREATE INDEX delivery_payloads_message_id_idx ON delivery_payloads USING btree (((jsonb_path_query_first(headers, '$.keyvalue()?(@."key" like_regex "^message-id$" flag "i")."value"'::jsonpath, '{}'::jsonb, true) #>> '{}'::text[]))) WHERE (headers IS NOT NULL);
 
 CREATE INDEX delivery_steps_delivery_idx ON ONLY delivery_steps USING btree (((delivery_id >> 6)));
 

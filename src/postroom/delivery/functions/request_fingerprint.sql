@@ -18,6 +18,6 @@ CREATE OR REPLACE FUNCTION request_fingerprint(
 LANGUAGE sql STABLE
 AS $$
     SELECT hashtextextended(
-        concat_ws(chr(1), p_lane, p_email, 'i' || p_template_id, 'l' || p_locale, 'v' || nullif(p_variables, '{}')::text, 'r' || p_rest,
+        concat_ws(chr(1), p_lane, p_email, 'i' || p_template_id, 'l' || p_locale, 'v' || nullif(p_variables::text, '{}'), 'r' || p_rest,
             octet_length(p_subject), octet_length(p_text), 's' || p_subject, 't' || p_text, 'h' || p_html), 0)
 $$;

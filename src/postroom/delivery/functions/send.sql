@@ -42,6 +42,7 @@ AS $$
 -- send_again accepts mail to suppressed recipients and mail whose key is known.
 DECLARE
     v_address        text; -- p_email in lower case; NULL: it is in lower case
+    v_role           text; -- of the session, see bind_source
     v_name           text;
     v_has_content    boolean; -- a body that needs no further check
     v_from           text[];
@@ -71,15 +72,18 @@ BEGIN
             p_headers, p_attachments, p_tags, p_custom_data, p_traceparent) = 0
         AND has_table_privilege(session_user, 'deliveries'::regclass, 'INSERT')) IS NOT TRUE
     THEN
-        p_to := CASE WHEN p_email IS NULL THEN p_to ELSE p_to || p_email END;
-        -- bind_source, for Postroom's own roles
-        IF (has_table_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user), 'deliveries'::regclass, 'INSERT')
+        IF p_to IS NOT NULL THEN
+            p_to := CASE WHEN p_email IS NULL THEN p_to ELSE p_to || p_email END;
+            p_email := CASE WHEN cardinality(p_to) = 1 THEN p_to[1] END;
+        END IF;
+        v_role := coalesce(nullif(current_setting('role'), 'none'), session_user);
+        -- bind_source, for an application that sends under the name of its role and for Postroom's own roles
+        IF ((p_source = v_role OR has_table_privilege(v_role, 'deliveries'::regclass, 'INSERT'))
             AND p_source ~ '^[!-~]+$' AND length(p_source) <= 100
             AND p_source NOT IN ('accounts', 'admin', 'campaigns', 'operators', 'outbox', 'schedule')) IS NOT TRUE
         THEN
             p_source := bind_source(p_source);
         END IF;
-        p_email := CASE WHEN cardinality(p_to) = 1 THEN p_to[1] END;
         IF p_template IS NULL THEN
             v_has_content := p_subject ~ '^[^\r\n]*[!-~][^\r\n]*$' AND length(p_subject) <= 998 AND num_nonnulls(p_text, p_html) > 0
                 AND coalesce(octet_length(p_text), 0) <= 5242880 AND coalesce(octet_length(p_html), 0) <= 5242880;
@@ -97,6 +101,7 @@ BEGIN
             AND p_idempotency_ttl = interval '7 days'
             AND (v_has_content OR p_template IS NOT NULL AND num_nonnulls(p_subject, p_text, p_html) = 0)) IS NOT TRUE
         THEN
+            p_to := CASE WHEN p_to IS NULL AND p_email IS NOT NULL THEN ARRAY[p_email] ELSE p_to END;
             PERFORM check_send(p_to, p_cc, p_bcc, p_reply_to, p_subject, p_text, p_html, p_template, p_lane, p_idempotency_key,
                 p_send_at, p_expires_at);
             PERFORM check_patience(p_max_retries, p_give_up_after);

@@ -54,9 +54,9 @@ FROM (
     FROM delivery_payloads
     WHERE jsonb_path_query_first(headers, '$.keyvalue() ? (@.key like_regex "^message-id$" flag "i").value', '{}', true) #>> '{}'
             = :value
-        AND headers::text COLLATE "C" ILIKE '%"message-id"%'
+        AND headers IS NOT NULL
 ) AS found
-WHERE id < :before_id::bigint AND id >= :first_id::bigint
+WHERE id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
 ORDER BY id DESC
 LIMIT :id_limit;
 
