@@ -278,28 +278,13 @@ _JSON = tuple(name for name, kind in get_type_hints(DeliveryRequest).items() if 
 """Fields that become a JSON text."""
 _PLAIN = tuple(each.name for each in fields(DeliveryRequest) if each.name not in (*_DERIVED, *_JSON))
 """Fields that are passed as they are; they and `_JSON` are parameters of `accept` and `send` with the same name."""
-_plain = attrgetter(*_PLAIN)
 _as_json = attrgetter(*_JSON)
+_GETTERS = {name: attrgetter(name) for name in (*_PLAIN, *_JSON)}
 
-_REQUEST_COLUMNS = (*_PLAIN, *_JSON, "ladder", "from_email", "from_name", "email", "name")
 _SHARED_COLUMNS = frozenset(("channel", "lane", "source", "ladder", "template", "locale"))
 """Columns that most batches have in common."""
 
 _OTHER_COLUMNS = ("other_ordinal", "other_kind", "other_position", "other_email", "other_name")
-
-
-def _request_values(request: DeliveryRequest) -> tuple[Any, ...]:
-    """The values of `_REQUEST_COLUMNS`."""
-    sender, first = request.sender, request.to[0]
-    return (
-        *_plain(request),
-        *[encode_json(value) if value else None for value in _as_json(request)],
-        ladder_of(request),
-        sender.email if sender else None,
-        sender.name if sender else None,
-        first.email,
-        first.name,
-    )
 
 
 def accept_columns(
@@ -308,14 +293,21 @@ def accept_columns(
     """One list per column; recipients after the first are flat and refer to their request by ordinal, from one.
 
     A column without values becomes NULL instead of a list of NULLs, which costs time to encode and to read; a shared
-    column with one value becomes a list of one.
+    column with one value becomes a list of one. Column by column, because rows take twice the time.
     """
-    columns = zip(*map(_request_values, requests), strict=True)
+    columns: dict[str, Sequence[Any]] = {name: list(map(get, requests)) for name, get in _GETTERS.items()}
+    for name in _JSON:
+        columns[name] = [encode_json(value) if value else None for value in columns[name]]
+    columns["ladder"] = [ladder_of(request) for request in requests]
+    columns["from_email"] = [request.sender.email if request.sender else None for request in requests]
+    columns["from_name"] = [request.sender.name if request.sender else None for request in requests]
+    columns["email"] = [request.to[0].email for request in requests]
+    columns["name"] = [request.to[0].name for request in requests]
     others = [
         (ordinal, *each) for ordinal, request in enumerate(requests, start=1) for each in _other_recipients(request)
     ]
     return {
-        **{name: _shortened(name, column) for name, column in zip(_REQUEST_COLUMNS, columns, strict=True)},
+        **{name: _shortened(name, column) for name, column in columns.items()},
         **dict(zip(_OTHER_COLUMNS, zip(*others, strict=True) if others else repeat(None), strict=False)),
         "idempotency_ttl": idempotency_ttl,
         "now": now,

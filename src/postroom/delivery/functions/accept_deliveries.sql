@@ -136,14 +136,15 @@ BEGIN
             SELECT CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
                     lane::text, template_id, locale, variables, subject, text_body, html_body, email,
                     rest_of_request(channel, send_at, from_email, from_name, headers, attachments, tags, custom_data, name, others)) END
-            FROM unnest(
-                    p_idempotency_key, v_channels, v_lanes, p_send_at, v_templates, v_locales, v_variables, p_from_email,
-                    p_from_name, p_subject, p_text, p_html, v_headers, v_attachments, v_tags, v_custom_data, p_email, p_name,
-                    v_others
-                ) WITH ORDINALITY AS r(
-                    idempotency_key, channel, lane, send_at, template_id, locale, variables, from_email, from_name, subject,
-                    text_body, html_body, headers, attachments, tags, custom_data, email, name, others, ordinal
-                )
+            FROM (
+                SELECT unnest(p_idempotency_key) AS idempotency_key, unnest(v_channels) AS channel, unnest(v_lanes) AS lane,
+                    unnest(p_send_at) AS send_at, unnest(v_templates) AS template_id, unnest(v_locales) AS locale,
+                    unnest(v_variables) AS variables, unnest(p_from_email) AS from_email, unnest(p_from_name) AS from_name,
+                    unnest(p_subject) AS subject, unnest(p_text) AS text_body, unnest(p_html) AS html_body,
+                    unnest(v_headers) AS headers, unnest(v_attachments) AS attachments, unnest(v_tags) AS tags,
+                    unnest(v_custom_data) AS custom_data, unnest(p_email) AS email, unnest(p_name) AS name,
+                    unnest(v_others) AS others, generate_series(1, v_count) AS ordinal
+            ) AS r
             ORDER BY ordinal);
     END IF;
 
@@ -165,15 +166,17 @@ BEGIN
                 locale, traceparent, tags, custom_data, endpoint_id, email, name,
                 CASE WHEN until = 'infinity' THEN 'suppressed' ELSE 'pending' END::recipient_outcome,
                 (SELECT s.id FROM step_transaction() AS s) AS transaction_id -- not id, by which the rows are sorted
-            FROM unnest(
-                    v_ids, v_suppressed, v_held_until, v_lanes, v_channels, p_send_at, p_expires_at, v_ladders, p_max_retries,
-                    p_give_up_after, v_sources, p_idempotency_key, v_fingerprints, v_templates, v_versions, v_locales, p_traceparent,
-                    v_tags, v_custom_data, p_endpoint_id, p_email, p_name, v_stopped
-                ) AS r(
-                    id, is_suppressed, held_until, lane, channel, send_at, expires_at, ladder, max_retries, give_up_after,
-                    source, idempotency_key, fingerprint, template_id, version_id, locale, traceparent, tags, custom_data, endpoint_id,
-                    email, name, until
-                )
+            FROM (
+                SELECT unnest(v_ids) AS id, unnest(v_suppressed) AS is_suppressed, unnest(v_held_until) AS held_until,
+                    unnest(v_lanes) AS lane, unnest(v_channels) AS channel, unnest(p_send_at) AS send_at,
+                    unnest(p_expires_at) AS expires_at, unnest(v_ladders) AS ladder, unnest(p_max_retries) AS max_retries,
+                    unnest(p_give_up_after) AS give_up_after, unnest(v_sources) AS source,
+                    unnest(p_idempotency_key) AS idempotency_key, unnest(v_fingerprints) AS fingerprint,
+                    unnest(v_templates) AS template_id, unnest(v_versions) AS version_id, unnest(v_locales) AS locale,
+                    unnest(p_traceparent) AS traceparent, unnest(v_tags) AS tags, unnest(v_custom_data) AS custom_data,
+                    unnest(p_endpoint_id) AS endpoint_id, unnest(p_email) AS email, unnest(p_name) AS name,
+                    unnest(v_stopped) AS until
+            ) AS r
             WHERE id IS NOT NULL AND id <> ALL (v_repeated)
             -- Keys in one order for all batches: two that share some keys wait for each other without a deadlock.
             ORDER BY source COLLATE "C", idempotency_key COLLATE "C", id;
@@ -238,16 +241,22 @@ BEGIN
         delivery_id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
     )
     SELECT id, from_email, from_name, subject, text_body, html_body, variables, headers, attachments
-    FROM unnest(v_ids, v_lanes, v_suppressed, p_from_email, p_from_name, p_subject, p_text, p_html, v_variables, v_headers,
-            v_attachments
-        ) AS r(id, lane, is_suppressed, from_email, from_name, subject, text_body, html_body, variables, headers, attachments)
+    FROM (
+        SELECT unnest(v_ids) AS id, unnest(v_lanes) AS lane, unnest(v_suppressed) AS is_suppressed,
+            unnest(p_from_email) AS from_email, unnest(p_from_name) AS from_name, unnest(p_subject) AS subject,
+            unnest(p_text) AS text_body, unnest(p_html) AS html_body, unnest(v_variables) AS variables,
+            unnest(v_headers) AS headers, unnest(v_attachments) AS attachments
+    ) AS r
     WHERE id IS NOT NULL AND (is_suppressed AND lane = 'auth') IS NOT TRUE; -- it has ended: see empty_auth_payload
     INSERT INTO due_deliveries (id, due_at, lane, channel, watch_at)
     SELECT id, greatest(send_at, held_until, p_now), lane, channel,
         CASE WHEN template_id IS NOT NULL AND greatest(send_at, held_until, p_now) > p_now + interval '10 seconds'
             THEN '-infinity' ELSE expires_at END
-    FROM unnest(v_ids, v_suppressed, p_send_at, v_held_until, v_lanes, v_channels, v_templates, p_expires_at)
-        AS r(id, is_suppressed, send_at, held_until, lane, channel, template_id, expires_at)
+    FROM (
+        SELECT unnest(v_ids) AS id, unnest(v_suppressed) AS is_suppressed, unnest(p_send_at) AS send_at,
+            unnest(v_held_until) AS held_until, unnest(v_lanes) AS lane, unnest(v_channels) AS channel,
+            unnest(v_templates) AS template_id, unnest(p_expires_at) AS expires_at
+    ) AS r
     WHERE id IS NOT NULL AND is_suppressed IS NOT TRUE;
     IF v_suppressed IS NOT NULL THEN
         INSERT INTO unsent_deliveries (id, state)
