@@ -1,9 +1,8 @@
 -- The hash of everything in a request that makes it the same request; see send and accept_deliveries. The trace is not part of
 -- it. p_rest: as text, the fields that most mail leaves empty; NULL for such mail, so that PostgreSQL prepares few values. 64 bits
 -- are enough: the hash is compared with that of one other request, by the same source with the same key. SHA-256 of a 4 KB
--- body takes ten times as long. The letters tell a text from an HTML body. Subject, text and HTML come last, with the lengths of
--- the first two, because they may contain the separator, and the other fields may not. Variables are hashed as text,
--- because jsonb regards 1.0 and 1 as equal; Python passes no empty ones. The planner inlines the function.
+-- body takes ten times as long, one text of all fields 4 µs more. Variables are hashed as text, because jsonb regards 1.0 and 1
+-- as equal; Python passes no empty ones. The planner inlines the function.
 CREATE OR REPLACE FUNCTION request_fingerprint(
     p_lane        text,
     p_template_id text,
@@ -17,7 +16,6 @@ CREATE OR REPLACE FUNCTION request_fingerprint(
 ) RETURNS bigint
 LANGUAGE sql STABLE
 AS $$
-    SELECT hashtextextended(
-        concat_ws(chr(1), p_lane, p_email, 'i' || p_template_id, 'l' || p_locale, 'v' || nullif(p_variables::text, '{}'), 'r' || p_rest,
-            octet_length(p_subject), octet_length(p_text), 's' || p_subject, 't' || p_text, 'h' || p_html), 0)
+    SELECT hash_array_extended(
+        ARRAY[p_lane, p_template_id, p_locale, nullif(p_variables::text, '{}'), p_subject, p_text, p_html, p_email, p_rest], 0)
 $$;
