@@ -54,7 +54,8 @@ SET enable_nestloop = off -- a cached plan guesses ten rows per array and would 
 AS $$
 #variable_conflict use_column
 DECLARE
-    -- Each statement reads only the columns that it needs: one for all of them copies every request six times.
+    -- Each statement reads only the columns that it needs: one for all of them copies every request six times. The INSERTs unnest
+    -- them in the select list, because `unnest` of several arrays in FROM stores all of their rows first (ADR 74).
     v_count        integer            := cardinality(p_email);
     v_ids          bigint[]           := ARRAY(SELECT nextval('deliveries_id_seq') FROM generate_series(1, v_count));
     v_created_at   timestamptz        := CASE p_now WHEN now() THEN clock_timestamp() ELSE p_now END; -- tests give another time
