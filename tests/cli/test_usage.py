@@ -15,7 +15,7 @@ WRONG = [
     ),
     (("send", "--subject", "x"), "Missing option '--to'."),
     (("deliveries", "lst"), "No such command 'lst'. Did you mean 'list'?"),
-    (("send", "--to", "a@example.org", "--at", "soon"), "must be a time such as 2030-01-31T09:00:00Z, or +10m."),
+    (("send", "--to", "a@example.org", "--at", "soon"), "--at: must be a time such as 2030-01-31T09:00:00Z, or +10m."),
 ]
 READERS = [
     ("suppressions", "import"),
