@@ -21,7 +21,8 @@ FILES = (
 """The files that CONTRIBUTING names. Others derive the field from these."""
 MODEL = "traceparent"
 """A field without rules of its own; the new field stands beside it wherever a list or a declaration has it."""
-ITEM = re.compile(rf"^(?!\s*--)(.*?)(?P<item>[^,()\n]*\b\w*{MODEL}\b[^,()\n]*)(?=[,)\n])", re.MULTILINE)
+COLUMN = rf"unnest\(p_{MODEL}\) AS {MODEL}"
+ITEM = re.compile(rf"^(?!\s*--)(.*?)(?P<item>{COLUMN}|[^,()\n]*\b\w*{MODEL}\b[^,()\n]*)(?=[,)\n])", re.MULTILINE)
 RECORDS = re.compile(r"^class (?:DeliveryRequest|Delivery)\b.*?(?=^@dataclass|^class )", re.MULTILINE | re.DOTALL)
 
 
