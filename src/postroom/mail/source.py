@@ -1,8 +1,8 @@
 """The source of a delivery, for readers: the message composed again from its content.
 
 The composer gives the same Message-ID, date and parts as for the attempts, and the From and Reply-To of the sender
-account of the last one. Three things are added only when mail leaves: the DKIM signature, whose keys are at the workers,
-the personal link for one-click unsubscription, and counted links.
+account of the last one. Three things are added only when mail leaves: the DKIM signature, whose keys are at the
+workers, the personal link for one-click unsubscription, and counted links.
 """
 
 from datetime import UTC, datetime
