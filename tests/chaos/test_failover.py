@@ -1,12 +1,16 @@
 """One failover under load, as `./dev chaos failover` does it many times."""
 
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.support.failover import run
 from tests.support.moving_address import MovingAddress
 from tests.support.patroni import ClusterNotStarted, Failure, PatroniCluster
+
+GRACE = timedelta(seconds=60)
+"""A worker that has ended with 0 has released its claims on the new primary, however slow the machine is."""
 
 
 @pytest.mark.parametrize("kind", [PatroniCluster, MovingAddress])
@@ -20,7 +24,9 @@ async def test_a_failover_loses_nothing_and_repeats_only_what_the_ledger_explain
     directory = server_directory / f"failover-{kind.__name__}"
     directory.mkdir()
     try:
-        ledger = await run(kind(directory), directory, [Failure.POSTGRES], lease="10s", report=lambda _line: None)
+        ledger = await run(
+            kind(directory), directory, [Failure.POSTGRES], lease="10s", grace=GRACE, report=lambda _line: None
+        )
     except ClusterNotStarted as error:
         with capsys.disabled():
             sys.stderr.write(f"\nNO FAILOVER WAS TESTED: {error}\n")
@@ -28,5 +34,5 @@ async def test_a_failover_loses_nothing_and_repeats_only_what_the_ledger_explain
     assert ledger.problems() == []
     assert ledger.acknowledged.deliveries
     assert ledger.acknowledged.events
-    assert all(this.exit_code == 0 for this in ledger.rounds)
+    assert [this.exit_code for this in ledger.rounds] == [0]
     assert None not in ledger.rounds[0].resumed.values()

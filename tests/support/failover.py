@@ -125,9 +125,10 @@ async def run(
     *,
     lease: str,
     report: Callable[[str], None],
+    grace: timedelta = GRACE,
 ) -> Ledger:
     """Fail the primary once for each of `failures`, and return the ledger."""
-    async with _prepared(cluster, directory, lease) as (sink, fleet, pool, key):
+    async with _prepared(cluster, directory, lease, grace) as (sink, fleet, pool, key):
         fleet.start("serve")
         fleet.start("work")
         async with load(cluster.url, fleet.api, key) as known:
@@ -152,7 +153,7 @@ async def run(
 
 @asynccontextmanager
 async def _prepared(
-    cluster: PatroniCluster, directory: Path, lease: str
+    cluster: PatroniCluster, directory: Path, lease: str, grace: timedelta
 ) -> AsyncIterator[tuple[Server, Fleet, Pool, str]]:
     """Servers with an empty room, an SMTP server, and processes that are yet to be started."""
     async with cluster, smtp_server() as sink:
@@ -163,14 +164,14 @@ async def _prepared(
             await create_topic(
                 pool, Topic(name="counted", types=(COUNTED,)), publishers=["log"], from_now=False, actor=ACTOR
             )
-            fleet = Fleet(directory, _settings(cluster.url, sink.port, lease))
+            fleet = Fleet(directory, _settings(cluster.url, sink.port, lease, grace))
             try:
                 yield sink, fleet, pool, key
             finally:
                 fleet.kill()
 
 
-def _settings(url: str, smtp_port: int, lease: str) -> dict[str, str]:
+def _settings(url: str, smtp_port: int, lease: str, grace: timedelta) -> dict[str, str]:
     return {
         "POSTROOM_DATABASE_URL": url,
         "POSTROOM_SECRET_KEY": "0" * 64,
@@ -179,7 +180,7 @@ def _settings(url: str, smtp_port: int, lease: str) -> dict[str, str]:
         "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{smtp_port}",
         "POSTROOM_FROM": "post@example.org",
         "POSTROOM_LEASE": lease,
-        "POSTROOM_SHUTDOWN_GRACE": f"{GRACE.total_seconds():g}s",
+        "POSTROOM_SHUTDOWN_GRACE": f"{grace.total_seconds():g}s",
         "POSTROOM_LOG_FORMAT": "json",
     }
 
