@@ -30,6 +30,8 @@ RELOAD_POLL_S = 0.01
 STATEMENT = re.compile(rb"^\d{4}-.*? \[\d+\] LOG:  (?:statement: |execute )", re.MULTILINE)
 """The first line of a logged statement, after the prefix '%m [%p] '. Its other lines start with a tab."""
 FIND_POSTMASTER = "SELECT split_part(pg_read_file('postmaster.pid'), chr(10), 1)::int"
+ENDED = (FileNotFoundError, ProcessLookupError)
+"""A process that has ended: its file is gone, or was opened and can no longer be read."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ def cpu_of_server(postmaster: int) -> float:
     try:
         children = children_of(postmaster)
         return cpu_of(postmaster) + sum(cpu_of(child) for child in children) + cpu_of_ended_children(postmaster)
-    except FileNotFoundError:
+    except ENDED:
         return 0.0
 
 
@@ -147,7 +149,7 @@ def cpu_of_tree(pid: int) -> float:
     try:
         threads = [int(entry.name) for entry in Path(f"/proc/{pid}/task").iterdir()]
         return sum(map(cpu_of, threads)) + sum(cpu_of_tree(child) for child in children_of(pid))
-    except FileNotFoundError:
+    except ENDED:
         return 0.0
 
 
@@ -159,7 +161,7 @@ def cpu_of(thread: int) -> float:
     """Seconds that a thread has run; 0 for one that has ended."""
     try:
         return int(Path(f"/proc/{thread}/schedstat").read_text("ascii").split()[0]) / 1e9
-    except FileNotFoundError:
+    except ENDED:
         return 0.0
 
 
