@@ -93,7 +93,7 @@ CREATE UNIQUE INDEX deliveries_idempotency_idx ON deliveries (idempotency_key, s
 -- Readers of all_steps, in order
 CREATE INDEX deliveries_order_idx ON deliveries (transaction_id, position);
 
--- delivery.listing: newest first by one filter. Equal keys are stored once, so an entry by id / 1024 takes 8 bytes
+-- delivery_ids_by: newest first by one filter. Equal keys are stored once, so an entry by id / 1024 takes 8 bytes
 -- instead of 32; a page sorts the ids of one key. These columns never change, so that claims stay HOT updates.
 CREATE INDEX deliveries_source_idx ON deliveries (source, (id >> 10));
 CREATE INDEX deliveries_template_idx ON deliveries (template_id, (id >> 10)) WHERE template_id IS NOT NULL;
@@ -140,10 +140,10 @@ CREATE TABLE unsent_deliveries (
     PRIMARY KEY (state, id)
 );
 
--- ids_by_recipient, erase_deliveries. By a hash of the address: an entry takes 40 bytes instead of 100.
+-- delivery_ids_by, erase_deliveries. By a hash of the address: an entry takes 40 bytes instead of 100.
 CREATE INDEX deliveries_recipient_idx ON deliveries (hashtext(lower(recipient_email)), id);
 
--- ids_by_domain: see deliveries_source_idx
+-- delivery_ids_by: see deliveries_source_idx
 CREATE INDEX deliveries_domain_idx ON deliveries (lower(split_part(recipient_email, '@', -1)), (id >> 10));
 
 -- The recipients of a delivery after the first, with the result for each address.

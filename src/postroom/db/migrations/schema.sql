@@ -452,32 +452,7 @@ CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
 
-CREATE FUNCTION delivery_ids_of_campaign(p_campaign_id bigint, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
-    LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$…$$;
-
-CREATE FUNCTION delivery_ids_of_domain(p_domain text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
-    LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$…$$;
-
-CREATE FUNCTION delivery_ids_of_endpoint(p_endpoint_id bigint, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
-    LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$…$$;
-
-CREATE FUNCTION delivery_ids_of_recipient(p_email text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
-    LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$…$$;
-
-CREATE FUNCTION delivery_ids_of_source(p_source text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
-    LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    AS $$…$$;
-
-CREATE FUNCTION delivery_ids_of_template(p_template text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
+CREATE FUNCTION delivery_ids_by(p_column text, p_value text, p_before_id bigint, p_first_id bigint, p_limit bigint) RETURNS bigint[]
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$…$$;

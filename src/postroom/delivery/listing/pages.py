@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -36,16 +37,16 @@ FINDERS: dict[str, Find] = {
     "message_id": store.ids_by_message_id,
     "ids": store.ids_given,
     "idempotency_key": store.ids_by_idempotency_key,
-    "recipient": store.ids_by_recipient,
-    "endpoint_id": store.ids_by_endpoint,
-    "campaign_id": store.ids_by_campaign,
+    "recipient": partial(store.ids_by_column, column="recipient"),
+    "endpoint_id": partial(store.ids_by_column, column="endpoint_id"),
+    "campaign_id": partial(store.ids_by_column, column="campaign_id"),
     "custom_data": store.ids_given,
     "tags": store.ids_given,
     "state": store.ids_unsent,
-    "recipient_domain": store.ids_by_domain,
-    "template_id": store.ids_by_template,
+    "recipient_domain": partial(store.ids_by_column, column="recipient_domain"),
+    "template_id": partial(store.ids_by_column, column="template_id"),
     "recipient_contains": store.ids_by_recipient_part,
-    "source": store.ids_by_source,
+    "source": partial(store.ids_by_column, column="source"),
 }
 """Filter → the function that finds its ids. The first one given finds; the others filter. Tags and custom data that
 very many deliveries have only filter."""

@@ -22,17 +22,9 @@ WHERE id < :before_id::bigint AND id >= :first_id::bigint
 ORDER BY id DESC
 LIMIT 1 OFFSET :row_limit;
 
--- name: ids_by_campaign :one
--- Mail of a campaign.
-SELECT delivery_ids_of_campaign(:value::bigint, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
-
--- name: ids_by_domain :one
--- Mail with a recipient in a domain.
-SELECT delivery_ids_of_domain(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
-
--- name: ids_by_endpoint :one
--- Webhooks to an endpoint.
-SELECT delivery_ids_of_endpoint(:value::bigint, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
+-- name: ids_by_column :one
+-- Deliveries by a column with an index of its own; see functions/delivery_ids_by.sql.
+SELECT delivery_ids_by(:column::text, :value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_by_idempotency_key :many
 -- Deliveries with an idempotency key: one for each source.
@@ -60,10 +52,6 @@ WHERE id + 0 < :before_id::bigint AND id + 0 >= :first_id::bigint
 ORDER BY id DESC
 LIMIT :id_limit;
 
--- name: ids_by_recipient :one
--- Mail to an address, in any case.
-SELECT delivery_ids_of_recipient(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
-
 -- name: ids_by_recipient_part :many
 -- Mail to an address that contains a text, in any case. No index serves it: the caller bounds the range of ids,
 -- see find_rest_id.
@@ -73,14 +61,6 @@ WHERE strpos(lower(email), lower(:value::text)) > 0 AND kind <> 'reply_to'
     AND delivery_id < :before_id::bigint AND delivery_id >= :first_id::bigint
 ORDER BY delivery_id DESC
 LIMIT :id_limit;
-
--- name: ids_by_source :one
--- Deliveries of a source.
-SELECT delivery_ids_of_source(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
-
--- name: ids_by_template :one
--- Mail of a template.
-SELECT delivery_ids_of_template(:value::text, :before_id::bigint, :first_id::bigint, :id_limit::bigint) AS ids;
 
 -- name: ids_given :many
 -- Deliveries by their ids.

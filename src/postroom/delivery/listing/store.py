@@ -27,16 +27,8 @@ async def find_rest_id(connection: Connection, *, before_id: int, first_id: int,
     return None if row is None else int(row["rest_id"])
 
 
-async def ids_by_campaign(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_campaign"].one(connection, **window))["ids"])
-
-
-async def ids_by_domain(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_domain"].one(connection, **window))["ids"])
-
-
-async def ids_by_endpoint(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_endpoint"].one(connection, **window))["ids"])
+async def ids_by_column(connection: Connection, *, column: str, value: object, **window: Any) -> list[int]:
+    return list((await QUERIES["ids_by_column"].one(connection, column=column, value=str(value), **window))["ids"])
 
 
 async def ids_by_idempotency_key(connection: Connection, **window: Any) -> list[int]:
@@ -47,20 +39,8 @@ async def ids_by_message_id(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_message_id"].many(connection, **window))
 
 
-async def ids_by_recipient(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_recipient"].one(connection, **window))["ids"])
-
-
 async def ids_by_recipient_part(connection: Connection, **window: Any) -> list[int]:
     return read_ids(await QUERIES["ids_by_recipient_part"].many(connection, **window))
-
-
-async def ids_by_source(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_source"].one(connection, **window))["ids"])
-
-
-async def ids_by_template(connection: Connection, **window: Any) -> list[int]:
-    return list((await QUERIES["ids_by_template"].one(connection, **window))["ids"])
 
 
 async def ids_given(connection: Connection, **window: Any) -> list[int]:
