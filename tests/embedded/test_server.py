@@ -1,10 +1,13 @@
 """The embedded server: shared, durable, robust against kills."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
 import sys
+import threading
+import warnings
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -15,7 +18,7 @@ from tests.support.embedded import FAST, USER, ask, command_line, mode, postmast
 
 from postroom.embedded import data_directory
 from postroom.embedded import server as embedded
-from postroom.embedded.binaries import find_binaries
+from postroom.embedded.binaries import Binaries, find_binaries, programs_for
 from postroom.embedded.data_directory import DataDirectory
 from postroom.embedded.errors import EmbeddedServerError
 from postroom.embedded.server import EmbeddedServer, ServerOptions, running_url
@@ -334,6 +337,28 @@ async def test_a_cancelled_start_can_be_repeated(
     assert DataDirectory(data_dir).major() is None
     async with EmbeddedServer(data_dir, FAST) as server:
         assert await ask(server.url, "SELECT 1") == 1
+
+
+async def test_initdb_cancelled_before_a_thread_reads_it_leaves_no_pipe(tmp_path: Path) -> None:
+    """On a busy machine all threads are in use, and the output of initdb is not read yet."""
+    endless = Binaries(with_initdb(tmp_path / "bin", 'mkdir -p "$2" && exec sleep 300'), 18)
+    free = threading.Event()
+    busy = [asyncio.get_running_loop().run_in_executor(None, free.wait) for _ in range(64)]
+    with warnings.catch_warnings(record=True) as warned, (tmp_path / "lock").open("w") as held:
+        warnings.simplefilter("always")
+        programs = programs_for(tmp_path, endless)
+        making = asyncio.create_task(programs.make_cluster(tmp_path / "new", sync=False, held=held.fileno()))
+        while not (tmp_path / "new").exists():
+            assert not making.done()
+            await asyncio.sleep(data_directory.POLL_S)
+        making.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await making
+        free.set()
+        await asyncio.gather(*busy)
+        del making
+        gc.collect()
+    assert [str(each.message) for each in warned] == []
 
 
 async def test_foreign_files_are_never_overwritten(data_dir: Path) -> None:

@@ -126,14 +126,13 @@ class Programs:
             options += ["--locale=C.UTF-8"]
         if not sync:
             options += ["--no-sync"]
-        process = self._start([*self._command("initdb", directory), *options], subprocess.PIPE, held=held)
-        try:
-            said, _ = await asyncio.to_thread(process.communicate)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
+        with self._start([*self._command("initdb", directory), *options], subprocess.PIPE, held=held) as process:
+            try:
+                said, _ = await asyncio.to_thread(process.communicate)
+            except BaseException:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
         if process.returncode != 0:
             tail = "\n".join(said.decode(errors="replace").splitlines()[-8:])
             raise EmbeddedServerError(f"PostgreSQL could not create {directory}:\n{tail}")
