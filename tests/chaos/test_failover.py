@@ -9,7 +9,7 @@ from tests.support.failover import run
 from tests.support.moving_address import MovingAddress
 from tests.support.patroni import ClusterNotStarted, Failure, PatroniCluster
 
-GRACE = timedelta(seconds=60)
+GRACE = timedelta(seconds=30)
 """A worker that has ended with 0 has released its claims on the new primary, however slow the machine is."""
 
 
