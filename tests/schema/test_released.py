@@ -70,9 +70,3 @@ def test_changes_that_break_the_previous_release(
     found = problems(RELEASED, release, migrations, functions)
     assert len(found) == 1
     assert problem in found[0]
-
-
-def test_before_the_first_release_migrations_are_edited_in_place() -> None:
-    """Without a record there are neither changes nor phases."""
-    found = problems(None, 2, [FIRST, ADDED], [FUNCTION])
-    assert ["it is 1 until" in found[0], "change the capability's one migration in place" in found[1]] == [True, True]

@@ -1,7 +1,6 @@
 """The schema of the last release, and the rules for changing it: `./dev schema --release` records it.
 
-Until the first release the record does not exist, and each capability has one migration that is edited in place. After
-it, two releases run side by side during an upgrade; `postroom.db.migrate` describes the phases.
+Two releases run side by side during an upgrade; `postroom.db.migrate` describes the phases.
 """
 
 import json
@@ -15,7 +14,6 @@ from typing import Self
 from postroom.db.migrate import RELEASE, SqlFile, function_files, migration_files
 
 RECORD = Path(__file__).parent.parent / "schema" / "released.json"
-_FIRST = re.compile(r"\d{4}_[a-z]+\.sql")
 _LATER = re.compile(r"\d{4}_[a-z]+_[a-z0-9_]+(\.after)?\.sql")
 _FUNCTION = re.compile(r"CREATE OR REPLACE FUNCTION (\w+)\s*\((.*?)\)\s*(?:RETURNS|LANGUAGE)", re.DOTALL)
 _BREAKS_OLD_PROCESSES = re.compile(
@@ -40,21 +38,17 @@ class Schema:
         return cls(release, _checksums(migrations), _checksums(functions), found)
 
     @classmethod
-    def read(cls) -> Self | None:
-        return cls(**json.loads(RECORD.read_text())) if RECORD.exists() else None
+    def read(cls) -> Self:
+        return cls(**json.loads(RECORD.read_text()))
 
 
 def _checksums(found: Sequence[SqlFile]) -> dict[str, str]:
     return {file.name: file.checksum for file in found}
 
 
-def problems(
-    released: Schema | None, release: int, migrations: Sequence[SqlFile], functions: Sequence[SqlFile]
-) -> list[str]:
+def problems(released: Schema, release: int, migrations: Sequence[SqlFile], functions: Sequence[SqlFile]) -> list[str]:
     """The rules that the present files break."""
     present = Schema.of(release, migrations, functions)
-    if released is None:
-        return list(_before_the_first_release(present))
     new = [file for file in migrations if file.name not in released.migrations]
     return [
         *_number(released, present),
@@ -63,14 +57,6 @@ def problems(
         *_phases(new),
         *_signatures(released, present, new),
     ]
-
-
-def _before_the_first_release(present: Schema) -> Iterator[str]:
-    if present.release != 1:
-        yield f"RELEASE is {present.release}; it is 1 until the first release"
-    for name in present.migrations:
-        if not _FIRST.fullmatch(name):
-            yield f"{name}: before the first release, change the capability's one migration in place"
 
 
 def _number(released: Schema, present: Schema) -> Iterator[str]:
