@@ -118,7 +118,7 @@ async def test_mail_released_by_a_worker_after_a_pause_is_not_sent(pool: Pool, a
     batch = await claimed(pool, Lane.BULK, now=hands())
     await action(pool, campaign, actor=ADA, now=hands())
     async with pool.acquire() as connection:
-        await delivery_store.release(connection, claim_id=batch[0].claim_id, delivery_ids=ids, now=hands())
+        await delivery_store.release(connection, worker_id=1, claim_id=batch[0].claim_id, delivery_ids=ids, now=hands())
         assert await delivery_store.find_schedule(connection, lane=Lane.BULK) is None
     hands.forward(seconds=1)
     assert await left(pool, hands) == []
@@ -132,7 +132,7 @@ async def test_running_campaign_sends_beside_a_paused_one(pool: Pool) -> None:
     await campaigns.pause_campaign(pool, stopped, actor=ADA, now=hands())
     async with pool.acquire() as connection:
         ids = [outgoing.id for outgoing in batch]
-        await delivery_store.release(connection, claim_id=batch[0].claim_id, delivery_ids=ids, now=hands())
+        await delivery_store.release(connection, worker_id=1, claim_id=batch[0].claim_id, delivery_ids=ids, now=hands())
     hands.now = NOON + timedelta(seconds=1)
     _, both = await fed(pool, 1, hands)
     assert await left(pool, hands) == [both[-1]]

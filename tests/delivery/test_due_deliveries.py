@@ -114,13 +114,14 @@ async def test_claim_and_result_write_the_record_twice_in_place(pool: Pool, data
             )
             await store.mark_started(
                 connection,
+                worker_id=1,
                 claim_id=outgoing.claim_id,
                 started_through=1,
                 lease=LEASE,
                 now=None,
                 delivery_ids=[outgoing.id],
             )
-            await store.complete(connection, now=None, **complete_columns(finished([outgoing])))
+            await store.complete(connection, worker_id=1, now=None, **complete_columns(finished([outgoing])))
             assert [tuple(row) for row in await connection.fetch(WRITTEN)] == [
                 ("attempts", 1, 0, 0, 0),
                 ("claims", 1, 1, 0, 0),

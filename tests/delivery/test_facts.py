@@ -140,7 +140,7 @@ async def test_machinery_is_no_fact(pool: Pool) -> None:
             lease=timedelta(seconds=30),
             now=None,
         )
-        await store.release(connection, claim_id=claimed[0].claim_id, delivery_ids=[delivery_id], now=None)
+        await store.release(connection, worker_id=1, claim_id=claimed[0].claim_id, delivery_ids=[delivery_id], now=None)
     assert await facts_of(pool, delivery_id) == ["DeliveryAccepted"]
 
 

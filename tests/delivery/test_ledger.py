@@ -106,7 +106,7 @@ async def test_results_of_one_statement_keep_their_own_values(pool: Pool) -> Non
     replies = [Reply(Stage.FINAL, 250, "2.0.0", f"queued as {number}", remote_host="mx") for number in range(3)]
     results = [taken(outgoing, reply) for outgoing, reply in zip(batch, [*replies, REFUSED], strict=True)]
     async with pool.acquire() as connection:
-        await store.complete(connection, now=None, **complete_columns(results))
+        await store.complete(connection, worker_id=1, now=None, **complete_columns(results))
     rows = await pool.fetch("SELECT * FROM attempts ORDER BY delivery_id")
     assert [row["claim_id"] for row in rows] == [outgoing.claim_id for outgoing in batch]
     assert [row["recipient"] for row in rows] == [person.lower() for person in people]
@@ -132,7 +132,7 @@ async def test_plain_results_take_one_round_trip(pool: Pool) -> None:
     results = [taken(outgoing, DELIVERED) for outgoing in await claimed(pool)]
     said: list[str] = []
     async with pool.acquire() as connection:
-        record = partial(_record_results, connection, policy=HealthPolicy(), now=None)
+        record = partial(_record_results, connection, worker_id=1, policy=HealthPolicy(), now=None)
         await record(results[:1])  # the driver looks up types once per connection
         async with statements_of(connection, said):
             assert await record(results[1:]) == {result.outgoing.id for result in results[1:]}
@@ -162,7 +162,7 @@ async def test_an_attempt_of_a_dead_worker_is_recorded_as_completely(pool: Pool)
     async with pool.acquire() as connection:
         now = NOON + timedelta(days=1, seconds=1)
         await store.mark_started(
-            connection, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=now
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=now
         )
     await Maintenance(pool, clock=Hands(NOON + timedelta(days=2))).recover()
     [row] = await ledger(pool)
@@ -181,7 +181,7 @@ async def test_a_message_of_a_dead_worker_has_its_message_id(pool: Pool) -> None
     [outgoing] = await claimed(pool, now=NOON)
     async with pool.acquire() as connection:
         await store.mark_started(
-            connection, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=NOON
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=timedelta(seconds=1), now=NOON
         )
     options = MaintenanceOptions(message_id=partial(make_message_id, domain="example.org", key=None))
     await Maintenance(pool, options, clock=Hands(NOON + timedelta(days=2))).recover()

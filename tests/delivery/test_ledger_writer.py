@@ -33,7 +33,7 @@ from postroom.runtime.loop import Signal, unheard
 
 @asynccontextmanager
 async def completing(pool: Pool, signal: Signal = unheard) -> AsyncIterator[Ledger]:
-    ledger = Ledger(pool, clock=database_time, signal=signal)
+    ledger = Ledger(pool, worker_id=lambda: 1, clock=database_time, signal=signal)
     running = asyncio.create_task(ledger.loop().run(asyncio.Event()))
     try:
         yield ledger
@@ -145,8 +145,9 @@ async def test_two_results_of_one_delivery_in_one_batch_do_not_mix(pool: Pool, o
         with_outcome(new, RecipientOutcome.DELIVERED, "sent"),
     ]
     async with completing(pool) as ledger:
+        for each in (old, new):
+            ledger.expect(each.claim_id, 1)
         for result in results[::order]:
-            ledger.expect(result.outgoing.claim_id, 1)
             ledger.add(result)
         await ledger.drain()
     assert await state_of(pool, new.id) is DeliveryState.SENT
@@ -241,7 +242,7 @@ async def test_the_database_refuses_a_transition_that_is_not_drawn(pool: Pool) -
     batch = await claimed(pool)
     async with pool.acquire() as connection:
         with pytest.raises(asyncpg.PostgresError):
-            await store.complete(connection, now=None, **complete_columns(finished(batch, state="lost")))
+            await store.complete(connection, worker_id=1, now=None, **complete_columns(finished(batch, state="lost")))
     assert await state_of(pool, batch[0].id) is DeliveryState.SENDING
 
 

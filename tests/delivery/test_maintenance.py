@@ -51,7 +51,7 @@ async def abandoned(pool: Pool, lane: Lane, hands: Hands, *, count: int, started
     batch = await claimed(pool, lane, now=hands())
     async with pool.acquire() as connection:
         await store.mark_started(
-            connection, claim_id=batch[0].claim_id, started_through=started, lease=LEASE, now=hands()
+            connection, worker_id=1, claim_id=batch[0].claim_id, started_through=started, lease=LEASE, now=hands()
         )
     hands.forward(minutes=2)
     return ids
@@ -141,7 +141,9 @@ async def crash_after_start(pool: Pool, hands: Hands, lane: Lane = Lane.TRANSACT
     """Claim and start the due mail; its lease expires."""
     [outgoing] = await claimed(pool, lane, now=hands())
     async with pool.acquire() as connection:
-        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands())
+        await store.mark_started(
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands()
+        )
     hands.forward(minutes=2)
 
 
@@ -161,7 +163,9 @@ async def cut_off(pool: Pool, hands: Hands) -> tuple[Maintenance, Outgoing]:
     [outgoing] = await claimed(pool, now=hands(), worker_id=worker_id)
     async with pool.acquire() as connection:
         await connection.execute("UPDATE workers SET seen_at = $1", hands())
-        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands())
+        await store.mark_started(
+            connection, worker_id=worker_id, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands()
+        )
         hands.forward(minutes=2)
         await connection.execute("ALTER TABLE claims RENAME TO away")
     maintenance = Maintenance(pool, MaintenanceOptions(lease=LEASE), clock=hands)
@@ -184,7 +188,8 @@ async def test_after_an_outage_a_worker_writes_the_results_it_knows(pool: Pool) 
         )
         assert renewed == {outgoing.claim_id: False}
         assert await maintenance.recover() == 0
-        await store.complete(connection, now=hands(), **complete_columns(finished([outgoing])))
+        columns = complete_columns(finished([outgoing]))
+        await store.complete(connection, worker_id=worker_id, now=hands(), **columns)
     assert [attempt.outcome for attempt in await attempts_of(pool, outgoing.id)] == ["sent"]
 
 

@@ -154,7 +154,10 @@ async def test_a_late_worker_cannot_complete(pool: Pool, late: tuple[Outgoing, H
     """Its result changes neither the delivery nor a recipient nor the ledger."""
     outgoing, hands = late
     async with pool.acquire() as connection:
-        assert await store.complete(connection, now=hands(), **complete_columns(finished([outgoing]))) == set()
+        assert (
+            await store.complete(connection, worker_id=1, now=hands(), **complete_columns(finished([outgoing])))
+            == set()
+        )
 
 
 async def test_a_late_worker_cannot_fail_what_it_could_not_render(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
@@ -169,7 +172,9 @@ async def test_a_late_worker_cannot_release(pool: Pool, late: tuple[Outgoing, Ha
     """A late worker releases nothing."""
     outgoing, hands = late
     async with pool.acquire() as connection:
-        released = await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands())
+        released = await store.release(
+            connection, worker_id=1, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands()
+        )
     assert released == []
 
 
@@ -178,7 +183,7 @@ async def test_a_late_worker_cannot_start(pool: Pool, late: tuple[Outgoing, Hand
     outgoing, hands = late
     async with pool.acquire() as connection:
         assert not await store.mark_started(
-            connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands()
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=hands()
         )
 
 
@@ -199,7 +204,7 @@ async def test_a_lease_that_ran_out_cannot_be_started_even_before_recovery(pool:
     late = NOON + LEASE
     async with pool.acquire() as connection:
         assert not await store.mark_started(
-            connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=late
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=late
         )
 
 
@@ -310,7 +315,7 @@ class Walker:
     async def start(self, connection: Session) -> None:
         for outgoing in self.held[:1]:
             await store.mark_started(
-                connection, claim_id=outgoing.claim_id, started_through=2, lease=LEASE, now=self.hands()
+                connection, worker_id=1, claim_id=outgoing.claim_id, started_through=2, lease=LEASE, now=self.hands()
             )
 
     async def complete(self, connection: Session) -> None:
@@ -346,12 +351,14 @@ class Walker:
                 columns = unwritable_columns([unwritable(outgoing, "test")])
                 await store.fail_unwritable(connection, now=self.hands(), **columns)
                 return
-        await store.complete(connection, now=self.hands(), **complete_columns([result]))
+        await store.complete(connection, worker_id=1, now=self.hands(), **complete_columns([result]))
 
     async def release(self, connection: Session) -> None:
         if self.held:
             outgoing = self.held.pop()
-            await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=self.hands())
+            await store.release(
+                connection, worker_id=1, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=self.hands()
+            )
 
     async def renew(self, connection: Session) -> None:
         claim_ids = [outgoing.claim_id for outgoing in self.held]

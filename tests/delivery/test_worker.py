@@ -126,7 +126,7 @@ async def test_only_the_commit_of_a_claim_does_not_wait_for_the_disk(pool: Pool)
         async with connection.transaction():
             await connection.execute("SET LOCAL synchronous_commit = on")
             assert await store.mark_started(
-                connection, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=None
+                connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=LEASE, now=None
             )
             assert await connection.fetchval("SHOW synchronous_commit") == "on"
 

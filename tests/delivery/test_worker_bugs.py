@@ -130,7 +130,7 @@ async def test_a_result_that_raises_does_not_take_the_others_with_it(
 
     monkeypatch.setattr(ledger_module, "complete_columns", columns)
     failures, steps = Failures(), Steps()
-    ledger = Ledger(pool, clock=database_time, signal=steps)
+    ledger = Ledger(pool, worker_id=lambda: 1, clock=database_time, signal=steps)
     writing = asyncio.create_task(ledger.loop().run(asyncio.Event(), failures))
     ledger.expect(batch[0].claim_id, len(batch))
     for result in finished(batch):

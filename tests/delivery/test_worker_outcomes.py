@@ -174,7 +174,9 @@ async def test_the_age_counts_from_the_first_attempt(pool: Pool) -> None:
     hands.forward(days=5)
     [outgoing] = await claimed(pool, now=hands())
     async with pool.acquire() as connection:
-        await store.mark_started(connection, claim_id=outgoing.claim_id, started_through=1, lease=HOUR, now=hands())
+        await store.mark_started(
+            connection, worker_id=1, claim_id=outgoing.claim_id, started_through=1, lease=HOUR, now=hands()
+        )
     hands.forward(days=3)
     await Maintenance(pool, clock=hands).recover()
     [outgoing] = await claimed(pool, now=hands())
@@ -406,7 +408,9 @@ async def test_only_a_composed_message_proves_that_a_template_renders(
         hands.forward(hours=1)
         [outgoing] = await claimed(pool, now=hands())
         async with pool.acquire() as connection:
-            await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[delivery], now=hands())
+            await store.release(
+                connection, worker_id=1, claim_id=outgoing.claim_id, delivery_ids=[delivery], now=hands()
+            )
         assert await state_of(pool, delivery) is state
 
 

@@ -418,7 +418,9 @@ async def test_a_released_delivery_keeps_its_state(pool: Pool, versions: Templat
     hands.forward(hours=1)
     for outgoing in await claimed(pool, now=hands()):
         async with pool.acquire() as connection:
-            await store.release(connection, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands())
+            await store.release(
+                connection, worker_id=1, claim_id=outgoing.claim_id, delivery_ids=[outgoing.id], now=hands()
+            )
         expected = DeliveryState.RENDERED if outgoing.id == tried else DeliveryState.QUEUED
         assert await state_of(pool, outgoing.id) is expected
 

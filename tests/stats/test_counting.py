@@ -127,7 +127,7 @@ async def test_claim_release_and_rendering_are_not_counted(pool: Pool) -> None:
     await accepted(pool)
     [outgoing] = await claimed(pool)
     async with pool.acquire() as connection:
-        await store.release(connection, delivery_ids=[outgoing.id], claim_id=outgoing.claim_id, now=None)
+        await store.release(connection, worker_id=1, delivery_ids=[outgoing.id], claim_id=outgoing.claim_id, now=None)
     assert await figures(pool) == Figures(accepted=1)
 
 
@@ -160,7 +160,7 @@ async def test_campaign_and_sender_are_counted(pool: Pool) -> None:
     outgoing = await claimed(pool)
     await pool.execute("UPDATE deliveries SET sender_account_id = 3 WHERE id = $1", outgoing[0].id)
     async with pool.acquire() as connection:
-        await store.complete(connection, **complete_columns(finished(outgoing)), now=NOON)
+        await store.complete(connection, worker_id=1, **complete_columns(finished(outgoing)), now=NOON)
     assert (await service.total(pool, Selection(campaign_id=7))).sent == 2
     assert (await service.total(pool, Selection(campaign_id=7, sender_account_id=3))).sent == 1
     assert (await service.total(pool, Selection(sender_account_id=0))).sent == 1

@@ -264,6 +264,7 @@ async def with_content(pool: Pool, outgoing: Outgoing) -> Outgoing:
     async with pool.acquire() as connection:
         [row] = await store.mark_started(
             connection,
+            worker_id=1,
             claim_id=outgoing.claim_id,
             started_through=0,
             lease=LEASE,

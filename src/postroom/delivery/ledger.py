@@ -51,10 +51,11 @@ PATIENCE = 3
 class Ledger:
     """Accepts results from any task. `loop` writes them; `drain` waits until all are written."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the dependencies of a ledger
         self,
         pool: Pool,
         *,
+        worker_id: Callable[[], int],
         clock: Clock,
         signal: Signal,
         batch_limit: int = 1000,
@@ -62,6 +63,7 @@ class Ledger:
         policy: HealthPolicy | None = None,
     ) -> None:
         self._pool, self._clock, self._signal, self._batch_limit = pool, clock, signal, batch_limit
+        self._worker_id = worker_id  # of the claims; a worker is registered after its ledger was created
         self._policy, self._enough = policy or HealthPolicy(), enough
         self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
         self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
@@ -98,7 +100,12 @@ class Ledger:
         self.on_unsent(delivery_ids)
         await self._insist(
             lambda connection: store.release(
-                connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=self._clock()
+                connection,
+                worker_id=self._worker_id(),
+                claim_id=claim_id,
+                delivery_ids=delivery_ids,
+                wait=wait,
+                now=self._clock(),
             )
         )
         await self._close({claim_id: len(delivery_ids)})
@@ -148,7 +155,7 @@ class Ledger:
         return self._given_up is not None
 
     async def _write(self, batch: list[AttemptResult]) -> None:
-        newest = _newest(batch)
+        newest = self._newest(batch)
         written, rejected = await self._record(list(newest.values()))
         self._failures = 0
         del self._results[: len(batch)]
@@ -164,13 +171,26 @@ class Ledger:
             _report_lost([r for r in batch if id(r) not in known and r.outgoing.id not in rejected])
         await self._close(Counter([outgoing.claim_id for outgoing in over]))
 
+    def _newest(self, batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:
+        """One result per delivery: a claim that was lost and repeated yields two, and only the last can be valid.
+
+        In the order in which the claims were opened: ids follow the clock of the server, which may be set back.
+        """
+        by_id = {result.outgoing.id: result for result in batch}
+        if len(by_id) == len(batch):
+            return by_id
+        place = {claim_id: place for place, claim_id in enumerate(self._open)}
+        return {r.outgoing.id: r for r in sorted(batch, key=lambda result: place.get(result.outgoing.claim_id, 0))}
+
     async def _record(
         self, results: list[AttemptResult], *, is_last_try: bool = False
     ) -> tuple[set[DeliveryId], set[DeliveryId]]:
         """Write results; returns the written ids, and those that cannot be written in any form."""
         try:
             written = await self._insist(
-                lambda connection: _record_results(connection, results, policy=self._policy, now=self._clock())
+                lambda connection: _record_results(
+                    connection, results, worker_id=self._worker_id(), policy=self._policy, now=self._clock()
+                )
             )
         except Exception as error:
             self._failures += 1
@@ -231,16 +251,8 @@ def _report_lost(results: Sequence[AttemptResult]) -> None:
         _log.warning("claim_lost", delivery_id=result.outgoing.id, outcome=result.outcome)
 
 
-def _newest(batch: Sequence[AttemptResult]) -> dict[DeliveryId, AttemptResult]:
-    """One result per delivery: a claim that was lost and repeated yields two, and only the last can be valid."""
-    by_id = {result.outgoing.id: result for result in batch}
-    if len(by_id) == len(batch):
-        return by_id
-    return {result.outgoing.id: result for result in sorted(batch, key=lambda result: result.outgoing.claim_id)}
-
-
 async def _record_results(
-    connection: Session, results: Sequence[AttemptResult], *, policy: HealthPolicy, now: datetime | None
+    connection: Session, results: Sequence[AttemptResult], *, worker_id: int, policy: HealthPolicy, now: datetime | None
 ) -> set[DeliveryId]:
     """Write results and, in the same transaction, their effects on accounts and recipients.
 
@@ -248,13 +260,16 @@ async def _record_results(
     """
     if all(result.is_plain and result.outgoing.slot is None for result in results):
         # This statement has all effects: four round trips become one.
-        return await store.complete(connection, now=now, **complete_columns(results))
+        return await store.complete(connection, worker_id=worker_id, now=now, **complete_columns(results))
     unwritable = [result for result in results if result.outcome is None]
     attempted = [result for result in results if result.outcome is not None] if unwritable else results
     async with connection.transaction():
-        written = await store.complete(connection, now=now, **complete_columns(attempted)) if attempted else set()
+        written: set[DeliveryId] = set()
+        if attempted:
+            written = await store.complete(connection, worker_id=worker_id, now=now, **complete_columns(attempted))
         if unwritable:
-            written.update(await store.fail_unwritable(connection, now=now, **unwritable_columns(unwritable)))
+            columns = unwritable_columns(unwritable)
+            written.update(await store.fail_unwritable(connection, worker_id=worker_id, now=now, **columns))
         ours = [result for result in results if result.outgoing.id in written]
         await _update_accounts(connection, ours, policy=policy, now=now)
         await _record_feedback(connection, ours, now=now)

@@ -83,7 +83,7 @@ WITH due AS MATERIALIZED (
 ),
 claim AS (
     INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)
-    SELECT coalesce(min(claim_id), nextval('claims_id_seq')), :lane::text::delivery_lane, :worker_id,
+    SELECT coalesce(min(claim_id), unrepeatable_id()), :lane::text::delivery_lane, :worker_id,
         coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval,
         array_agg(id) -- in the order of their ordinals
     FROM due
@@ -128,8 +128,12 @@ WHERE id = ANY(:claim_ids::bigint[])
 -- name: complete :many
 -- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together, and
 -- clear the soft bounces of plain results; those of other results follow in the transaction of the ledger. Only rows
--- still held by the claim are changed, and their ids returned; for all others the claim was lost.
-WITH input AS MATERIALIZED (
+-- still held by the claim are changed, and their ids returned; for all others the claim was lost. `mine`: a claim never
+-- changes its worker, so it is safe to read it beside the row lock.
+WITH mine AS MATERIALIZED (
+    SELECT id FROM claims WHERE id = ANY(:claim_id::bigint[]) AND worker_id = :worker_id
+),
+input AS MATERIALIZED (
     SELECT delivery_id, retry_in, reason, detail, dead_letter_reason, elapsed, is_forgiven, is_throttled, domain, recipient,
         other_recipients, message_id, first_outcome, first_code, first_enhanced_code, first_detail,
         -- the last value of a shorter column applies to all further results: most have the same
@@ -186,7 +190,7 @@ done AS (
         END,
         recipient_detail = CASE WHEN NOT i.is_plain AND i.first_outcome IS NULL THEN d.recipient_detail ELSE i.first_detail END
     FROM input AS i
-    WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id
+    WHERE d.id = i.delivery_id AND d.claim_id = i.claim_id AND (i.claim_id IN (SELECT id FROM mine)) IS TRUE
     RETURNING d.id, d.lane, d.channel, d.source, d.attempt_count, d.next_attempt_at, d.campaign_id, d.sender_account_id,
         d.idempotency_key, d.template_id, d.tags, d.custom_data, i.claim_id, i.outcome, i.state, i.reason, i.detail,
         i.dead_letter_reason, i.elapsed, i.transport, i.stage, i.code, i.enhanced_code, i.remote_host, i.tls, i.reply_text,
@@ -347,8 +351,11 @@ SELECT cancel_deliveries(
 -- name: fail_unwritable :many
 -- End deliveries of which no message can be made, with the reason; a retry would not help. Those that a claim holds get no
 -- entry in the ledger, and their claim does not count as an attempt: nothing was sent. Only rows still held by the claim or,
--- without one, still queued are changed, and their ids returned.
-WITH failed AS (
+-- without one, still queued are changed, and their ids returned. `mine`: as in `complete`.
+WITH mine AS MATERIALIZED (
+    SELECT id FROM claims WHERE id = ANY(:claim_id::bigint[]) AND worker_id = :worker_id::bigint
+),
+failed AS (
     UPDATE deliveries AS d
     SET state = 'failed', next_attempt_at = NULL, finished_at = coalesce(:now::timestamptz, now()), claim_id = NULL,
         attempt_count = d.attempt_count - CASE WHEN i.claim_id IS NULL THEN 0 ELSE 1 END,
@@ -356,6 +363,7 @@ WITH failed AS (
     FROM unnest(:delivery_id::bigint[], :claim_id::bigint[], :reason::text[], :detail::text[])
         AS i(delivery_id, claim_id, reason, detail)
     WHERE d.id = i.delivery_id AND d.claim_id IS NOT DISTINCT FROM i.claim_id AND d.state IN ('queued', 'sending')
+        AND (i.claim_id IS NULL OR i.claim_id IN (SELECT id FROM mine))
     RETURNING d.*
 ),
 stepped AS (
@@ -527,7 +535,7 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
-    WHERE id = :claim_id AND expires_at > coalesce(:now::timestamptz, clock_timestamp())
+    WHERE id = :claim_id AND worker_id = :worker_id AND expires_at > coalesce(:now::timestamptz, clock_timestamp())
     RETURNING id
 )
 SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp()) END AS now,
@@ -747,19 +755,21 @@ CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: register_worker :one
 -- Register a worker.
-INSERT INTO workers (pid, host)
-VALUES (:pid, :host)
+INSERT INTO workers (id, pid, host)
+VALUES (unrepeatable_id(), :pid, :host)
 RETURNING id;
 
 -- name: release :many
--- Release claimed deliveries that were never attempted, for now or for later; neither an attempt nor quota is used.
+-- Release claimed deliveries that were never attempted, for now or for later; neither an attempt nor quota is used. A claim
+-- never changes its worker, so it is safe to read it beside the row lock.
 WITH released AS (
     UPDATE deliveries
     SET state = released_state(id, template_version_id, attempt_count - 1),
         attempt_count = attempt_count - 1,
         next_attempt_at = coalesce(:now::timestamptz, now()) + :wait::interval,
         claim_id = NULL
-    WHERE id = ANY(:delivery_ids::bigint[]) AND claim_id = :claim_id
+    WHERE id = ANY(:delivery_ids::bigint[])
+        AND claim_id = (SELECT c.id FROM claims AS c WHERE c.id = :claim_id AND c.worker_id = :worker_id)
     RETURNING id, sender_account_id
 ),
 returned AS (

@@ -87,9 +87,11 @@ async def claim_due(  # noqa: PLR0913 - the statement's parameters
 close_claims = QUERIES["close_claims"].exec
 
 
-async def complete(connection: Connection, *, now: datetime | None, **columns: Sequence[Any]) -> set[DeliveryId]:
+async def complete(
+    connection: Connection, *, worker_id: int, now: datetime | None, **columns: Sequence[Any]
+) -> set[DeliveryId]:
     """Write results; returns the ids whose claim was still valid."""
-    return {DeliveryId(row["id"]) for row in await QUERIES["complete"].many(connection, now=now, **columns)}
+    return set(_ids(await QUERIES["complete"].many(connection, worker_id=worker_id, now=now, **columns)))
 
 
 async def count_dead_letters(connection: Connection, *, count_limit: int) -> dict[str, int]:
@@ -128,7 +130,15 @@ async def delete_old_payloads(
 
 ensure_ledger_partitions = QUERIES["ensure_ledger_partitions"].one_as(column("made", int))
 expire_waiting = QUERIES["expire_waiting"].many_as(column("id", DeliveryId))
-fail_unwritable = QUERIES["fail_unwritable"].many_as(column("id", DeliveryId))
+
+
+async def fail_unwritable(
+    connection: Connection, *, now: datetime | None, worker_id: int | None = None, **columns: Sequence[Any]
+) -> list[DeliveryId]:
+    """End deliveries that cannot be composed; `worker_id` is the holder of their claims, if they have some."""
+    return _ids(await QUERIES["fail_unwritable"].many(connection, worker_id=worker_id, now=now, **columns))
+
+
 find_cancelled_campaign = QUERIES["find_cancelled_campaign"].maybe_as(_cancelled_campaign)
 """The id of the delivery and of its campaign."""
 
@@ -189,6 +199,7 @@ mark_rendered = QUERIES["mark_rendered"].exec
 async def mark_started(  # noqa: PLR0913 - the statement's parameters
     connection: Connection,
     *,
+    worker_id: int,
     claim_id: int,
     started_through: int,
     lease: timedelta,
@@ -199,6 +210,7 @@ async def mark_started(  # noqa: PLR0913 - the statement's parameters
     """Content and first recipient of these deliveries, for `rows.read_started`. Empty: the claim is lost."""
     return await QUERIES["mark_started"].many(
         connection,
+        worker_id=worker_id,
         claim_id=claim_id,
         started_through=started_through,
         lease=lease,
@@ -238,12 +250,15 @@ register_worker = QUERIES["register_worker"].one_as(column("id", int))
 async def release(
     connection: Connection,
     *,
+    worker_id: int,
     claim_id: int,
     delivery_ids: Sequence[int],
     now: datetime | None,
     wait: timedelta = timedelta(),
 ) -> list[DeliveryId]:
-    rows = await QUERIES["release"].many(connection, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=now)
+    rows = await QUERIES["release"].many(
+        connection, worker_id=worker_id, claim_id=claim_id, delivery_ids=delivery_ids, wait=wait, now=now
+    )
     return _ids(rows)
 
 

@@ -87,6 +87,7 @@ class Worker:
         self._now, self._room = DatabaseClock(clock), RoomHold(pool)
         self._ledger = Ledger(
             pool,
+            worker_id=lambda: self._leases.worker_id,
             clock=clock,
             signal=signal,
             enough=self._options.chunk,
@@ -300,6 +301,7 @@ class Worker:
             async with self._pool.acquire() as connection:
                 rows = await store.mark_started(
                     connection,
+                    worker_id=self._leases.worker_id,
                     claim_id=chunk[0].claim_id,
                     started_through=through,
                     lease=self._options.lease,

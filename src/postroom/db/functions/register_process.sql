@@ -10,8 +10,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('postroom:start:' || current_schema(), 0));
     DELETE FROM processes
     WHERE id IN (SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000);
-    INSERT INTO processes (pid, release, host, command)
-    VALUES (p_pid, p_release, p_host, p_command)
+    INSERT INTO processes (id, pid, release, host, command)
+    VALUES (unrepeatable_id(), p_pid, p_release, p_host, p_command)
     RETURNING id INTO process_id;
     IF to_regclass('restoring') IS NULL THEN
         SELECT md5(string_agg(concat_ws(' ', name, checksum, release), E'\n' ORDER BY name)) INTO applied FROM migrations;

@@ -1419,6 +1419,10 @@ CREATE FUNCTION touch_api_key(p_id bigint) RETURNS void
     LANGUAGE sql
     AS $$…$$;
 
+CREATE FUNCTION unrepeatable_id(p_at timestamp with time zone DEFAULT clock_timestamp()) RETURNS bigint
+    LANGUAGE sql
+    AS $$…$$;
+
 CREATE FUNCTION unsubscribe(p_address text, p_delivery_id bigint, p_campaign_id bigint, p_origin text, p_ip_address inet, p_user_agent text, p_reason text DEFAULT NULL::text, p_now timestamp with time zone DEFAULT now()) RETURNS boolean
     LANGUAGE plpgsql
     AS $$…$$;

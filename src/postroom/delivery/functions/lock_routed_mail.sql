@@ -28,7 +28,7 @@ BEGIN
     ) THEN
         RETURN;
     END IF;
-    v_claim_id := nextval('claims_id_seq');
+    v_claim_id := unrepeatable_id();
     SELECT array_agg(r.account_id) AS ids, array_agg(r.granted) AS granted, array_agg(r.wait) AS waits,
         array_agg(r.send_delay) AS delays, coalesce(sum(r.granted), 0)::integer AS total
     INTO v_sender

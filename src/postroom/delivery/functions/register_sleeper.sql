@@ -11,7 +11,8 @@ BEGIN
     FROM workers
     WHERE pid = p_pid AND host = p_host AND asleep @> enum_range(NULL::delivery_lane);
     IF v_seen_at IS NULL THEN
-        INSERT INTO workers (pid, host, asleep) VALUES (p_pid, p_host, enum_range(NULL::delivery_lane));
+        INSERT INTO workers (id, pid, host, asleep)
+        VALUES (unrepeatable_id(), p_pid, p_host, enum_range(NULL::delivery_lane));
     ELSIF v_seen_at < now() - interval '1 minute' THEN
         UPDATE workers SET seen_at = now()
         WHERE pid = p_pid AND host = p_host AND asleep @> enum_range(NULL::delivery_lane);

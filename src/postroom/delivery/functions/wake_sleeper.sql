@@ -8,8 +8,8 @@ DECLARE
     v_id bigint;
 BEGIN
     PERFORM forget_sleeper(p_pid, p_host);
-    INSERT INTO workers (pid, host, asleep)
-    VALUES (p_pid, p_host, enum_range(NULL::delivery_lane))
+    INSERT INTO workers (id, pid, host, asleep)
+    VALUES (unrepeatable_id(), p_pid, p_host, enum_range(NULL::delivery_lane))
     RETURNING id INTO v_id;
     RETURN v_id;
 END
