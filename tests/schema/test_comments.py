@@ -1,4 +1,4 @@
-"""Comments in the database: psql explains every table, view, column and function."""
+"""Comments in the database: psql explains every table, view, index, column and function."""
 
 from postroom.db.comments import read_comments
 from postroom.db.migrate import function_files, migration_files
@@ -7,6 +7,10 @@ from postroom.db.pool import Pool
 RELATIONS = """
     SELECT relname AS name, obj_description(oid, 'pg_class') AS comment FROM pg_class
     WHERE relnamespace = 'postroom'::regnamespace AND relkind IN ('r', 'p', 'v') AND NOT relispartition
+"""
+INDEXES = """
+    SELECT relname AS name, obj_description(oid, 'pg_class') AS comment FROM pg_class
+    WHERE relnamespace = 'postroom'::regnamespace AND relkind IN ('i', 'I') AND NOT relispartition
 """
 COLUMNS = """
     SELECT c.relname || '.' || a.attname AS name, col_description(c.oid, a.attnum) AS comment FROM pg_class AS c
@@ -21,7 +25,7 @@ FUNCTIONS = """
 
 async def test_everything_in_a_room_has_a_comment(pool: Pool) -> None:
     """A new object needs a comment in its migration or its function file, a shared column a line in columns.txt."""
-    for sql in (RELATIONS, COLUMNS, FUNCTIONS):
+    for sql in (RELATIONS, INDEXES, COLUMNS, FUNCTIONS):
         rows = await pool.fetch(sql)
         assert len(rows) > 50
         assert [row["name"] for row in rows if not row["comment"]] == []
@@ -70,3 +74,12 @@ def test_every_setting_of_a_function_has_its_reason() -> None:
     ]
     assert len(clauses) > 50
     assert [clause for clause in clauses if " -- " not in clause] == []
+
+
+async def test_index_comment_names_its_queries(pool: Pool) -> None:
+    """The comment above an index or behind it; a group of indexes shares one; a constraint describes its own index."""
+    comments = {row["name"]: row["comment"] for row in await pool.fetch(INDEXES)}
+    assert comments["audit_log_actor_idx"] == comments["audit_log_subject_idx"] == "list_audit: one for each filter."
+    assert comments["deliveries_resend_idx"] == "list_standings."
+    assert comments["deliveries_domain_idx"] == "delivery_ids_by: see deliveries_source_idx."
+    assert comments["suppressions_pkey"] == "PRIMARY KEY (address, scope) of suppressions."

@@ -1,7 +1,8 @@
-r"""Descriptions of tables, views, columns and functions for COMMENT ON: `\d+` and `\df+` in psql show them.
+r"""Descriptions of tables, views, indexes, columns and functions for COMMENT ON: `\d+`, `\di+` and `\df+` in psql show them.
 
 The comment above CREATE TABLE or CREATE VIEW describes the relation, the comment behind a column that column, the first
-comment of a function's file the function. `columns.txt` describes columns with one meaning in every table, a line each:
+comment of a function's file the function. The comment above CREATE INDEX names the queries of this index and of those
+in the lines below it; a comment behind an index precedes it. `columns.txt` describes columns with one meaning in every table, a line each:
 `name: text`.
 """
 
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 _STATEMENT = re.compile(r"CREATE (?:TABLE|VIEW) (\w+)|ALTER TABLE (\w+)")
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+)")
 _COLUMN = re.compile(r"    (?!CONSTRAINT|PRIMARY|CHECK|UNIQUE|FOREIGN|ADD|ALTER|DROP)(\w+) +\S")
 _ADDED = re.compile(r"\bADD COLUMN (\w+)")
 _FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION (\w+)", re.MULTILINE)
@@ -21,7 +23,7 @@ _RULE = re.compile(r"── .* ─+$")
 class Comments:
     """Texts by object name; columns as `table.column`, or alone if all columns of the name have one meaning."""
 
-    relations: Mapping[str, str]
+    relations: Mapping[str, str]  # tables, views and indexes
     columns: Mapping[str, str]
     functions: Mapping[str, str]
 
@@ -52,11 +54,15 @@ def _shared_columns() -> dict[str, str]:
 def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
     """Relation, column or None, and the comment above or behind it."""
     above: list[str] = []
+    queries: list[str] = []  # of the indexes in these lines
     relation = ""
     for line in text.splitlines():
         if line.startswith("-- "):
             above = [] if _RULE.search(line) else [*above, line[3:]]
             continue
+        queries = above or queries if line else []
+        if (index := _INDEX.match(line)) is not None and (comment := _behind(line) or queries):
+            yield index[1], None, _sentence(comment)
         if (found := _STATEMENT.match(line)) is not None:
             relation = found[1] or found[2]
             if found[1] and above:
@@ -71,10 +77,15 @@ def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
 
 def _column(line: str, above: list[str]) -> tuple[str, str] | None:
     """The column that a line describes: by a comment behind it or, for ADD COLUMN, above the statement."""
-    code, _, behind = line.partition(" -- ")
+    code = line.partition(" -- ")[0]
     found = _ADDED.search(code) or _COLUMN.match(code)
-    comment = [behind] if behind else above
+    comment = _behind(line) or above
     return (found[1], _sentence(comment)) if found and comment else None
+
+
+def _behind(line: str) -> list[str]:
+    _, dashes, comment = line.partition(" -- ")
+    return [comment] if dashes else []
 
 
 def _described_functions(text: str) -> Iterator[tuple[str, str]]:
