@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 
 _STATEMENT = re.compile(r"CREATE (?:TABLE|VIEW) (\w+)|ALTER TABLE (\w+)")
-_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+)")
+_INDEX = re.compile(r" *CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 _COLUMN = re.compile(r"    (?!CONSTRAINT|PRIMARY|CHECK|UNIQUE|FOREIGN|ADD|ALTER|DROP)(\w+) +\S")
 _ADDED = re.compile(r"\bADD COLUMN (\w+)")
 _FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION (\w+)", re.MULTILINE)
