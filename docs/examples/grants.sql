@@ -23,7 +23,7 @@ GRANT EXECUTE ON FUNCTION make_erasure_key, erase_audit, erased_address, archive
 -- Reading: the ledger without content. Headers, bodies, subjects, tokens, keys and credentials are not readable.
 GRANT SELECT ON deliveries, other_recipients, delivery_recipients, attempts, delivery_steps, all_steps, dead_letters, claims, workers,
     suppressions, bounces,
-    unsubscriptions, audit_log, stat_deltas, stats_hourly, stats_dimension_hours, stats_cursor, email_queue, send_logs, bounce_list, unsubscribe_list TO postroom_reader;
+    unsubscriptions, audit_log, stat_deltas, stats_hourly, stats_dimension_hours, stats_cursor, email_queue, send_logs, bounce_list, unsubscribe_list, bounced_addresses, unsubscribed_addresses TO postroom_reader;
 
 -- Sending: send(…) runs as the owner, so an application needs no right on any table.
 GRANT EXECUTE ON FUNCTION send TO postroom_sender;

@@ -352,6 +352,90 @@ async def test_unsubscribe_by_link_has_its_client(session: Session) -> None:
     assert row == ("ada@example.org", "3", "192.0.2.7", "Mail/1.0")
 
 
+BOUNCE = """
+    INSERT INTO bounce_list (email, bounce_type, bounce_reason, bounce_code) VALUES ($1, $2, 'no such user', '5.1.1')
+"""
+UNSUBSCRIBE = """
+    INSERT INTO unsubscribe_list (email, unsubscribe_reason, campaign_id, user_agent, ip_address)
+    VALUES ('Ada@example.org', 'too often', 'spring', 'Mail/1.0', '192.0.2.7')
+"""
+STANDING = "SELECT address, scope::text, reason::text, until IS NULL AS is_permanent FROM suppressions"
+
+
+@pytest.mark.parametrize(
+    "bounce_type, reason, is_permanent",
+    [("hard", "hard_bounce", True), ("soft", "soft_bounce", False), ("complaint", "complaint", True)],
+)
+async def test_insert_into_bounce_list_suppresses(
+    session: Session, bounce_type: str, reason: str, is_permanent: bool
+) -> None:
+    """The address is suppressed for all mail, in lower case; a soft bounce holds it for a day."""
+    await session.execute(BOUNCE, "Ada@example.org", bounce_type)
+    assert await session.fetch(STANDING) == [("ada@example.org", "all", reason, is_permanent)]
+    row = await session.fetchrow("SELECT email, bounce_type, bounce_reason, bounce_code, bounce_count FROM bounce_list")
+    assert row == ("ada@example.org", bounce_type, "no such user", "5.1.1", 1)
+
+
+async def test_bounce_list_takes_on_conflict(session: Session) -> None:
+    """An import may repeat an address, in any case; its suppression follows the update."""
+    await session.execute(BOUNCE, "ada@example.org", "soft")
+    await session.execute(
+        BOUNCE + "ON CONFLICT (email) DO UPDATE SET bounce_type = EXCLUDED.bounce_type, last_bounced_at = now(),"
+        " bounce_count = bounce_list.bounce_count + 1",
+        "ADA@example.org",
+        "hard",
+    )
+    await session.execute(BOUNCE + "ON CONFLICT (email) DO NOTHING", "ada@example.org", "complaint")
+    assert await session.fetch(STANDING) == [("ada@example.org", "all", "hard_bounce", True)]
+    assert await session.fetch("SELECT bounce_type, bounce_count FROM bounce_list") == [("hard", 2)]
+    with pytest.raises(asyncpg.UniqueViolationError):
+        await session.execute(BOUNCE, "ada@example.org", "hard")
+
+
+async def test_update_of_bounce_list_moves_the_suppression(session: Session) -> None:
+    """A corrected address is suppressed instead of the wrong one."""
+    await session.execute(BOUNCE, "adda@example.org", "hard")
+    await session.execute("UPDATE bounce_list SET email = 'ada@example.org' WHERE email = 'adda@example.org'")
+    assert await session.fetch(STANDING) == [("ada@example.org", "all", "hard_bounce", True)]
+    assert await session.fetch("SELECT email FROM bounce_list") == [("ada@example.org",)]
+
+
+@pytest.mark.parametrize("view, insert", [("bounce_list", BOUNCE), ("unsubscribe_list", UNSUBSCRIBE)])
+async def test_delete_from_a_list_lifts_the_suppression(session: Session, view: str, insert: str) -> None:
+    """Suppressions for another reason stay, and the history has the lift."""
+    await session.execute(insert, *(("ada@example.org", "hard") if view == "bounce_list" else ()))
+    await session.execute("INSERT INTO suppressions (address, scope, reason) VALUES ('bob@example.org', 'all', 'manual')")
+    await session.execute(f"DELETE FROM {view}")
+    assert await session.fetch(STANDING) == [("bob@example.org", "all", "manual", True)]
+    lifted = "SELECT count(*) FROM suppression_changes WHERE change = 'lifted' AND address = 'ada@example.org'"
+    assert await session.fetchval(lifted) == 1
+
+
+async def test_insert_into_unsubscribe_list_closes_bulk_mail(session: Session) -> None:
+    """The row keeps the client and the campaign's name; ON CONFLICT (email) applies."""
+    await session.execute(UNSUBSCRIBE)
+    await session.execute(UNSUBSCRIBE + "ON CONFLICT (email) DO NOTHING")
+    assert await session.fetch(STANDING) == [("ada@example.org", "bulk", "unsubscribe", True)]
+    row = await session.fetchrow("SELECT email, unsubscribe_reason, campaign_id, user_agent FROM unsubscribe_list")
+    assert row == ("ada@example.org", "too often", "spring", "Mail/1.0")
+
+
+async def test_lists_follow_a_report_and_a_lift(pool: Pool, session: Session) -> None:
+    """A suppression by Postroom appears in the list and leaves it with its end, for any client."""
+    await suppress(pool, "ada@example.org")
+    await session.execute("UPDATE suppressions SET reason = 'complaint'")
+    assert await session.fetch("SELECT email, bounce_type FROM bounce_list") == [("ada@example.org", "complaint")]
+    await session.execute("DELETE FROM suppressions")
+    assert await session.fetch("SELECT FROM bounce_list") == []
+
+
+async def test_unknown_bounce_type_is_refused(session: Session) -> None:
+    """Nothing is suppressed."""
+    with pytest.raises(asyncpg.CheckViolationError, match="bounced_addresses_type"):
+        await session.execute(BOUNCE, "ada@example.org", "rubber")
+    assert await session.fetch(STANDING) == []
+
+
 # ── The statements people know ──────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -296,7 +296,6 @@ async def test_the_day_is_utc(pool: Pool) -> None:
         ({"auth_type": "pigeon"}, "sender_accounts_auth_type"),
         ({"smtp_host": None}, "sender_accounts_smtp"),
         ({"smtp_port": 0}, "sender_accounts_smtp"),
-        ({"smtp_username": "ada"}, "sender_accounts_smtp"),
         (
             {
                 "auth_type": "gmail",
@@ -326,6 +325,16 @@ async def test_impossible_accounts_are_impossible(pool: Pool, columns: dict[str,
     with pytest.raises(asyncpg.CheckViolationError) as refused:
         await an_account(pool, **columns)
     assert constraint in str(refused.value)
+
+
+async def test_login_without_a_sealed_password_is_refused_with_the_command(pool: Pool) -> None:
+    """SQL cannot seal a password; the error names the column, and its hint the commands that can."""
+    with pytest.raises(asyncpg.CheckViolationError, match="smtp_password_encrypted") as refused:
+        await an_account(pool, smtp_username="ada")
+    assert (refused.value.constraint_name, "postroom senders update" in (refused.value.hint or "")) == (
+        "sender_accounts_smtp",
+        True,
+    )
 
 
 async def test_a_mailbox_stands_once_however_it_is_written(pool: Pool) -> None:

@@ -3,7 +3,9 @@
 NAME     feedback: bounces, complaints, unsubscribes of providers, and suppression
 OWNS     `suppressions` (an address in lower case, a scope `all` or `bulk`, a reason, an end), its history
          `suppression_changes`, every report in `bounces`, the count of soft bounces in `soft_bounces`,
-         messages that are not reports in `unread_feedback`, and used tokens of webhooks in `used_feedback_tokens`
+         messages that are not reports in `unread_feedback`, and used tokens of webhooks in `used_feedback_tokens`;
+         `bounced_addresses` and `unsubscribed_addresses`, the rows of the views bounce_list and unsubscribe_list, which
+         follow the suppressions and change them when an application writes them
 COMES IN   in the SMTP session (`record_refusals`, called by delivery); to the bounce address (`listener`); by IMAP
          (`imap`); from files (`cli`); from providers (`provider_api`)
 STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is suppressed; hard bounce, complaint:
