@@ -298,19 +298,24 @@ async def test_webhooks_are_not_in_send_logs(session: Session) -> None:
         "recipient_email = 'b6bd8a93ea3dddbf4a8ab5eab2f5e6ae@example.org'",
         "other_recipients @> ARRAY['b6bd8a93ea3dddbf4a8ab5eab2f5e6ae@example.org']",
         "sent_at > now() - interval '5 minutes'",
+        "status = 'failed' AND sent_at > now() - interval '5 minutes'",
+        "sender_account_id = 711",
+        "campaign_id = '711'",
+        "campaign_id = 'spring 711'",
     ],
 )
-async def test_send_logs_are_indexed_by_recipient_and_recent_time(session: Session, question: str) -> None:
+async def test_send_logs_are_indexed_by_recipient_sender_campaign_and_recent_time(session: Session, question: str) -> None:
     """Finding one person, or the last minutes, does not scan a month of attempts."""
     await session.execute("SELECT ensure_partitions('attempts')")
     await session.execute(
         """
         INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, domain, recipient,
-            other_recipients)
+            other_recipients, sender_account_id, campaign_id, tags)
         SELECT n, 1, 'sent', 'bulk', now(),
             date_trunc('month', now()) + n * (now() - date_trunc('month', now())) / 20000,
             'example.org', format('%s@example.org', md5(n::text)),
-            CASE WHEN n % 1000 = 711 THEN ARRAY[format('%s@example.org', md5(n::text))] END
+            CASE WHEN n % 1000 = 711 THEN ARRAY[format('%s@example.org', md5(n::text))] END, n,
+            CASE WHEN n % 2 = 0 THEN n END, jsonb_build_object('campaign_id', format('spring %s', n))
         FROM generate_series(1, 20000) AS n
         """
     )
