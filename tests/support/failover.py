@@ -252,15 +252,15 @@ def main() -> int:
         try:
             ledger = asyncio.run(run(cluster, Path(directory), failures, lease="30s", report=_say))
         finally:
-            _keep_logs(Path(directory), options.logs)
+            keep_logs(Path(directory), options.logs)
     for line in (*ledger.lines(), *(problems := [*ledger.problems(), *ledger.slow()])):
         _say(line)
     _say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no skipped event")
     return 1 if problems else 0
 
 
-def _keep_logs(directory: Path, target: Path | None) -> None:
-    """Copy every log; those of PostgreSQL are part of Patroni's."""
+def keep_logs(directory: Path, target: Path | None) -> None:
+    """Copy every log; under Patroni those of PostgreSQL are part of its own."""
     if target is None:
         return
     for log in [*directory.glob("*.log"), *directory.glob("*/patroni.log")]:

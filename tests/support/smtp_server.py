@@ -166,11 +166,15 @@ class Server:
         self.open_at_most = max(self.open_at_most, self.open_now)
         try:
             with contextlib.suppress(_Gone, ConnectionError, ssl.SSLError):
-                await Dialogue(self, visit, reader, writer).run()
+                await self.converse(visit, reader, writer)
         finally:
             self.open_now -= 1
             writer.transport.abort()
             visit.closed.set()
+
+    async def converse(self, visit: Visit, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Hold the conversation of one connection."""
+        await Dialogue(self, visit, reader, writer).run()
 
     async def stop(self) -> None:
         tasks = list(self._tasks)
@@ -360,9 +364,9 @@ class Dialogue:
 
 
 @contextlib.asynccontextmanager
-async def smtp_server(script: Script | None = None) -> AsyncIterator[Server]:
+async def smtp_server(script: Script | None = None, kind: Callable[[Script], Server] = Server) -> AsyncIterator[Server]:
     """Run a server for the length of the block."""
-    server = Server(script or Script())
+    server = kind(script or Script())
     context = server.script.tls if server.script.implicit_tls else None
     listener = await asyncio.start_server(server.welcome, "127.0.0.1", 0, ssl=context)
     if server.script.receive_buffer is not None:
