@@ -2513,6 +2513,12 @@ CREATE TABLE sender_health (
 )
 WITH (fillfactor='50');
 
+CREATE UNLOGGED TABLE ses_signatures (
+    used_at timestamp with time zone DEFAULT now() NOT NULL,
+    signature bytea NOT NULL,
+    invocation text NOT NULL
+);
+
 CREATE TABLE sign_in_codes (
     nonce_hash bytea NOT NULL,
     created_at timestamp with time zone DEFAULT now() NOT NULL,
@@ -2992,6 +2998,9 @@ ALTER TABLE ONLY sender_accounts
 ALTER TABLE ONLY sender_health
     ADD CONSTRAINT sender_health_pkey PRIMARY KEY (account_id, bucket);
 
+ALTER TABLE ONLY ses_signatures
+    ADD CONSTRAINT ses_signatures_pkey PRIMARY KEY (signature);
+
 ALTER TABLE ONLY sign_in_codes
     ADD CONSTRAINT sign_in_codes_pkey PRIMARY KEY (nonce_hash);
 
@@ -3211,6 +3220,8 @@ CREATE INDEX scheduled_events_status_idx ON scheduled_events USING btree (status
 CREATE INDEX scheduled_events_user_idx ON scheduled_events USING btree (user_id, target_timestamp_utc);
 
 CREATE UNIQUE INDEX sender_accounts_email_idx ON sender_accounts USING btree (lower(email));
+
+CREATE INDEX ses_signatures_used_at_idx ON ses_signatures USING btree (used_at);
 
 CREATE INDEX sign_in_codes_address_idx ON sign_in_codes USING btree (address_hash, created_at);
 
