@@ -2,9 +2,8 @@
 
 import asyncio
 import base64
-import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
 from typing import Any
@@ -13,9 +12,9 @@ import boto3
 import msgspec
 import pytest
 import typer
-from botocore.config import Config
 from botocore.exceptions import ClientError
 from tests.support.http import Browser, served
+from tests.support.ses import KEY_999_999, SECRET_KEY, SIMPLE, TO, Shop, app_of, client_to, opened, pair_of
 from typer.testing import CliRunner
 
 from postroom.db.pool import Pool
@@ -24,69 +23,15 @@ from postroom.delivery import service as deliveries
 from postroom.delivery.model import Delivery, DeliveryState, RecipientKind
 from postroom.dropins.ses.answers import refusal
 from postroom.dropins.ses.cli import ses_credentials
-from postroom.dropins.ses.credentials import SesKey, derive_credentials, parse_access_key
+from postroom.dropins.ses.credentials import NamedKey, derive_credentials, parse_access_key
 from postroom.dropins.ses.service import show_credentials
 from postroom.errors import KeyNotFound, SecretKeyMissing
 from postroom.http import service as keys
-from postroom.http.asgi import HttpApplication, build_app
-from postroom.http.model import ApiKey
 from postroom.post.address import Address
 from postroom.runtime.aws import AwsCredentials, sign
 from postroom.runtime.endpoint import ASGIApp, Message, Receive, Scope, Send
 
-SECRET_KEY = b"installation-key-for-tests-only!"
-SIMPLE = {"Subject": {"Data": "Hello"}, "Body": {"Text": {"Data": "Hello, Ada."}}}
-TO = {"ToAddresses": ["ada@example.org"]}
 NESTED = b"From: a@b.example\r\nTo: " + b"(" * 5000 + b"\r\n\r\nx"
-
-
-KEY_999_999 = SesKey(999_999, datetime(2029, 1, 1, tzinfo=UTC), "nobody", ("*",))
-
-
-def pair_of(key: ApiKey | SesKey) -> AwsCredentials:
-    return derive_credentials(key, room="postroom", secret_key=SECRET_KEY)
-
-
-def app_of(room: Room) -> HttpApplication:
-    return build_app(room)
-
-
-def client_to(url: str, pair: AwsCredentials, *, attempts: int = 1) -> Any:
-    return boto3.client(
-        "sesv2",
-        region_name="eu-central-1",
-        endpoint_url=url,
-        aws_access_key_id=pair.access_key_id,
-        aws_secret_access_key=pair.secret_access_key,
-        config=Config(retries={"total_max_attempts": attempts, "mode": "standard"}),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """The library, pointed at a served room."""
-
-    room: Room
-    url: str
-    row: ApiKey
-    client: Any
-
-    async def send(self, client: Any = None, **request: Any) -> str:
-        answer = await asyncio.to_thread((client or self.client).send_email, **request)
-        return str(answer["MessageId"])
-
-    async def sent(self, **request: Any) -> Delivery:
-        return await deliveries.get_delivery(self.room.pool, int(await self.send(**request)))
-
-
-@contextlib.asynccontextmanager
-async def opened(room: Room, *scopes: str) -> AsyncIterator[Shop]:
-    sealed = replace(room, settings=replace(room.settings, secret_key=SECRET_KEY))
-    _key, row = await keys.create_key(room.pool, "shop", scopes=scopes or ("deliveries:write",), actor="tests")
-    async with served(app_of(sealed)) as url:
-        client = client_to(url, pair_of(row))
-        yield Shop(sealed, url, row, client)
-        client.close()
 
 
 @pytest.fixture
@@ -303,9 +248,12 @@ async def test_repetitions_of_one_call_are_one_mail(shop: Shop) -> None:
 
 
 async def test_two_calls_are_two_mails(shop: Shop) -> None:
-    """The same request sent twice on purpose is sent twice."""
+    """The same request sent twice on purpose is sent twice; in one second, the library signs the second one again."""
     request = {"Destination": TO, "Content": {"Simple": SIMPLE}}
-    assert await shop.send(**request) != await shop.send(**request)
+    client = client_to(shop.url, pair_of(shop.row), attempts=3)
+    assert await shop.send(client, **request) != await shop.send(client, **request)
+    client.close()
+    assert await count(shop.room.pool) == 2
 
 
 async def test_a_key_with_another_body_is_a_conflict(shop: Shop) -> None:
@@ -465,12 +413,31 @@ async def test_without_a_signature_nothing_is_read(room: Room) -> None:
     assert set(response.json) == {"message"}
 
 
-@pytest.mark.parametrize("key_id", [0, 1, 2**63 - 1])
+@pytest.mark.parametrize("key_id", [0, 1, 2**40 - 1])
 def test_an_access_key_names_its_api_key(key_id: int) -> None:
     """The id can be read from it, and it looks like one of AWS's."""
     pair = pair_of(replace(KEY_999_999, id=key_id))
     assert len(pair.access_key_id) == 20
-    assert parse_access_key(pair.access_key_id) == key_id
+    assert parse(pair.access_key_id) == NamedKey(key_id, is_guessable=False)
+
+
+@pytest.mark.parametrize("key_id", [0, 1, 2**63 - 1])
+def test_an_access_key_of_release_0_1_0_names_its_api_key(key_id: int) -> None:
+    """Pairs that were given away before stay valid, and are known to be guessable."""
+    assert parse(f"PR{key_id:018X}") == NamedKey(key_id, is_guessable=True)
+
+
+def test_an_access_key_cannot_be_made_without_the_secret_key() -> None:
+    """Half of it is an HMAC over the room and the number, so that knowing numbers is not enough."""
+    known = pair_of(KEY_999_999).access_key_id
+    next_number = pair_of(replace(KEY_999_999, id=1_000_000)).access_key_id
+    assert parse(next_number[:10] + known[10:]) is None
+    assert parse_access_key(known, room="other", secret_key=SECRET_KEY) is None
+    assert parse_access_key(known, room="postroom", secret_key=b"another") is None
+
+
+def parse(access_key_id: str) -> NamedKey | None:
+    return parse_access_key(access_key_id, room="postroom", secret_key=SECRET_KEY)
 
 
 def test_every_room_has_its_own_secrets() -> None:
@@ -523,7 +490,8 @@ async def test_the_command_prints_the_pair(room: Room, database_url: str, monkey
     done = await asyncio.to_thread(CliRunner().invoke, app, ["shop"])
     assert done.exit_code == 0, done.output
     lines = dict(line.split("=", 1) for line in done.stdout.split())
-    assert parse_access_key(lines["AWS_ACCESS_KEY_ID"]) == row.id
+    named = parse_access_key(lines["AWS_ACCESS_KEY_ID"], room=room.name, secret_key=bytes.fromhex("ab" * 32))
+    assert named == NamedKey(row.id, is_guessable=False)
     assert len(lines["AWS_SECRET_ACCESS_KEY"]) == 43
 
 

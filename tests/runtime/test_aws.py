@@ -1,5 +1,6 @@
 """Signature Version 4: signatures equal botocore's, and botocore's are verified."""
 
+import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -79,7 +80,7 @@ def judge(request: dict[str, Any], *, now: datetime = NOW, secret: str = "exampl
         request["method"],
         target=request["target"],
         headers=request["headers"],
-        body=request["body"],
+        content=hashlib.sha256(request["body"]).hexdigest(),
         secret_access_key=secret,
         now=now,
     )

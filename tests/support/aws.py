@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -74,7 +75,7 @@ def _check(request: web.Request, body: bytes) -> None:
         request.method,
         target=request.raw_path,
         headers=headers,
-        body=body,
+        content=hashlib.sha256(body).hexdigest(),
         secret_access_key=CREDENTIALS.secret_access_key,
         now=datetime.now(UTC),
     )

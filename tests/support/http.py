@@ -2,7 +2,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+import itertools
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -48,12 +49,12 @@ class Browser:
         target: str,
         *,
         json: Any = msgspec.UNSET,
-        content: bytes | None = None,
+        content: bytes | Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
-        """One request; `json` is encoded and announced, `content` goes as it is."""
+        """One request; `json` is encoded and announced, `content` goes as it is, an iterator in chunks."""
         given = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        body = content or b""
+        body: bytes | Iterator[bytes] = content or b""
         if json is not msgspec.UNSET:
             body = msgspec.json.encode(json)
             given["content-type"] = "application/json"
@@ -66,7 +67,9 @@ class Browser:
         return await self.ask("POST", target, **options)
 
 
-async def call(app: ASGIApp, method: str, target: str, *, body: bytes, headers: Mapping[str, str]) -> Response:
+async def call(
+    app: ASGIApp, method: str, target: str, *, body: bytes | Iterator[bytes], headers: Mapping[str, str]
+) -> Response:
     parts = urlsplit(target)
     scope = {
         "type": "http",
@@ -80,11 +83,15 @@ async def call(app: ASGIApp, method: str, target: str, *, body: bytes, headers: 
         "root_path": "",
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
     }
-    messages = [{"type": "http.request", "body": body, "more_body": False}]
+    chunks = iter([body]) if isinstance(body, bytes) else body
+    messages = itertools.chain(
+        ({"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks),
+        [{"type": "http.request", "body": b"", "more_body": False}],
+    )
     answer: dict[str, Any] = {}
 
     async def receive() -> dict[str, Any]:
-        return messages.pop() if messages else {"type": "http.disconnect"}
+        return next(messages, {"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
         answer.update({"body": answer.get("body", b"") + message.get("body", b"")})

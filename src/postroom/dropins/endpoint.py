@@ -3,7 +3,9 @@
 The body is streamed and read after authentication, so that an unknown client cannot make the process hold one.
 """
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -19,18 +21,44 @@ OPERATE = "deliveries:operate"
 Kind = TypeVar("Kind")
 
 
+@dataclass(frozen=True, slots=True)
+class HashedBody:
+    """A body, its size and its SHA-256 in hexadecimal; `raw` is None if the body was larger than could be held."""
+
+    raw: bytes | None
+    size: int
+    sha256: str
+
+
 async def read_body(call: Call) -> bytes:
     """The body, refused as soon as it is known to be too large."""
-    limit = call.room.settings.max_body_mb
+    return b"".join([part async for part in _parts(call)])
+
+
+async def read_hashed(call: Call, *, most_held: int | None = None) -> HashedBody:
+    """The body and its hash. A body with more than `most_held` bytes is hashed and dropped while it arrives."""
+    digest, size = hashlib.sha256(), 0
     parts: list[bytes] = []
+    async for part in _parts(call):
+        digest.update(part)
+        size += len(part)
+        if most_held is None or size <= most_held:
+            parts.append(part)
+        else:
+            parts.clear()
+    is_whole = most_held is None or size <= most_held
+    return HashedBody(b"".join(parts) if is_whole else None, size, digest.hexdigest())
+
+
+async def _parts(call: Call) -> AsyncIterator[bytes]:
+    limit = call.room.settings.max_body_mb
     size = 0
     assert call.chunks is not None, "the endpoint streams"
     async for part in call.chunks:
         size += len(part)
         if size > limit * MEGABYTE:
             raise BadInput.of("body", f"is larger than {limit} MB")
-        parts.append(part)
-    return b"".join(parts)
+        yield part
 
 
 def once(field: str, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from postroom.delivery.mass import api as mass_api
 from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.resend import api as resend_api
 from postroom.dropins.ses import api as ses_api
+from postroom.dropins.ses.sign_in import SesSignIn
 from postroom.events import EventStore
 from postroom.events import api as events_api
 from postroom.feedback import api as feedback_api
@@ -130,9 +131,13 @@ class HttpApplication:
 
     def _refuse(self, route: Route, call: Call, error: Exception) -> Answer:
         """The answer to an error, in the form of its endpoint, or of the first site that knows an unknown path."""
-        problem = answer_to(error) or _log_bug(error, route, call)
+        known = answer_to(error)
+        problem = known or our_fault()
         refusing = route.refuse_of(call.method) if route.methods else self._refuse_unknown
-        return next((answer for refuse in refusing if (answer := refuse(call, error, problem))), problem)
+        answer = next((answer for refuse in refusing if (answer := refuse(call, error, problem))), problem)
+        if known is None and answer.status == problem.status:  # an endpoint may know errors that the table does not
+            _log_bug(error, route, call)
+        return answer
 
 
 # ── the response ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -219,6 +224,7 @@ def build_app(
         accepting or make_combiner(room),
         EventStore(room.pool),
         contents_of(room.pool),
+        SesSignIn(room.pool, auth.wrong),
         *([replica] if replica else []),
     )
     api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
@@ -277,7 +283,7 @@ def _provider_options(settings: Settings) -> ProviderOptions:
     )
 
 
-def _log_bug(error: Exception, route: Route, call: Call) -> Answer:
+def _log_bug(error: Exception, route: Route, call: Call) -> None:
     """Log where it happened, without the message: PostgreSQL's quotes whole rows."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     where = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}" for frame in frames]
@@ -288,7 +294,6 @@ def _log_bug(error: Exception, route: Route, call: Call) -> Answer:
         error=type(error).__name__,
         where=" < ".join(where),
     )
-    return our_fault()
 
 
 async def lifespan(receive: Receive, send: Send) -> None:

@@ -35,7 +35,7 @@ class Authenticator:
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic
         self._known: dict[bytes, tuple[float, ApiKey]] = {}
-        self._wrong = WrongKeyCounter(most=WRONG_KEYS, monotonic=monotonic)
+        self.wrong = WrongKeyCounter(most=WRONG_KEYS, monotonic=monotonic)
 
     async def authenticate(self, authorization: str | None, scope: str, *, client: str = "") -> ApiKey:
         """The key of the request. Raises `Unauthenticated` without a valid one, `ScopeMissing` if it lacks the scope.
@@ -60,14 +60,14 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and known[0] > self._monotonic():
             return known[1]
-        if known is None and client and self._wrong.wait_s(client):
+        if known is None and client and self.wrong.wait_s(client):
             raise WrongKeysTooOften
         try:
             key = await self._look_up(digest)
         except Unauthenticated:
             self._known.pop(digest, None)
             if client:
-                self._wrong.failed(client)
+                self.wrong.failed(client)
             raise
         if len(self._known) >= CACHE_SIZE:
             self._known.clear()

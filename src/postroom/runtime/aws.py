@@ -17,7 +17,8 @@ from typing import Protocol
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
-CLOCK_SKEW = timedelta(minutes=5)  # as AWS; the time during which a recorded request can be replayed
+CLOCK_SKEW = timedelta(minutes=5)  # as AWS
+CONTENT_HASH = "x-amz-content-sha256"
 
 _MOMENT = "%Y%m%dT%H%M%SZ"
 _UNSIGNED = frozenset({"authorization", "connection", "expect", "transfer-encoding", "user-agent", "x-amzn-trace-id"})
@@ -92,9 +93,9 @@ def sign(  # noqa: PLR0913 - a request has four parts, and a signature four more
     values = {"host": _host(url), **_lowered(headers), **_lowered(added)}
     names = tuple(sorted(name for name in values if name not in _UNSIGNED))
     path = parts.path or "/"
-    request = _canonical(
-        method, path if service == "s3" else _encoded_path(path), parts.query, names=names, values=values, body=body
-    )
+    content = hashlib.sha256(body).hexdigest()
+    path = path if service == "s3" else _encoded_path(path)
+    request = _canonical(method, path, parts.query, names=names, values=values, content=content)
     day = added["X-Amz-Date"][:8]
     claim = Authorization(credentials.access_key_id, day, region, service, names, "")
     signature = _signature(claim, credentials.secret_access_key, moment=added["X-Amz-Date"], request=request)
@@ -122,7 +123,8 @@ def presign(
         added["X-Amz-Security-Token"] = credentials.session_token
     parts = urlsplit(url)
     query = "&".join([parts.query, *(f"{name}={quote(value, safe='')}" for name, value in added.items())])
-    request = _canonical("GET", parts.path or "/", query, names=("host",), values={"host": _host(url)}, body=b"")
+    content = hashlib.sha256(b"").hexdigest()
+    request = _canonical("GET", parts.path or "/", query, names=("host",), values={"host": _host(url)}, content=content)
     signature = _signature(claim, credentials.secret_access_key, moment=moment, request=request)
     return f"{parts.scheme}://{parts.netloc}{parts.path}?{query}&X-Amz-Signature={signature}"
 
@@ -138,34 +140,44 @@ def parse_authorization(header: str | None) -> Authorization:
     return Authorization(found["key"], found["day"], found["region"], found["service"], names, found["signature"])
 
 
+def announced_content(claim: Authorization, headers: Mapping[str, str]) -> str | None:
+    """The SHA-256 of the body in hexadecimal, if the client sent it in a signed header; `verify` needs no body then."""
+    return headers.get(CONTENT_HASH) if CONTENT_HASH in claim.signed_headers else None
+
+
 def verify(  # noqa: PLR0913 - the parameters of `sign`, from the server's side
     claim: Authorization,
     method: str,
     *,
     target: str,
     headers: Mapping[str, str],
-    body: bytes,
+    content: str,
     secret_access_key: str,
     now: datetime,
 ) -> None:
     """Return if the holder of the secret signed this request within 5 minutes; raise `SignatureRefused` if not.
 
-    `target` is the undecoded path and query; `headers` have lower-case names.
+    `target` is the undecoded path and query; `headers` have lower-case names; `content` is the SHA-256 of the body in
+    hexadecimal.
     """
     moment = headers.get("x-amz-date", "")
     _check_moment(claim, moment, now)
-    announced = headers.get("x-amz-content-sha256")
-    if announced is not None and not hmac.compare_digest(announced.encode(), hashlib.sha256(body).hexdigest().encode()):
-        raise SignatureRefused("mismatch", "X-Amz-Content-SHA256 is not the hash of the body.")
     if any(name not in headers for name in claim.signed_headers):
         raise SignatureRefused("incomplete", "A signed header is missing.")
+    check_content(headers, content)
     path, _, query = target.partition("?")
-    request = _canonical(
-        method, _encoded_path(path or "/"), query, names=tuple(sorted(claim.signed_headers)), values=headers, body=body
-    )
+    names = tuple(sorted(claim.signed_headers))
+    request = _canonical(method, _encoded_path(path or "/"), query, names=names, values=headers, content=content)
     expected = _signature(claim, secret_access_key, moment=moment, request=request)
     if not hmac.compare_digest(expected, claim.signature):
         raise SignatureRefused("mismatch", "The signature does not match the request and the secret key.")
+
+
+def check_content(headers: Mapping[str, str], content: str) -> None:
+    """Raise `SignatureRefused` if the client announced another SHA-256 than the body has."""
+    announced = headers.get(CONTENT_HASH)
+    if announced is not None and not hmac.compare_digest(announced.encode(), content.encode()):
+        raise SignatureRefused("mismatch", "X-Amz-Content-SHA256 is not the hash of the body.")
 
 
 def _check_moment(claim: Authorization, moment: str, now: datetime) -> None:
@@ -180,10 +192,9 @@ def _check_moment(claim: Authorization, moment: str, now: datetime) -> None:
 
 
 def _canonical(
-    method: str, path: str, query: str, *, names: Iterable[str], values: Mapping[str, str], body: bytes
+    method: str, path: str, query: str, *, names: Iterable[str], values: Mapping[str, str], content: str
 ) -> str:
     headers = "".join(f"{name}:{' '.join(values[name].split())}\n" for name in names)
-    content = hashlib.sha256(body).hexdigest()
     return "\n".join([method.upper(), path, _encoded_query(query), headers, ";".join(names), content])
 
 

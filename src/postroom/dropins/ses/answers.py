@@ -3,7 +3,8 @@
 import msgspec
 
 from postroom.db.faults import is_connection_lost
-from postroom.dropins.ses.sign_in import KeyUnknown
+from postroom.dropins.ses.service import SignatureReused
+from postroom.dropins.ses.sign_in import BodyDropped, KeyUnknown
 from postroom.errors import BadInput, IdempotencyConflict, KeyExpired, PostroomError, ScopeMissing
 from postroom.limits.errors import FromNotAllowed, QuotaExceeded, RateExceeded, RoomClosed
 from postroom.runtime.aws import SignatureRefused
@@ -23,6 +24,8 @@ _NAMES: dict[type, tuple[int, str]] = {
     FromNotAllowed: (400, "MailFromDomainNotVerifiedException"),
     RoomClosed: (400, "SendingPausedException"),
     SignatureRefused: (403, "InvalidSignatureException"),
+    SignatureReused: (429, "TooManyRequestsException"),
+    BodyDropped: (503, "ServiceUnavailable"),
 }
 
 

@@ -1,5 +1,6 @@
 """The endpoint of SES's API."""
 
+import asyncio
 import re
 from functools import partial
 
@@ -7,14 +8,17 @@ import msgspec
 
 from postroom.delivery.api import traceparent_of
 from postroom.delivery.service import AcceptCombiner
-from postroom.dropins.endpoint import read_body
 from postroom.dropins.ses.answers import XML, Taken, other_call_refused, refusal, version_1_refused
+from postroom.dropins.ses.service import SignatureReused, claim_signature
 from postroom.dropins.ses.shapes import requests_of
-from postroom.dropins.ses.sign_in import SigningKey, find_signer
+from postroom.dropins.ses.sign_in import SesSignIn, SigningKey
 from postroom.errors import BadInput
 from postroom.intake.parsing import read_aside
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 
+_INVOCATION = "amz-sdk-invocation-id"
+_NEXT_SECOND_S = 1.0
+"""Signatures name a second: a client that is answered after this time signs the same call in another one."""
 _KEY = re.compile(r"[!-~]{1,240}")
 
 
@@ -43,16 +47,15 @@ def _refuse_other_call(_call: Call, _error: Exception, _problem: Answer) -> Answ
 
 
 async def send_ses_email(call: Call) -> Answer:
-    signer = await find_signer(call)
-    raw = await read_body(call)
-    signer.verify(call, raw)
+    signer, raw = await call.tool(SesSignIn).read(call)
+    idempotency_key = await _idempotency_key(call, signer)
     requests = await read_aside(
         len(raw),
         signer.key.name,
         requests_of,
         raw,
         source=signer.key.name,
-        idempotency_key=_idempotency_key(call, signer),
+        idempotency_key=idempotency_key,
         traceparent=traceparent_of(call),
     )
     if len(requests) == 1:
@@ -61,19 +64,28 @@ async def send_ses_email(call: Call) -> Answer:
     return Answer(Taken(str(accepted[0].id)))
 
 
-def _idempotency_key(call: Call, signer: SigningKey) -> str:
+async def _idempotency_key(call: Call, signer: SigningKey) -> str:
     """The caller's own if it is signed, the one under which AWS's libraries repeat a call, or the signature itself.
 
-    The libraries do not sign their `amz-sdk-invocation-id`, and sign two equal calls of one second alike: with the
-    signature as the key, a repetition after a lost answer would be a second mail, and the second of two calls none.
+    Some libraries do not sign their `amz-sdk-invocation-id`, and sign two equal calls of one second alike. So a
+    signature counts for the first of them, and the other is asked to sign again in the next second: a recorded request
+    with another id is not another mail.
     """
     given = signer.signed(call, "idempotency-key")
-    if given is None:
-        invocation = call.headers.get("amz-sdk-invocation-id", "")
-        return f"aws:{invocation if _KEY.fullmatch(invocation) else signer.claim.signature}"
-    if not _KEY.fullmatch(given):
-        raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
-    return given
+    if given is not None:
+        if not _KEY.fullmatch(given):
+            raise BadInput.of("Idempotency-Key", "must be 1 to 240 visible ASCII characters")
+        return given
+    invocation = call.headers.get(_INVOCATION, "")
+    if not _KEY.fullmatch(invocation):
+        invocation = ""
+    if not invocation or signer.signed(call, _INVOCATION) is None:
+        try:
+            await claim_signature(call.room.pool, signer.claim.signature, invocation)
+        except SignatureReused:
+            await asyncio.sleep(_NEXT_SECOND_S)
+            raise
+    return f"aws:{invocation or signer.claim.signature}"
 
 
 def _refusing(method: str) -> Endpoint:

@@ -1,4 +1,4 @@
-"""The API keys behind the pairs: found when a request comes, shown when an operator asks."""
+"""The pairs, shown when an operator asks, and the signatures that were accepted."""
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -9,9 +9,20 @@ from postroom.events.audit import audited
 from postroom.runtime.aws import AwsCredentials
 
 
-async def use_key(pool: Pool, key_id: int) -> SesKey | None:
-    """The API key, unless it is unknown or revoked; records its use, once a minute."""
-    return await store.use_key(pool, key_id=key_id)
+class SignatureReused(Exception):  # noqa: N818 - a condition, like the leaves of errors.py
+    """Another call had the same signature."""
+
+    def __init__(self) -> None:
+        super().__init__("Another call had the same signature. Sign this call again, with the present second.")
+
+
+async def claim_signature(pool: Pool, signature: str, invocation: str) -> None:
+    """Reserve a signature for one call of a client. Raises `SignatureReused` if another call has used it."""
+    digest = bytes.fromhex(signature)
+    if digest[0] == 0:  # one call of 256
+        await store.drop_signatures(pool)
+    if not await store.claim_signature(pool, signature=digest, invocation=invocation):
+        raise SignatureReused
 
 
 async def show_credentials(room: Room, wanted: str, *, actor: str) -> tuple[SesKey, AwsCredentials]:
