@@ -19,6 +19,7 @@ from postroom.dashboard.site import Dashboard, SignInError
 from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
 from postroom.http import operators
+from postroom.http.errors import IdentityMismatch
 from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect
 
@@ -147,14 +148,16 @@ async def finish_oidc(call: Call) -> Answer:
     cookie = cookie_of(call, dashboard.cookie(_OIDC_COOKIE))
     try:
         claims, to = await _provider(dashboard).finish(cookie, query_of(call))
-        email, role = person_of(claims, call.room.settings)
-        operator = await operators.sign_in_by_oidc(call.room.pool, email, role)
+        person, role = person_of(claims, call.room.settings)
+        operator = await operators.sign_in_by_oidc(call.room.pool, person, role)
     except OidcRefusedError as error:
         return _refused(call, error, HTTPStatus.FORBIDDEN)
+    except IdentityMismatch as error:
+        return _refused(call, OidcRefusedError(error.message), HTTPStatus.FORBIDDEN)
     except BadInput:
         return _refused(call, OidcRefusedError("The provider sent an invalid address."), HTTPStatus.FORBIDDEN)
     if operator is None:
-        return _refused(call, OidcRefusedError(f"{email} is not an operator here."), HTTPStatus.FORBIDDEN)
+        return _refused(call, OidcRefusedError(f"{person.email} is not an operator here."), HTTPStatus.FORBIDDEN)
     # A page instead of a redirect: the browser came from another site, so a redirect would carry no strict cookie.
     return await begin_session(call, operator, dashboard.page("signed_in.html", next=to), by="oidc")
 
