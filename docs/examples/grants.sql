@@ -14,6 +14,10 @@ REVOKE INSERT, UPDATE, DELETE ON migrations FROM postroom_worker, postroom_api;
 REVOKE ALL ON api_keys, operators, sign_in_codes FROM postroom_worker;
 REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 
+-- A worker continues erasures that were requested, and requests none: an erasure replaces an address in the audit log.
+REVOKE INSERT, UPDATE, DELETE ON erasures FROM postroom_worker;
+GRANT UPDATE (state, finished_at, address, delivery_ids, last_file_id, counts, waits_for) ON erasures TO postroom_worker;
+
 -- Functions that run as the owner. `postroom migrate` revokes them from PUBLIC; each role gets those that it needs.
 GRANT EXECUTE ON FUNCTION ensure_partitions, open_late_segment, detach_archived_partition,
     drop_archived_source, make_restored_table, attach_restored_table, drop_restored_table TO postroom_worker;

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import re
 import select
 import signal
@@ -18,8 +19,9 @@ from urllib.request import Request, urlopen
 
 import asyncpg
 import pytest
-from tests.support.command_line import PATIENT, Running, answer, postroom, running
+from tests.support.command_line import COMMAND, PATIENT, Running, Streams, answer, environment, postroom, running
 from tests.support.embedded import postmaster
+from tests.support.forked import start
 from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Hold, Script, smtp_server
 
@@ -102,13 +104,12 @@ async def _sent(database_url: str, number: int) -> None:
 
 
 async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str], database_url: str) -> None:
-    """From nothing to a captured mail by pasting one line; the sign-in link works once; SIGTERM ends it with 0."""
+    """From nothing to a captured mail by pasting one line; SIGTERM ends it with 0."""
     with running("up", settings=settings) as up:
         banner = _until_ready(up)
         assert "API key    kept in " in banner  # this is no terminal, and a journal would keep the key itself
         assert "pr_" not in banner
-        link = re.findall(r"Sign in    (\S+)", banner)[0]
-        assert [_status(link), _status(link)] == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
+        assert "token=" not in banner  # it signs in with that key
         url, headers, body = _paste(_curl_of(banner))
         accepted = _fetch(url, headers, body)
         await _sent(database_url, 1)
@@ -116,6 +117,24 @@ async def test_up_delivers_what_the_printed_line_sends(settings: dict[str, str],
         [item] = _fetch(inbox, {"Authorization": headers["Authorization"]})["items"]
         assert (item["delivery_id"], item["to"]) == (accepted["id"], ["you@example.org"])
         assert up.stop(signal.SIGTERM) == 0
+
+
+def test_the_banner_has_a_sign_in_link_on_a_terminal(settings: dict[str, str]) -> None:
+    """A person reads a terminal; nothing keeps the link, which works once."""
+    ours, theirs = pty.openpty()
+    streams = Streams(theirs, theirs, theirs)
+    process = start(COMMAND, "up", environment=environment(**settings), streams=streams)
+    os.close(theirs)
+    try:
+        with os.fdopen(ours) as terminal:
+            banner = "".join(iter(terminal.readline, "  Ctrl-C stops.\n"))
+            link = re.findall(r"Sign in    (http\S+)", banner)[0]
+            assert [_status(link), _status(link)] == [HTTPStatus.OK, HTTPStatus.UNAUTHORIZED]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(PATIENCE_S) == 0
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
 
 
 def test_an_embedded_server_that_crashes_is_started_again(settings: dict[str, str]) -> None:

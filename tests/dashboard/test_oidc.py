@@ -87,6 +87,7 @@ async def test_a_person_with_a_mapped_role_signs_in(room: Room, provider: Provid
     rows = await room.pool.fetch("SELECT actor, action FROM audit_log ORDER BY id")
     assert [tuple(row) for row in rows] == [
         ("operator:ada@example.org", "operator.add"),
+        ("operator:ada@example.org", "operator.identity"),
         ("operator:ada@example.org", "dashboard.sign_in"),
     ]
 
@@ -135,6 +136,27 @@ async def test_an_added_operator_keeps_the_role_and_a_disabled_one_is_refused(ro
     assert (await guest.get("/")).status == 303
 
 
+async def test_another_account_with_the_same_address_is_refused(room: Room, provider: Provider) -> None:
+    """A provider gives the mailbox of someone who left to another person: the role is not inherited."""
+    app = dashboard_app(with_oidc(room, provider))
+    assert (await entered(Guest(app))).status == 200
+    provider.person = {**ADA, "sub": "248289761002"}
+    refused = await entered(Guest(app))
+    assert (refused.status, "Another account of the provider" in text_of(refused)) == (403, True)
+    provider.person = dict(ADA)
+    assert (await entered(Guest(app))).status == 200
+
+
+async def test_an_operator_follows_the_installation_to_another_provider(room: Room, provider: Provider) -> None:
+    """Account ids belong to a provider: the first sign-in at the new one is kept instead."""
+    app = dashboard_app(with_oidc(room, provider))
+    assert (await entered(Guest(app))).status == 200
+    await room.pool.execute("UPDATE operators SET oidc_issuer = 'https://former.example', oidc_subject = '7'")
+    assert (await entered(Guest(app))).status == 200
+    kept = await room.pool.fetchrow("SELECT oidc_issuer, oidc_subject FROM operators")
+    assert tuple(kept) == (provider.url, ADA["sub"])
+
+
 async def test_an_unknown_person_is_refused(room: Room, provider: Provider) -> None:
     """Without an operator and without a mapped role there is no session, and no row."""
     guest = Guest(dashboard_app(with_oidc(room, provider, oidc_roles=())))
@@ -159,6 +181,11 @@ async def test_an_unknown_person_is_refused(room: Room, provider: Provider) -> N
         ({"email_verified": False}, "verified e-mail address"),
         ({"email": None}, "verified e-mail address"),
         ({"email": "ada"}, "invalid address"),
+        ({"email_verified": 1}, "verified e-mail address"),
+        ({"email": "\u212aate@example.org"}, "invalid address"),
+        ({"email": "kat\u00e9@example.org"}, "invalid address"),
+        ({"email": "kate@example\uff0eorg"}, "invalid address"),
+        ({"sub": None}, "account id"),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -273,6 +300,7 @@ def test_settings_that_would_admit_strangers_are_refused() -> None:
 def test_the_first_role_that_fits_is_given(claims: dict[str, Any], role: Role) -> None:
     """In the order of the setting; a claim cannot name the star."""
     settings = Settings(oidc_domains=("example.org",), oidc_roles=(*ROLES, ("*", "read-only")))
-    assert person_of({"email": "ada@Example.org", "email_verified": "true", **claims}, settings)[1] is role
+    person = {"iss": "https://login.example.org", "sub": "7", "email": "ada@Example.org", "email_verified": "true"}
+    assert person_of({**person, **claims}, settings)[1] is role
     nested = replace(settings, oidc_role_claim="realm_access.roles")
     assert person_of({**ADA, "realm_access": {"roles": ["helpdesk"]}}, nested)[1] is Role.SUPPORT

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from tests.support.builders import a_mail, accepted, state_of
 from tests.support.dashboard import Guest, dashboard_app, open_guest, text_of
+from tests.support.refusals import count_sign_ins, logged_refusals
 from tests.support.served import served
 
 from postroom.dashboard.request import local_path
@@ -79,6 +80,20 @@ async def test_a_wrong_key_opens_nothing(guest: Guest) -> None:
         assert (key, response.status) == (key, 401)
         assert "not a key of this room" in text_of(response)
         assert guest.cookie is None
+
+
+async def test_sign_ins_and_refusals_are_counted_and_refusals_logged(room: Room, guest: Guest) -> None:
+    """By way: an API key, a mailed code, a link. No log line has a part of a key."""
+    key, _row = await create_key(room.pool, "ada", scopes=["*"], actor="tests")
+    before = count_sign_ins("key", "accepted"), count_sign_ins("key", "refused")
+    with logged_refusals() as refused:
+        await guest.sign_in(new_key())
+        await guest.sign_in(new_key())
+        await guest.post("/sign-in/redeem", {"code": "1234 5678"}, host="localhost")
+        await guest.get("/sign-in/link?token=a", host="localhost")
+        await guest.sign_in(key)
+    assert refused == [("key", "unauthenticated"), ("code", "wrong_code"), ("link", "used_or_expired")]
+    assert (count_sign_ins("key", "accepted"), count_sign_ins("key", "refused")) == (before[0] + 1, before[1] + 2)
 
 
 async def test_a_key_without_the_scope_opens_nothing(room: Room, guest: Guest) -> None:

@@ -188,15 +188,17 @@ async def test_free_text_loses_the_address(room: Room, tmp_path: Path) -> None:
     assert "erased:" in await pool.fetchval(
         "SELECT before ->> 'origin' FROM audit_log WHERE action = 'suppression.lift'"
     )
+    changed = "SELECT subject, after ->> 'entries' FROM audit_log WHERE action = 'erasure.audit'"
+    assert tuple(await pool.fetchrow(changed)) == (f"erasure:{done.id}", "1")
 
 
 async def test_the_audit_log_stays_append_only(room: Room, tmp_path: Path) -> None:
-    """Only an erasure changes it, by address."""
+    """Only an erasure that runs changes it, by its own address; the change has an entry."""
     await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
     with pytest.raises(Exception, match="append-only"):
         await room.pool.execute("UPDATE audit_log SET actor = 'another'")
     with pytest.raises(Exception, match="append-only"):
-        await room.pool.execute("SELECT erase_audit('erasure.begin', 'nothing')")
+        await room.pool.execute("SELECT erase_audit($1, erased_address($1))", ANN)
     with pytest.raises(Exception, match="append-only"):
         await room.pool.execute("SET postroom.erasing = 'on'; DELETE FROM audit_log")
 

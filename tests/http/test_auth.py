@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.http import Browser, open_browser
+from tests.support.refusals import count_sign_ins, logged_refusals
 
 from postroom.db.pool import Pool
 from postroom.db.room import Room
@@ -52,6 +53,17 @@ async def test_request_without_a_valid_key_is_rejected(browser: Browser, authori
     assert response.json["code"] == "unauthenticated"
     assert response.headers["content-type"] == "application/problem+json"
     assert response.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_refused_key_is_logged(room: Room) -> None:
+    """With the reason, also for a key that lacks a scope; a request without a key is no sign-in."""
+    reader, wrong = await open_browser(room, "deliveries:read"), "pr_" + "a" * 43
+    for key, told in ((reader.key, [("api", "scope_missing")]), (wrong, [("api", "unauthenticated")]), (None, [])):
+        before = count_sign_ins("api", "refused")
+        with logged_refusals() as refused:
+            await Browser(reader.app, key=key).ask("DELETE", "/v1/keys/1")
+        assert refused == told
+        assert count_sign_ins("api", "refused") == before + len(told)
 
 
 @pytest.mark.parametrize(

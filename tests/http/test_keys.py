@@ -1,6 +1,7 @@
 """API keys: made, listed, revoked, audited."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.http import Browser, open_browser
@@ -10,6 +11,7 @@ from postroom.db.room import Room
 from postroom.errors import BadInput, KeyNotFound
 from postroom.events.audit import list_audit
 from postroom.http import service
+from postroom.http.asgi import build_app
 from postroom.http.model import SCOPES
 
 
@@ -103,6 +105,20 @@ async def test_a_key_revokes_only_what_it_could_make(room: Room) -> None:
     assert (await manager.ask("DELETE", f"/v1/keys/{reader.id}")).status == 200
     async with room.pool.acquire() as connection:
         assert await connection.fetchval("SELECT count(*) FROM api_keys WHERE revoked_at IS NOT NULL") == 1
+
+
+async def test_a_key_that_expires_makes_no_key_that_lasts_longer(room: Room) -> None:
+    """A key of five minutes cannot prolong itself, neither by another key nor by a change."""
+    end = datetime.now(UTC) + timedelta(minutes=5)
+    key, row = await service.create_key(room.pool, "short", scopes=["*"], actor="tests", limits={"expires_at": end})
+    browser = Browser(build_app(room), key=key)
+    for expiry in ({}, {"expires_at": (end + timedelta(seconds=1)).isoformat()}):
+        refused = await browser.post("/v1/keys", json={"name": "long", "scopes": ["*"], **expiry})
+        assert (refused.status, refused.json["errors"][0]["field"]) == (400, "expires_at")
+    prolonged = await browser.ask("PATCH", f"/v1/keys/{row.id}", json={"expires_at": None})
+    assert (prolonged.status, prolonged.json["errors"][0]["field"]) == (400, "expires_at")
+    within = {"name": "shorter", "scopes": ["deliveries:read"], "expires_at": end.isoformat()}
+    assert (await browser.post("/v1/keys", json=within)).status == 201
 
 
 async def test_a_key_may_have_every_scope_by_name(room: Room) -> None:

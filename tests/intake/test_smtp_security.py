@@ -11,6 +11,7 @@ import pytest
 import trustme
 from tests.intake.conftest import Serve
 from tests.support.patience import PATIENCE_S
+from tests.support.refusals import logged_refusals
 from tests.support.silence import let_pass
 from tests.support.submission import MAIL, deliveries, submit, with_client
 
@@ -37,10 +38,12 @@ async def test_no_mail_without_authentication(serve: Serve, pool: Pool) -> None:
 
 @pytest.mark.parametrize("password", ["wrong", "pr_" + "x" * 43, "", "\N{SNOWMAN}", "a" * 300])
 async def test_a_wrong_key_is_refused(serve: Serve, password: str) -> None:
-    """535, whatever was presented, in SMTP's words: the key is the password."""
+    """535, whatever was presented, in SMTP's words: the key is the password. The refusal is logged."""
     blob = base64.b64encode(f"\0user\0{password}".encode()).decode()
     async with serve() as served:
-        code, text = await with_client(served, lambda client: client.docmd("AUTH PLAIN", blob), login=False)
+        with logged_refusals() as refused:
+            code, text = await with_client(served, lambda client: client.docmd("AUTH PLAIN", blob), login=False)
+    assert refused == [("smtp", "unauthenticated")]
     assert code == 535
     assert b"password must be a valid API key" in text
     assert b"Bearer" not in text

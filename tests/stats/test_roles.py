@@ -32,7 +32,9 @@ from postroom.db.room import Room, open_room
 from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.model import DeliveryState, Lane
 from postroom.embedded.data_directory import DataDirectory
-from postroom.erasure.service import erase
+from postroom.erasure import store as erasure_store
+from postroom.erasure.service import erase, resume_erasures
+from postroom.events.audit import record_audit
 from postroom.settings import Settings
 from postroom.stats import service
 from postroom.stats.model import Figures, Selection
@@ -156,10 +158,38 @@ async def test_worker_role_archives(house: House, tmp_path: Path) -> None:
         await restore_month(room, options, Month("attempts", JANUARY), attach=True, actor=ACTOR)
         assert len(await delivery_ids(room.pool)) == 5
         assert await release_month(room, Month("attempts", JANUARY), actor=ACTOR) == 1
-    for role in ("postroom_worker", "postroom_api"):
-        async with house.room(role) as room:
-            assert (await erase(room, options, address=f"{role}@example.org", actor=ACTOR)).is_done
-            await refused_to(room, "SELECT * FROM erasure_key")
+    async with house.room("postroom_api") as room:
+        assert (await erase(room, options, address="api@example.org", actor=ACTOR)).is_done
+        await refused_to(room, "SELECT * FROM erasure_key")
+        async with room.pool.acquire() as session:
+            await erasure_store.begin_erasure(session, actor=ACTOR, address="worker@example.org")
+    async with house.room("postroom_worker") as room:
+        assert await resume_erasures(room, options) == 1
+        assert await room.pool.fetchval("SELECT array_agg(DISTINCT state::text) FROM erasures") == ["done"]
+        await refused_to(room, "SELECT * FROM erasure_key")
+
+
+async def test_worker_role_cannot_rewrite_the_audit_log(house: House) -> None:
+    """`erase_audit` needs an erasure that runs, which the worker cannot request or redirect to another address."""
+    forged = ("mallory@example.org", "erased:" + "0" * 64)
+    async with house.session("postroom_api") as session:
+        await record_audit(session, "operator:mallory@example.org", "key.create", "key:7")
+        await erasure_store.make_erasure_key(session)
+        await erasure_store.begin_erasure(session, actor=ACTOR, address="ada@example.org")
+    async with house.session("postroom_worker") as session:
+        pseudonyms = [forged[1], await session.fetchval("SELECT erased_address($1)", forged[0])]
+        pseudonyms.append(await session.fetchval("SELECT pseudonym FROM erasures"))
+        for statement in (
+            "INSERT INTO erasures (requested_by, pseudonym, address) VALUES ('a', 'b', 'mallory@example.org')",
+            "UPDATE erasures SET pseudonym = erased_address('mallory@example.org')",
+            "DELETE FROM erasures",
+        ):
+            assert await is_refused(session, statement)
+        await session.execute("UPDATE erasures SET address = $1", forged[0])
+        for pseudonym in pseudonyms:
+            with pytest.raises(asyncpg.PostgresError, match="append-only"):
+                await session.execute("SELECT erase_audit($1, $2)", forged[0], pseudonym)
+        assert await session.fetchval("SELECT actor FROM audit_log") == f"operator:{forged[0]}"
 
 
 async def refused_to(room: Room, sql: str) -> None:

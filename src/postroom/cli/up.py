@@ -99,12 +99,15 @@ def with_loopback_webhooks(settings: Settings) -> Settings:
 
 
 async def _sign_in_link(room: "Room", doors: "BoundSockets") -> str | None:
-    """A link that signs in with the administrator's key; None if the server does not listen on loopback."""
+    """A link that signs in with the administrator's key.
+
+    None if the server does not listen on loopback, and without a terminal: a journal or a log keeps what it is given.
+    """
     from postroom.dashboard.links import make_link
     from postroom.http.service import get_admin_key
     from postroom.runtime.peers import LOOPBACK, is_within
 
-    if not is_within(doors.http.getsockname()[0], LOOPBACK):
+    if not sys.stdout.isatty() or not is_within(doors.http.getsockname()[0], LOOPBACK):
         return None
     return await make_link(room, await get_admin_key(room.pool), url=doors.url, actor=actor())
 
@@ -161,7 +164,9 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
         "",
         f"  Dashboard  {url}/",
     ]
-    if link is not None:
+    if link is None:
+        lines.append("  Sign in    `postroom sign-in-link` prints a link that works once, in a browser on this machine")
+    else:
         lines.append(f"  Sign in    {link}")
         lines.append("             (works once, for 10 minutes; `postroom sign-in-link` prints another)")
     lines.append(f"  API        {url}/v1, described at {url}/openapi.json")
@@ -174,7 +179,7 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
         lines.append("  Demo       `postroom demo` in another terminal: a story of a minute, for the dashboard")
     lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
     if made is not None:
-        # A journal or a log keeps what it is given, so the key itself goes to a terminal only.
+        # The key itself goes to a terminal only, like the link.
         shown = f"{made}  (shown this once; kept in {key_file})" if sys.stdout.isatty() else f"kept in {key_file}"
         lines.append(f"  API key    {shown}")
     lines += ["", "  Send a first mail:", "", f"  {curl_line(url, key_file)}", "", "  Ctrl-C stops.", ""]

@@ -86,9 +86,10 @@ async def new_page(request: PageRequest) -> Answer:
 async def create_page(request: PageRequest) -> Answer:
     """Create a key within the scopes of the signed-in principal, and show it this once."""
     scopes = [scope for scope in (*SCOPES, ALL) if f"scope.{scope}" in request.form]
-    keys.check_within(request.principal, scopes)
     name, limits = request.form.get("name", "").strip(), _limits_of(request)
-    key, row = await keys.create_key(request.pool, name, scopes=scopes, actor=request.actor, limits=limits)
+    key, row = await keys.create_key(
+        request.pool, name, scopes=scopes, actor=request.actor, limits=limits, by=request.principal
+    )
     return request.secret_page(f"The key {row.name}", key, about=f"Scopes: {', '.join(row.scopes)}", back="/keys")
 
 

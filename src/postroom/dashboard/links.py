@@ -20,6 +20,7 @@ from postroom.http import operators
 from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call
 from postroom.runtime.peers import LOOPBACK, is_within
+from postroom.runtime.refusals import sign_in_refused
 
 LIFETIME_S = 600  # time to copy a link from a terminal to a browser
 PATH = "/sign-in/link"
@@ -63,10 +64,12 @@ async def make_link(room: Room, owner: ApiKey | Operator, *, url: str, actor: st
 async def use_link(call: Call) -> Answer:
     """Open a session. The answer is a page that leads on, because a redirect from another site carries no cookie."""
     if not _is_local(call):
+        sign_in_refused("link", call.client, "not_local")
         return sign_in_page(call, "/", ELSEWHERE, HTTPStatus.FORBIDDEN)
     is_opened = call.method == "GET" and "sec-purpose" not in call.headers  # a prefetch must not use the link
     owner = await call.tool(SignInLinks).use(call, query_of(call).get("token")) if is_opened else None
     if owner is None:
+        sign_in_refused("link", call.client, "used_or_expired")
         return sign_in_page(call, "/", USED, HTTPStatus.UNAUTHORIZED)
     return await begin_session(call, owner, call.tool(Dashboard).page("signed_in.html", next="/"), by="link")
 

@@ -22,7 +22,7 @@ import msgspec
 from postroom.dashboard.id_token import IdTokenInvalidError, read_id_token
 from postroom.dashboard.session import base64url
 from postroom.errors import SettingInvalid
-from postroom.http.model import Role
+from postroom.http.model import Identity, Role
 from postroom.post.address import domain_of
 from postroom.settings import Settings
 from postroom.transports.exchange import Answered, Exchange, is_private_channel
@@ -32,6 +32,7 @@ TIMEOUT_S = 10.0  # a person waits for the page
 CALLBACK = "/sign-in/oidc/callback"
 
 _ANYONE = "*"
+_LONGEST_SUBJECT = 255  # OpenID Connect Core, 2
 
 
 class OidcRefusedError(Exception):
@@ -179,15 +180,18 @@ def oidc_provider(settings: Settings, secret: bytes, *, room: str) -> OidcProvid
     return OidcProvider(settings, secret, room=room)
 
 
-def person_of(claims: Mapping[str, Any], settings: Settings) -> tuple[str, Role | None]:
-    """The verified address of a person, and the role that the settings map the claims to. Raises `OidcRefusedError`."""
-    email = claims.get("email")
-    if not isinstance(email, str) or claims.get("email_verified") not in (True, "true"):
+def person_of(claims: Mapping[str, Any], settings: Settings) -> tuple[Identity, Role | None]:
+    """The verified person, and the role that the settings map the claims to. Raises `OidcRefusedError`."""
+    email, verified, subject = (claims.get(name) for name in ("email", "email_verified", "sub"))
+    if not isinstance(email, str) or not (verified is True or verified == "true"):
         raise OidcRefusedError("The provider did not send a verified e-mail address.")
+    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
+        raise OidcRefusedError("The provider did not send a valid account id (claim sub).")
     if settings.oidc_domains and domain_of(email) not in settings.oidc_domains:
         raise OidcRefusedError(f"Addresses at {domain_of(email)} may not sign in here.")
     held = _values(claims, settings.oidc_role_claim)
-    return email, next((Role(role) for value, role in settings.oidc_roles if value in held), None)
+    role = next((Role(role) for value, role in settings.oidc_roles if value in held), None)
+    return Identity(email, str(claims.get("iss")), subject), role
 
 
 def _values(claims: Mapping[str, Any], path: str) -> set[str]:

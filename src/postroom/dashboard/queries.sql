@@ -34,7 +34,7 @@ WHERE id = :key_id AND revoked_at IS NULL AND (expires_at > now()) IS NOT FALSE
 
 -- name: find_session_operator :maybe
 -- The operator who opened a session, unless the operator was disabled or the session was signed out.
-SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since, second_factor_since
 FROM operators
 WHERE id = :operator_id AND disabled_at IS NULL
     AND NOT EXISTS (SELECT FROM ended_sessions WHERE nonce = :nonce);

@@ -7,9 +7,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import quote
 
-import structlog
-
 from postroom.dashboard.codes import LIFETIME, SignInCodes
+from postroom.dashboard.errors import CodesTooOften
 from postroom.dashboard.oidc import FLOW_S, OidcProvider, OidcRefusedError, person_of
 from postroom.dashboard.page import READ, PageRequest, admit
 from postroom.dashboard.problem_pages import sign_in_page
@@ -19,8 +18,10 @@ from postroom.dashboard.site import Dashboard, SignInError
 from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
 from postroom.http import operators
+from postroom.http.errors import IdentityMismatch
 from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect
+from postroom.runtime.refusals import sign_in_refused, signed_in
 
 UNKNOWN = "This is not a key of this room, or it was revoked."
 UNFIT = f"This key may not look at deliveries: it lacks the scope {READ}."
@@ -28,8 +29,6 @@ WRONG_CODE = "This code is wrong, has expired or was used. After five attempts, 
 
 _CODE_COOKIE = "postroom_sign_in_code"
 _OIDC_COOKIE = "postroom_oidc"
-
-_log = structlog.get_logger()
 
 
 async def show_sign_in(call: Call) -> Answer:
@@ -49,12 +48,14 @@ async def sign_in(call: Call) -> Answer:
     to = local_path(fields.get("next"))
     try:
         key = await dashboard.auth.authenticate(f"Bearer {fields.get('key', '').strip()}", READ, client=call.client)
-    except Unauthenticated:
+    except Unauthenticated as error:
+        sign_in_refused("key", call.client, error.code)
         # A right key is accepted however many were wrong before it: it is too long to guess.
         wait = dashboard.guesses.wait_s(call.client)
         dashboard.guesses.failed(call.client)
         return too_often(call, to, wait) if wait else sign_in_page(call, to, UNKNOWN, HTTPStatus.UNAUTHORIZED)
-    except ScopeMissing:
+    except ScopeMissing as error:
+        sign_in_refused("key", call.client, error.code)
         return sign_in_page(call, to, UNFIT, HTTPStatus.FORBIDDEN)
     return await begin_session(call, key, redirect(to), by="key")
 
@@ -63,6 +64,7 @@ async def begin_session(call: Call, owner: ApiKey | Operator, answer: Answer, *,
     """The answer with the cookie of a new session; `by` is the method of the sign-in, for the audit log."""
     dashboard = call.tool(Dashboard)
     await record_audit(call.room.pool, owner.actor, "dashboard.sign_in", _subject(owner), after={"by": by})
+    signed_in(by)
     return dashboard.with_session(answer, dashboard.sessions.begin(owner))
 
 
@@ -94,6 +96,9 @@ async def request_code(call: Call) -> Answer:
         nonce = await _codes(call).request(fields.get("email", "").strip(), client=call.client)
     except BadInput as error:
         return sign_in_page(call, to, error.message, HTTPStatus.BAD_REQUEST)
+    except CodesTooOften as error:
+        sign_in_refused("code", call.client, error.code)
+        raise
     dashboard = call.tool(Dashboard)
     answer = redirect(f"/sign-in/code?next={quote(to, safe='')}")
     return dashboard.with_cookie(answer, _CODE_COOKIE, nonce, age_s=int(LIFETIME.total_seconds()))
@@ -108,10 +113,12 @@ async def redeem_code(call: Call) -> Answer:
     dashboard, fields = call.tool(Dashboard), read_form(call)
     to, codes = local_path(fields.get("next")), _codes(call)
     if wait := dashboard.guesses.wait_s(call.client):
+        sign_in_refused("code", call.client, "too_often")
         return too_often(call, to, wait)
     operator = await codes.redeem(cookie_of(call, dashboard.cookie(_CODE_COOKIE)) or "", fields.get("code", ""))
     if operator is None:
         dashboard.guesses.failed(call.client)
+        sign_in_refused("code", call.client, "wrong_code")
         return _code_page(call, to, WRONG_CODE, HTTPStatus.UNAUTHORIZED)
     return await begin_session(call, operator, redirect(to), by="code")
 
@@ -147,14 +154,16 @@ async def finish_oidc(call: Call) -> Answer:
     cookie = cookie_of(call, dashboard.cookie(_OIDC_COOKIE))
     try:
         claims, to = await _provider(dashboard).finish(cookie, query_of(call))
-        email, role = person_of(claims, call.room.settings)
-        operator = await operators.sign_in_by_oidc(call.room.pool, email, role)
+        person, role = person_of(claims, call.room.settings)
+        operator = await operators.sign_in_by_oidc(call.room.pool, person, role)
     except OidcRefusedError as error:
         return _refused(call, error, HTTPStatus.FORBIDDEN)
+    except IdentityMismatch as error:
+        return _refused(call, OidcRefusedError(error.message), HTTPStatus.FORBIDDEN)
     except BadInput:
         return _refused(call, OidcRefusedError("The provider sent an invalid address."), HTTPStatus.FORBIDDEN)
     if operator is None:
-        return _refused(call, OidcRefusedError(f"{email} is not an operator here."), HTTPStatus.FORBIDDEN)
+        return _refused(call, OidcRefusedError(f"{person.email} is not an operator here."), HTTPStatus.FORBIDDEN)
     # A page instead of a redirect: the browser came from another site, so a redirect would carry no strict cookie.
     return await begin_session(call, operator, dashboard.page("signed_in.html", next=to), by="oidc")
 
@@ -166,5 +175,5 @@ def _provider(dashboard: Dashboard) -> OidcProvider:
 
 
 def _refused(call: Call, error: OidcRefusedError, status: HTTPStatus) -> Answer:
-    _log.warning("oidc_sign_in_refused", reason=str(error), request_id=call.request_id)
+    sign_in_refused("oidc", call.client, str(error))
     return sign_in_page(call, "/", str(error), status)

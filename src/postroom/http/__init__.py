@@ -1,7 +1,8 @@
 """http: the API, for programs.
 
 NAME     http, the HTTP application: JSON under /v1, links, pages, health, OpenAPI
-OWNS     the tables `api_keys`, in which keys are kept as hashes, and `operators`, the people of the dashboard
+OWNS     the tables `api_keys`, in which keys are kept as hashes, `operators`, the people of the dashboard, and
+         `dashboard_sessions`, their sign-ins
 STATES   a key is valid until it is revoked; there is no way back. An operator signs in until disabled; enabling an
          operator does not revive earlier sessions
 CALLED BY  the composition root (`build_app`), the command line and the dashboard (`service`, `operators`), the SES

@@ -47,10 +47,10 @@ CreatedKey = response(ApiKey, "CreatedKey", hide=("last_used_at", "revoked_at"),
 
 
 async def create_key(call: Call) -> Answer:
-    service.check_within(await _owner(call), call.body.scopes)  # a key cannot give what it does not have
+    owner = await _owner(call)  # a key cannot give what it does not have
     limits = {name: getattr(call.body, name) for name in KeyLimits.__struct_fields__}
     key, row = await service.create_key(
-        call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor, limits=limits
+        call.room.pool, call.body.name, scopes=call.body.scopes, actor=call.actor, limits=limits, by=owner
     )
     return Answer(answer(CreatedKey, row, key=key), 201, headers={"cache-control": "no-store"})
 

@@ -28,6 +28,7 @@ from postroom.delivery.service import AcceptCombiner
 from postroom.dropins.resend import api as resend_api
 from postroom.dropins.ses import api as ses_api
 from postroom.dropins.ses.sign_in import SesSignIn
+from postroom.errors import AccessError, LimitError
 from postroom.events import EventStore
 from postroom.events import api as events_api
 from postroom.feedback import api as feedback_api
@@ -36,6 +37,7 @@ from postroom.feedback.providers.model import ProviderOptions
 from postroom.http import api as key_api
 from postroom.http import health
 from postroom.http.auth import Authenticator
+from postroom.http.model import ApiKey
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
 from postroom.http.replica_reads import ReplicaReads
@@ -48,6 +50,7 @@ from postroom.outbox import api as outbox_api
 from postroom.outbox.webhooks import api as webhooks_api
 from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Receive, Scope, Send, Site
 from postroom.runtime.peers import TrustedProxies
+from postroom.runtime.refusals import sign_in_refused
 from postroom.runtime.tracing import span
 from postroom.schedule import api as schedule_api
 from postroom.schedule import event_api
@@ -123,11 +126,20 @@ class HttpApplication:
 
     async def _answer(self, endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
         if endpoint.scope is not None:
-            key = await self._auth.authenticate(call.headers.get("authorization"), endpoint.scope, client=call.client)
+            key = await self._authenticate(call, endpoint.scope)
             call.actor, call.source, call.scopes, call.key_id = key.actor, key.name, key.scopes, key.id
         await read_call(call, endpoint, receive, most_body=self._max_body)
         with span(f"{endpoint.method} {endpoint.path}", traceparent=call.headers.get("traceparent")):
             return await (self._replica.answer(endpoint, call) if self._replica else endpoint.handler(call))
+
+    async def _authenticate(self, call: Call, scope: str) -> ApiKey:
+        presented = call.headers.get("authorization")
+        try:
+            return await self._auth.authenticate(presented, scope, client=call.client)
+        except (AccessError, LimitError) as error:
+            if presented is not None:
+                sign_in_refused("api", call.client, error.code)
+            raise
 
     def _refuse(self, route: Route, call: Call, error: Exception) -> Answer:
         """The answer to an error, in the form of its endpoint, or of the first site that knows an unknown path."""

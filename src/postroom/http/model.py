@@ -140,6 +140,7 @@ class Operator:
     last_sign_in_at: datetime | None
     disabled_at: datetime | None
     sessions_since: datetime  # every session holds this value; a new value ends them all
+    second_factor_since: datetime | None = None
 
     @property
     def name(self) -> str:
@@ -155,6 +156,15 @@ class Operator:
 
     def allows(self, scope: str) -> bool:
         return self.role.allows(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A person as an OpenID Connect provider knows them: the verified address, and the account that stays the same."""
+
+    email: str
+    issuer: str
+    subject: str
 
 
 def operator_actor(email: str) -> str:

@@ -3,15 +3,20 @@
 Every change is audited. Disabling and removing an operator ends all sessions, in every process, with the next request.
 """
 
+from string import ascii_lowercase, ascii_uppercase
+
 from postroom.accounts import service as accounts
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection, Run
 from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
-from postroom.http.model import ROLE_SCOPES, Operator, OperatorOrigin, Principal, Role, operator_actor
+from postroom.http.errors import IdentityMismatch
+from postroom.http.model import ROLE_SCOPES, Identity, Operator, OperatorOrigin, Principal, Role, operator_actor
 from postroom.post.address import normalize
 from postroom.runtime.page import Found, read_page
+
+_ASCII_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 
 
 async def add_operator(pool: Pool, email: str, role: Role, *, actor: str, by: Principal | None = None) -> Operator:
@@ -81,12 +86,13 @@ async def record_sign_in(connection: Connection, operator_id: int) -> Operator |
     return await store.sign_in_operator(connection, operator_id=operator_id)
 
 
-async def sign_in_by_oidc(pool: Pool, email: str, role: Role | None) -> Operator | None:
+async def sign_in_by_oidc(pool: Pool, person: Identity, role: Role | None) -> Operator | None:
     """The operator with an address that a provider verified; None if no operator has it, or it is disabled.
 
-    A person with a mapped role becomes an operator. The role of one who was added by a person stays.
+    A person with a mapped role becomes an operator. The role of one who was added by a person stays. The account of
+    the first sign-in is kept: `IdentityMismatch` refuses another account that has the address later.
     """
-    address = check_email(email)
+    address = check_verified_email(person.email)
     actor = operator_actor(address)
     async with pool.acquire() as connection, connection.transaction():
         found = await store.find_operator_by_email(connection, email=address)
@@ -101,7 +107,18 @@ async def sign_in_by_oidc(pool: Pool, email: str, role: Role | None) -> Operator
                 changed = await store.change_operator_role(connection, operator_id=found.id, role=role)
                 after = None if changed is None else _facts(changed)
                 await record_audit(connection, actor, "operator.role", actor, before=_facts(found), after=after)
-        return None if found is None else await store.sign_in_operator(connection, operator_id=found.id)
+        signed_in = None if found is None else await store.sign_in_operator(connection, operator_id=found.id)
+        if signed_in is not None:
+            await _keep_identity(connection, signed_in, person)
+        return signed_in
+
+
+async def _keep_identity(connection: Connection, operator: Operator, person: Identity) -> None:
+    account = {"issuer": person.issuer, "subject": person.subject}
+    if await store.keep_identity(connection, operator_id=operator.id, **account):
+        await record_audit(connection, operator.actor, "operator.identity", operator.actor, after=account)
+    elif not await store.has_identity(connection, operator_id=operator.id, **account):
+        raise IdentityMismatch
 
 
 async def remove_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
@@ -126,6 +143,18 @@ async def _changed(
 def check_email(email: str) -> str:
     """The address as it is stored. Raises `BadInput`."""
     return normalize(accounts.check_email(email))
+
+
+def check_verified_email(email: str) -> str:
+    """The address that a provider verified, as it is stored. Raises `BadInput`.
+
+    Only ASCII letters may change their case: another letter can become one of another person's address, such as the
+    Kelvin sign, which is `k` in lower case.
+    """
+    address = check_email(email)
+    if not address.rpartition("@")[0].isascii() or address != email.translate(_ASCII_LOWER):
+        raise BadInput.of("email", "has letters that sign-in does not accept; use an address in ASCII")
+    return address
 
 
 def check_role(by: Principal | None, role: Role) -> None:

@@ -13,27 +13,31 @@ RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expire
 UPDATE operators
 SET role = :role
 WHERE id = :operator_id
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
 
 -- name: delete_operator :maybe
 -- Remove an operator.
 DELETE FROM operators
 WHERE id = :operator_id
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
 
 -- name: disable_operator :maybe
 -- Disable an operator and end all sessions; a disabled one keeps its time.
 UPDATE operators
 SET disabled_at = coalesce(disabled_at, now()), sessions_since = clock_timestamp()
 WHERE id = :operator_id
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
 
 -- name: enable_operator :maybe
 -- Let a disabled operator sign in again; sessions from before stay ended.
 UPDATE operators
 SET disabled_at = NULL
 WHERE id = :operator_id
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
 
 -- name: find_key :maybe
 -- The key with this hash, unless it was revoked.
@@ -62,16 +66,22 @@ LIMIT 1;
 
 -- name: find_operator :maybe
 -- The operator with this id; its row is locked until the transaction ends, so that the audit log has the state before.
-SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since
 FROM operators
 WHERE id = :operator_id
 FOR UPDATE;
 
 -- name: find_operator_by_email :maybe
 -- The operator with this address.
-SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since
 FROM operators
 WHERE email = :email;
+
+-- name: has_identity :maybe
+-- Whether an operator is this account of a provider.
+SELECT id FROM operators WHERE id = :operator_id AND oidc_issuer = :issuer AND oidc_subject = :subject;
 
 -- name: insert_key :one
 -- A new key.
@@ -85,7 +95,15 @@ RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expire
 INSERT INTO operators (email, role, origin)
 VALUES (:email, :role, :origin)
 ON CONFLICT DO NOTHING
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
+
+-- name: keep_identity :maybe
+-- Keep the account with which an operator signed in first at a provider.
+UPDATE operators
+SET oidc_issuer = :issuer, oidc_subject = :subject
+WHERE id = :operator_id AND (oidc_subject IS NULL OR oidc_issuer <> :issuer)
+RETURNING id;
 
 -- name: list_keys :many
 -- Every key, newest first, below a cursor; the revoked ones too.
@@ -98,7 +116,8 @@ LIMIT :page_limit;
 
 -- name: list_operators :many
 -- Every operator, newest first, below a cursor; the disabled ones too.
-SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since
+SELECT id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since
 FROM operators
 WHERE :before_id::bigint IS NULL OR id < :before_id
 ORDER BY id DESC
@@ -121,7 +140,8 @@ RETURNING id, name, prefix, scopes, created_at, last_used_at, revoked_at, expire
 UPDATE operators
 SET last_sign_in_at = now()
 WHERE id = :operator_id AND disabled_at IS NULL
-RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since;
+RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
+    second_factor_since;
 
 -- name: touch_key :exec
 -- Record that a key is in use; see functions/touch_api_key.sql.

@@ -27,11 +27,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 async def create_key(
-    pool: Pool, name: str, *, scopes: Sequence[str], actor: str, limits: Mapping[str, Any] | None = None
+    pool: Pool,
+    name: str,
+    *,
+    scopes: Sequence[str],
+    actor: str,
+    limits: Mapping[str, Any] | None = None,
+    by: Principal | None = None,
 ) -> tuple[str, ApiKey]:
-    """Make a key: returns it, this once, and its row. `limits` are fields of `MailLimits`."""
+    """Make a key: returns it, this once, and its row. `limits` are fields of `MailLimits`.
+
+    A key has at most the scopes and the time of `by`: `ScopeMissing` names a scope, `BadInput` the expiry.
+    """
+    if by is not None:
+        check_within(by, scopes)
     _check(name, scopes)
     checked = _check_limits(scopes, limits or {})
+    _check_expiry(by, checked)
     async with pool.acquire() as connection, connection.transaction():
         return await _insert(connection, name, scopes, actor=actor, limits=checked)
 
@@ -41,13 +53,15 @@ async def change_key(
 ) -> ApiKey:
     """Change the limits of a key that was not revoked; fields that are left out stay.
 
-    Other processes apply them within `limiter.CACHE_S` seconds. `ScopeMissing` names a scope that `by` lacks.
+    Other processes apply them within `limiter.CACHE_S` seconds. `ScopeMissing` names a scope that `by` lacks,
+    `BadInput` an expiry after its own.
     """
     async with audited(pool, actor, "key.change", f"key:{key_id}") as (connection, note):
         key = KeyNotFound.unless(await store.find_key_by_id(connection, key_id=key_id))
         if by is not None:
             check_within(by, key.scopes)
         limits = _check_limits(key.scopes, {**key.limits.columns, **changes})
+        _check_expiry(by, limits)
         changed = KeyNotFound.unless(await store.change_key(connection, key_id=key_id, **limits.columns))
         note.before, note.after = _facts(key), _facts(changed)
         note.is_dropped = changed == key
@@ -126,6 +140,13 @@ def _check_limits(scopes: Sequence[str], values: Mapping[str, Any]) -> MailLimit
     if errors:
         raise BadInput(errors)
     return limits
+
+
+def _check_expiry(by: Principal | None, limits: MailLimits) -> None:
+    """Raise `BadInput` if the limits allow a key to outlive the key that makes or changes it."""
+    end = by.expires_at if isinstance(by, ApiKey) else None
+    if end is not None and (limits.expires_at is None or limits.expires_at > end):
+        raise BadInput.of("expires_at", f"must be at most {end.isoformat()}, when your own key expires")
 
 
 async def _insert(

@@ -37,6 +37,12 @@ QUEUE_WAITING = gauge("postroom_queue_waiting", "Deliveries waiting, counted up 
 QUEUE_OLDEST_SECONDS = gauge("postroom_queue_oldest_seconds", "Waiting time of the oldest due delivery", ["lane"])
 HTTP_REQUESTS = counter("postroom_http_requests", "HTTP requests", ["route", "method", "status"])
 HTTP_SECONDS = histogram("postroom_http_request_seconds", "Duration of a request", ["route"])
+SIGN_INS = counter(
+    "postroom_sign_ins",
+    "Sign-ins, accepted or refused, by way: key, code, link, oidc and second_factor of the dashboard, smtp; api counts "
+    "refused requests only",
+    ["way", "result"],
+)
 REPLICA_READS = counter(
     "postroom_replica_reads",
     "Listings, statistics and exports, by the server that was read: replica or primary",

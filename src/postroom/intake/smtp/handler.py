@@ -41,6 +41,7 @@ from postroom.intake.metrics import SUBMISSIONS
 from postroom.intake.parsing import read_aside
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_copies
 from postroom.post.address import parse_address
+from postroom.runtime.refusals import sign_in_refused
 from postroom.runtime.smtp_server import DATABASE_AWAY, OUR_FAULT
 
 Authenticate = Callable[[str, str], Awaitable[tuple[str, int | None]]]
@@ -112,8 +113,10 @@ class SubmissionHandler:
             async with self._room_of(user) as room:
                 return Submitter(user, *await room.authenticate(key, client), key)
         except WrongKeysTooOften as error:
+            sign_in_refused("smtp", client, error.code)
             return f"454 4.7.0 {error.message}"
         except AccessError as error:
+            sign_in_refused("smtp", client, error.code)
             return f"535 5.7.8 {WRONG_PASSWORD if type(error) is Unauthenticated else error.message}"
         except Exception as error:  # noqa: BLE001 - the client may retry after any error
             _log.warning("submission_unverified", error=type(error).__name__)

@@ -9,6 +9,7 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from postroom.intake.smtp.handler import SubmissionHandler
 from postroom.runtime.peers import LOOPBACK, is_within
+from postroom.runtime.refusals import signed_in
 from postroom.runtime.smtp_server import SmtpConnection, SmtpServer
 
 MOST_AUTHS = 3  # per connection: slows guessing, allows a typing error
@@ -97,6 +98,7 @@ class SubmissionSession(SmtpConnection):
         self._reset_timeout()
         if self._stranger is not None:
             self._stranger.cancel()
+        signed_in("smtp")
         return AuthResult(success=True, auth_data=found)
 
 
