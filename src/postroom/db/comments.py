@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-_STATEMENT = re.compile(r"CREATE (?:TABLE|(?:OR REPLACE )?VIEW) (\w+)|ALTER TABLE (\w+)")
+_STATEMENT = re.compile(r"CREATE (?:(?:UNLOGGED )?TABLE|(?:OR REPLACE )?VIEW) (\w+)|ALTER TABLE (\w+)")
 _INDEX = re.compile(r" *CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 _COLUMN = re.compile(r"    (?!CONSTRAINT|PRIMARY|CHECK|UNIQUE|FOREIGN|ADD|ALTER|DROP)(\w+) +\S")
 _ADDED = re.compile(r"\bADD COLUMN (\w+)")

@@ -30,6 +30,7 @@ class Operator(Struct, frozen=True, kw_only=True):
     created_at: datetime
     last_sign_in_at: datetime | None
     disabled_at: datetime | None
+    second_factor_since: datetime | None
 
 
 class OperatorsApi(Resource[Kind]):

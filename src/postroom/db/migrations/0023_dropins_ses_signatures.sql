@@ -8,5 +8,5 @@ CREATE UNLOGGED TABLE ses_signatures (
     invocation text        NOT NULL -- amz-sdk-invocation-id, which AWS's libraries send and do not sign; empty if missing
 );
 
+-- drop_signatures
 CREATE INDEX ses_signatures_used_at_idx ON ses_signatures (used_at);
-COMMENT ON INDEX ses_signatures_used_at_idx IS 'dropins.ses drop_signatures';
