@@ -4,7 +4,7 @@
 -- another call. Rows of the last ten minutes count. Unlogged: a crash of PostgreSQL empties it.
 CREATE UNLOGGED TABLE ses_signatures (
     used_at    timestamptz NOT NULL DEFAULT now(),
-    signature  bytea       NOT NULL PRIMARY KEY,
+    signature  bytea       NOT NULL PRIMARY KEY, -- of the request (Signature Version 4)
     invocation text        NOT NULL -- amz-sdk-invocation-id, which AWS's libraries send and do not sign; empty if missing
 );
 
