@@ -206,7 +206,6 @@ async def test_cancelling_twice_changes_nothing(pool: Pool, session: Session) ->
 @pytest.mark.parametrize(
     "change, column",
     [
-        ("status = 'assigned', assigned_to = 3, assigned_at = now()", "status"),
         ("status = 'sent'", "status"),
         ("subject = 'Other'", "subject"),
         ("status = 'cancelled', recipient_email = 'eve@example.org'", "recipient_email"),
@@ -304,7 +303,9 @@ async def test_webhooks_are_not_in_send_logs(session: Session) -> None:
         "campaign_id = 'spring 711'",
     ],
 )
-async def test_send_logs_are_indexed_by_recipient_sender_campaign_and_recent_time(session: Session, question: str) -> None:
+async def test_send_logs_are_indexed_by_recipient_sender_campaign_and_recent_time(
+    session: Session, question: str
+) -> None:
     """Finding one person, or the last minutes, does not scan a month of attempts."""
     await session.execute("SELECT ensure_partitions('attempts')")
     await session.execute(
@@ -372,7 +373,7 @@ STANDING = "SELECT address, scope::text, reason::text, until IS NULL AS is_perma
     [("hard", "hard_bounce", True), ("soft", "soft_bounce", False), ("complaint", "complaint", True)],
 )
 async def test_insert_into_bounce_list_suppresses(
-    session: Session, bounce_type: str, reason: str, is_permanent: bool
+    session: Session, bounce_type: str, reason: str, *, is_permanent: bool
 ) -> None:
     """The address is suppressed for all mail, in lower case; a soft bounce holds it for a day."""
     await session.execute(BOUNCE, "Ada@example.org", bounce_type)
@@ -409,7 +410,9 @@ async def test_update_of_bounce_list_moves_the_suppression(session: Session) -> 
 async def test_delete_from_a_list_lifts_the_suppression(session: Session, view: str, insert: str) -> None:
     """Suppressions for another reason stay, and the history has the lift."""
     await session.execute(insert, *(("ada@example.org", "hard") if view == "bounce_list" else ()))
-    await session.execute("INSERT INTO suppressions (address, scope, reason) VALUES ('bob@example.org', 'all', 'manual')")
+    await session.execute(
+        "INSERT INTO suppressions (address, scope, reason) VALUES ('bob@example.org', 'all', 'manual')"
+    )
     await session.execute(f"DELETE FROM {view}")
     assert await session.fetch(STANDING) == [("bob@example.org", "all", "manual", True)]
     lifted = "SELECT count(*) FROM suppression_changes WHERE change = 'lifted' AND address = 'ada@example.org'"
@@ -460,7 +463,7 @@ async def test_batch_can_be_selected_for_update(pool: Pool, session: Session) ->
 async def test_setting_status_sending_is_rejected(pool: Pool, session: Session) -> None:
     """A status without a lease could not be recovered from a dead worker."""
     await accepted(pool)
-    with pytest.raises(asyncpg.PostgresError, match="status: cannot be changed here"):
+    with pytest.raises(asyncpg.PostgresError, match="with a lease") as refused:
         await session.fetch(
             """
             WITH batch AS (
@@ -473,6 +476,10 @@ async def test_setting_status_sending_is_rejected(pool: Pool, session: Session) 
             RETURNING *
             """
         )
+    assert (refused.value.column_name, (refused.value.hint or "").splitlines()[1:]) == (
+        "status",
+        ["postroom senders add ADDRESS --host HOST", "postroom work"],
+    )
 
 
 async def test_send_logs_can_be_exported_by_copy(session: Session) -> None:

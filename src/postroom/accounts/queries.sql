@@ -36,7 +36,7 @@ FROM (
     SELECT FROM tokens
     WHERE (transaction_id, id) > (
         SELECT CASE WHEN last_transaction_id > pg_snapshot_xmin(pg_current_snapshot())
-            THEN '0'::xid8 ELSE last_transaction_id END, last_seq
+            THEN '0'::xid8 ELSE last_transaction_id END, cursor_id
         FROM jobs
         WHERE job_type = 'mailroom'
     )
@@ -164,7 +164,7 @@ held AS (
     SELECT count(*) AS tokens, min(created_at) AS created_at
     FROM tokens
     WHERE transaction_id >= (SELECT transaction_id FROM line)
-        AND (transaction_id, id) > (SELECT last_transaction_id, last_seq FROM jobs WHERE job_type = 'mailroom')
+        AND (transaction_id, id) > (SELECT last_transaction_id, cursor_id FROM jobs WHERE job_type = 'mailroom')
 )
 SELECT held.tokens,
     greatest(extract(epoch FROM coalesce(:now::timestamptz, now())) - held.created_at, 0)::float8 AS stalled_s,

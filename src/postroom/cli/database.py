@@ -15,6 +15,7 @@ from postroom.db.connection import current
 from postroom.db.errors import DatabaseUnreachable
 from postroom.db.iam import with_token
 from postroom.db.url import for_programs, parameters_of, with_parameter
+from postroom.errors import BadInput
 from postroom.runtime.terminal import run, say
 from postroom.settings import Settings, read_settings
 
@@ -84,8 +85,14 @@ def schema(
     events: Annotated[
         bool, typer.Option("--events", help="Only the event store: events, commands and their functions.")
     ] = False,
+    seed_names: Annotated[
+        bool, typer.Option("--seed-names", help="Only a schema of views for a room that exists, <room>_seed_names.")
+    ] = False,
 ) -> None:
     """Print the SQL that creates the room, for psql or a migration tool of your own. Nothing is connected to."""
-    from postroom.db.install import EVENT_STORE, room_script
+    from postroom.db.install import EVENT_STORE, room_script, seed_names_script
 
-    sys.stdout.write(room_script(read_settings().schema, only=EVENT_STORE if events else ()))
+    if events and seed_names:
+        raise BadInput.of("--seed-names", "cannot be combined with --events")
+    room = read_settings().schema
+    sys.stdout.write(seed_names_script(room) if seed_names else room_script(room, only=EVENT_STORE if events else ()))

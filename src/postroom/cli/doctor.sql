@@ -35,7 +35,7 @@ FROM (
     SELECT tokens.created_at
     FROM tokens, jobs
     WHERE job_type = 'mailroom'
-        AND (tokens.transaction_id, tokens.id) > (jobs.last_transaction_id, jobs.last_seq)
+        AND (tokens.transaction_id, tokens.id) > (jobs.last_transaction_id, jobs.cursor_id)
         AND tokens.transaction_id < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY tokens.transaction_id, tokens.id
     LIMIT :bound

@@ -1,9 +1,9 @@
-r"""Descriptions of tables, views, indexes, columns and functions for COMMENT ON: `\d+`, `\di+` and `\df+` in psql show them.
+r"""Descriptions of tables, views, indexes, columns and functions for COMMENT ON.
 
-The comment above CREATE TABLE or CREATE VIEW describes the relation, the comment behind a column that column, the first
-comment of a function's file the function. The comment above CREATE INDEX names the queries of this index and of those
-in the lines below it; a comment behind an index precedes it. `columns.txt` describes columns with one meaning in every table, a line each:
-`name: text`.
+`\d+`, `\di+` and `\df+` in psql show them. The comment above CREATE TABLE or CREATE VIEW describes the relation, the
+comment behind a column that column, the first comment of a function's file the function. The comment above CREATE INDEX
+names the queries of this index and of those in the lines below it; a comment behind an index precedes it. `columns.txt`
+describes columns with one meaning in every table, a line each: `name: text`.
 """
 
 import re
@@ -35,6 +35,7 @@ def read_comments(migrations: Iterable[str], functions: Iterable[str]) -> Commen
     }  # created by the migrator, not by a migration
     columns = _shared_columns()
     for text in migrations:
+        relations.update(_described_indexes(text))
         for relation, column, comment in _described(text):
             if column is None:
                 relations[relation] = comment
@@ -54,15 +55,11 @@ def _shared_columns() -> dict[str, str]:
 def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
     """Relation, column or None, and the comment above or behind it."""
     above: list[str] = []
-    queries: list[str] = []  # of the indexes in these lines
     relation = ""
     for line in text.splitlines():
         if line.startswith("-- "):
             above = [] if _RULE.search(line) else [*above, line[3:]]
             continue
-        queries = above or queries if line else []
-        if (index := _INDEX.match(line)) is not None and (comment := _behind(line) or queries):
-            yield index[1], None, _sentence(comment)
         if (found := _STATEMENT.match(line)) is not None:
             relation = found[1] or found[2]
             if found[1] and above:
@@ -73,6 +70,20 @@ def _described(text: str) -> Iterator[tuple[str, str | None, str]]:
             relation = ""
         if not (found and found[2]):
             above = []
+
+
+def _described_indexes(text: str) -> Iterator[tuple[str, str]]:
+    """Index, and the queries in the comment behind it or above its group of lines."""
+    above: list[str] = []
+    is_comment = False
+    for line in text.splitlines():
+        if line.startswith("-- "):
+            above = [*above, line[3:]] if is_comment else [line[3:]]
+        elif not line:
+            above = []
+        elif (found := _INDEX.match(line)) is not None and (queries := _behind(line) or above):
+            yield found[1], _sentence(queries)
+        is_comment = line.startswith("-- ")
 
 
 def _column(line: str, above: list[str]) -> tuple[str, str] | None:

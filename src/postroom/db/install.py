@@ -2,11 +2,12 @@
 
 The script creates the schema, applies every migration and function file in one transaction and records them, so that
 `postroom migrate` finds the room up to date. `EVENT_STORE` installs the event store alone, into a schema that has
-nothing else of Postroom; `postroom migrate` adds the rest later.
+nothing else of Postroom; `postroom migrate` adds the rest later. `seed_names_script` makes a schema of views beside it.
 """
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from importlib.resources import files
 
 from postroom.db.migrate import RELEASE, SqlFile, comment_texts, function_files, migration_files
 from postroom.db.pool import quote_identifier
@@ -40,6 +41,15 @@ def room_script(room: str, *, only: Sequence[str] = ()) -> str:
             "COMMIT;\n",
         ]
     )
+
+
+def seed_names_script(room: str) -> str:
+    """The SQL that creates the schema `<room>_seed_names`: views under the names of the documents behind Postroom."""
+    text = files("postroom.db").joinpath("seed_names.sql").read_text("utf-8")
+    names = {"@names": quote_identifier(f"{room}_seed_names"), "@room": quote_identifier(room)}
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
+    return text
 
 
 def _applied(file: SqlFile) -> str:

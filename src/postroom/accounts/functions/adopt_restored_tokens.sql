@@ -13,11 +13,12 @@ BEGIN
     SELECT * INTO v_cursor FROM jobs WHERE job_type = 'mailroom' FOR UPDATE;
     UPDATE tokens
     SET transaction_id = pg_current_xact_id()
-    WHERE (transaction_id, id) > (v_cursor.last_transaction_id, v_cursor.last_seq);
+    WHERE (transaction_id, id) > (v_cursor.last_transaction_id, v_cursor.cursor_id);
     GET DIAGNOSTICS v_waiting = ROW_COUNT;
     UPDATE tokens SET transaction_id = '0' WHERE transaction_id <> pg_current_xact_id();
     UPDATE jobs
-    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
+    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0),
+        last_id = NULL, outside = '{}'
     WHERE job_type = 'mailroom';
     RETURN v_waiting;
 END

@@ -5,6 +5,8 @@
 -- token can appear there later, so the cursor may pass. That horizon is the whole cluster's; a long write transaction
 -- delays it, which measure_stall reports.
 --
+-- Tokens that another program dequeued are left out (keep_cursor).
+--
 -- A collector that advances the cursor notifies listeners: while batches are full, commits do not (wake_collectors),
 -- and listeners outside must not miss tokens.
 CREATE OR REPLACE FUNCTION dequeue_tokens(p_limit integer DEFAULT 10, p_now timestamptz DEFAULT now())
@@ -22,8 +24,9 @@ DECLARE
     v_transaction_id xid8;
     v_id             bigint;
     v_line           xid8;
+    v_outside        outside_dequeue[];
 BEGIN
-    SELECT last_transaction_id, last_seq INTO STRICT v_transaction_id, v_id
+    SELECT last_transaction_id, cursor_id, outside INTO STRICT v_transaction_id, v_id, v_outside
     FROM jobs
     WHERE job_type = 'mailroom'
     FOR UPDATE;
@@ -50,6 +53,10 @@ BEGIN
             AND t.transaction_id < v_line
             AND t.expires_at > extract(epoch FROM p_now)
             AND t.consumed_at IS NULL
+            AND NOT EXISTS (
+                SELECT FROM unnest(v_outside) AS o
+                WHERE t.id > o.after_seq AND t.id <= o.through_seq AND pg_visible_in_snapshot(t.transaction_id, o.seen)
+            )
         ORDER BY t.transaction_id, t.id
         LIMIT p_limit
     ),
@@ -63,7 +70,9 @@ BEGIN
     ),
     advanced AS (
         UPDATE jobs
-        SET last_transaction_id = reached.transaction_id, last_seq = reached.id
+        SET last_transaction_id = reached.transaction_id, last_id = reached.id,
+            last_seq = greatest(last_seq, reached.id, (SELECT max(id) FROM due)),
+            outside = ARRAY(SELECT o FROM unnest(outside) AS o WHERE pg_snapshot_xmax(o.seen) > reached.transaction_id)
         FROM reached
         WHERE job_type = 'mailroom' AND (reached.transaction_id, reached.id) > (v_transaction_id, v_id)
     ),
@@ -79,7 +88,7 @@ BEGIN
 
     IF EXISTS (
         SELECT FROM jobs
-        WHERE job_type = 'mailroom' AND (last_transaction_id, last_seq) > (v_transaction_id, v_id)
+        WHERE job_type = 'mailroom' AND (last_transaction_id, cursor_id) > (v_transaction_id, v_id)
     ) THEN
         NOTIFY token_insert;
     END IF;

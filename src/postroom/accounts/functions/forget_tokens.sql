@@ -32,7 +32,7 @@ BEGIN
         FROM tokens
         WHERE id > p_after AND id <= last_id
             AND expires_at < extract(epoch FROM p_now - p_retention)
-            AND (transaction_id, id) <= (v_cursor.last_transaction_id, v_cursor.last_seq)
+            AND (transaction_id, id) <= (v_cursor.last_transaction_id, v_cursor.cursor_id)
         FOR UPDATE SKIP LOCKED
     );
     GET DIAGNOSTICS forgotten = ROW_COUNT;

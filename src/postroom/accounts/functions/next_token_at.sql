@@ -9,7 +9,7 @@ BEGIN
         FROM tokens
         WHERE (transaction_id, id) > (
             SELECT CASE WHEN last_transaction_id > pg_snapshot_xmin(pg_current_snapshot())
-                THEN '0'::xid8 ELSE last_transaction_id END, last_seq
+                THEN '0'::xid8 ELSE last_transaction_id END, cursor_id
             FROM jobs
             WHERE job_type = 'mailroom'
         )

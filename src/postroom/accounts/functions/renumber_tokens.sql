@@ -14,7 +14,8 @@ BEGIN
         WHEN consumed_at IS NULL AND expires_at > extract(epoch FROM now()) THEN pg_current_xact_id() ELSE '0'
     END;
     UPDATE jobs
-    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0)
+    SET last_transaction_id = '0', last_seq = coalesce((SELECT max(id) FROM tokens WHERE transaction_id = '0'), 0),
+        last_id = NULL, outside = '{}'
     WHERE job_type = 'mailroom';
 END
 $$;

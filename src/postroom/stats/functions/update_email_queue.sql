@@ -13,6 +13,12 @@ BEGIN
         AND NOT (changed.key = 'status' AND NEW.status = 'cancelled')
     ORDER BY changed.key <> 'status', changed.key
     LIMIT 1;
+    IF NEW.status = 'assigned' AND OLD.status = 'pending' THEN
+        RAISE EXCEPTION 'status: a mail is assigned by a worker of Postroom, with a lease that a status does not have'
+            USING ERRCODE = 'PR101', COLUMN = 'status', HINT = 'Two commands do the same:
+postroom senders add ADDRESS --host HOST
+postroom work';
+    END IF;
     IF FOUND THEN
         RAISE EXCEPTION '%: cannot be changed here; a waiting mail can be cancelled, by status = ''cancelled''', v_column
             USING ERRCODE = 'PR101', COLUMN = v_column;
