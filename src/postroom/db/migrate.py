@@ -59,7 +59,7 @@ CAPABILITIES = (
 )
 """The packages with stored functions; a function in LANGUAGE sql comes after those that it calls."""
 
-RELEASE = 1
+RELEASE = 2
 """The number of this release's schema. The first change of tables or functions after a release increments it."""
 
 PROCESS_SILENCE = timedelta(minutes=3)  # a running process reports every minute

@@ -359,12 +359,6 @@ CREATE FUNCTION check_send_data(p_locale text, p_variables jsonb, p_headers json
     LANGUAGE plpgsql STABLE
     AS $$…$$;
 
-CREATE FUNCTION clear_soft_bounces(p_address text[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
-    LANGUAGE plpgsql
-    SET search_path TO 'postroom', 'pg_temp'
-    SET jit TO 'off'
-    AS $$…$$;
-
 CREATE FUNCTION close_functions() RETURNS integer
     LANGUAGE plpgsql
     AS $$…$$;
@@ -1193,6 +1187,12 @@ CREATE FUNCTION rebuild_stats() RETURNS bigint
     LANGUAGE plpgsql
     AS $$…$$;
 
+CREATE FUNCTION record_acceptances(p_delivery_id bigint[], p_address text[], p_now timestamp with time zone DEFAULT now()) RETURNS integer
+    LANGUAGE plpgsql
+    SET search_path TO 'postroom', 'pg_temp'
+    SET jit TO 'off'
+    AS $$…$$;
+
 CREATE FUNCTION record_audit(p_actor text, p_action text, p_subject text, p_before jsonb DEFAULT NULL::jsonb, p_after jsonb DEFAULT NULL::jsonb) RETURNS void
     LANGUAGE sql
     AS $$…$$;
@@ -1264,6 +1264,10 @@ CREATE FUNCTION reopen_room() RETURNS void
 
 CREATE FUNCTION repeat_single(p_values anyarray, p_count integer) RETURNS anyarray
     LANGUAGE sql IMMUTABLE
+    AS $$…$$;
+
+CREATE FUNCTION report_effects(p_ids bigint[]) RETURNS TABLE(id bigint, reason suppression_reason, is_doubtful boolean)
+    LANGUAGE sql STABLE
     AS $$…$$;
 
 CREATE FUNCTION request_fingerprint(p_lane text, p_template_id text, p_locale text, p_variables jsonb, p_subject text, p_text text, p_html text, p_email text, p_rest text) RETURNS bigint
@@ -2529,8 +2533,8 @@ CREATE TABLE soft_bounces (
     address text NOT NULL,
     steps smallint NOT NULL,
     last_step_at timestamp with time zone NOT NULL,
-    cleared_at timestamp with time zone,
-    handed_over_at timestamp with time zone
+    handed_over_at timestamp with time zone,
+    accepted_at timestamp with time zone
 );
 
 CREATE TABLE stat_deltas (
