@@ -40,6 +40,17 @@ from postroom.settings import Settings
 
 MAIL = {"from": "Shop <shop@example.org>", "to": "ada@example.org", "subject": "Hello", "text": "Hello, Ada."}
 
+PAGES = (
+    "/webhooks",
+    "/templates",
+    "/suppressions",
+    "/events",
+    "/webhooks/1",
+    "/templates/x/publish",
+    "/contacts/a@b.example",
+)
+"""Paths of Resend's API; the dashboard has pages at some of them."""
+
 
 def app_of(room: Room) -> HttpApplication:
     return build_app(room)
@@ -213,6 +224,7 @@ async def test_a_time_from_now_with_a_key_is_accepted_once(shop: Shop) -> None:
         ("GET", "/domains", 404, "not_found"),
         ("POST", "/audiences", 404, "not_found"),
         ("POST", "/emails/1/attachments", 404, "not_found"),
+        *((method, path, 404, "not_found") for method in ("GET", "POST") for path in PAGES),
         ("DELETE", "/emails/1", 405, "method_not_allowed"),
         ("GET", "/emails?page=2", 422, "validation_error"),
     ],
@@ -225,6 +237,38 @@ async def test_a_call_that_is_missing_here_is_refused_in_its_words(
     response = await Browser(app, shop.key).ask(method, path)
     assert (response.status, response.headers["content-type"]) == (status, "application/json")
     assert (response.json["statusCode"], response.json["name"]) == (status, name)
+
+
+@pytest.mark.parametrize("path", ["/webhooks", "/templates", "/suppressions", "/webhooks/new"])
+async def test_pages_of_those_names_stay_for_browsers(room: Room, path: str) -> None:
+    """A request without an API key gets the dashboard."""
+    app = build_app(room, sites=[build_dashboard(room, secret=bytes(32))])
+    response = await Browser(app, None).ask("GET", path)
+    assert (response.status, response.headers["location"].partition("?")[0]) == (303, "/sign-in")
+
+
+@pytest.mark.parametrize("path", ["/", "/receiving", "/v1/emails", "/deliveries", "/settings/x"])
+async def test_unknown_path_is_refused_in_the_words_of_the_client(room: Room, path: str) -> None:
+    """A call that Resend adds later is recognised by the name of its library."""
+    app = build_app(room, sites=[build_dashboard(room, secret=bytes(32))])
+    response = await Browser(app, None).ask("GET", path, headers={"User-Agent": "resend-python:9.0.0"})
+    assert (response.status, response.json["name"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [resend.Webhooks.list, resend.Templates.list, resend.Domains.list, resend.Broadcasts.list, resend.Contacts.list],
+)
+async def test_other_calls_raise_the_exception_of_the_library(
+    room: Room, monkeypatch: pytest.MonkeyPatch, call: Callable[..., Any]
+) -> None:
+    """The library reads its own error beside a dashboard that has pages of the same names."""
+    key, _row = await keys.create_key(room.pool, "shop", scopes=("*",), actor="tests")
+    async with served(build_app(room, sites=[build_dashboard(room, secret=bytes(32))])) as url:
+        monkeypatch.setattr(resend, "api_url", url)
+        monkeypatch.setattr(resend, "api_key", key)
+        with pytest.raises(ResendError, match="does not have this endpoint"):
+            await asyncio.to_thread(call)
 
 
 async def test_the_same_key_is_the_same_mail(shop: Shop) -> None:

@@ -17,6 +17,7 @@ from tests.support.http import Browser, served
 from tests.support.ses import KEY_999_999, SECRET_KEY, SIMPLE, TO, Shop, app_of, client_to, opened, pair_of
 from typer.testing import CliRunner
 
+from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
@@ -137,6 +138,23 @@ async def test_version_1_gets_an_error_that_names_version_2(shop: Shop) -> None:
     client.close()
     assert refused(error) == (400, "InvalidAction")
     assert (await Browser(app_of(shop.room)).get("/")).status == 404  # the page at / is unchanged
+
+
+@pytest.mark.parametrize("path", ["/v2/email", "/v2/other", "/v2/email/identities/x"])
+async def test_unknown_path_of_version_2_is_refused_in_its_words(shop: Shop, path: str) -> None:
+    """Beside a dashboard too, which answers other paths."""
+    app = build_app(shop.room, sites=[build_dashboard(shop.room, secret=bytes(32))])
+    response = await Browser(app, None).ask("GET", path)
+    assert (response.status, response.headers["x-amzn-errortype"]) == (404, "UnknownOperationException")
+
+
+async def test_signed_query_of_version_1_is_refused_in_its_words(shop: Shop) -> None:
+    """The page at / is the dashboard's for everyone else."""
+    app = build_app(shop.room, sites=[build_dashboard(shop.room, secret=bytes(32))])
+    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=PR1/20300101/eu-central-1/ses/aws4_request"}
+    response = await Browser(app, None).ask("GET", "/?Action=GetSendQuota", headers=signed)
+    assert (response.status, response.headers["content-type"]) == (400, "text/xml")
+    assert (await Browser(app, None).ask("GET", "/")).status == 303
 
 
 @pytest.mark.parametrize(

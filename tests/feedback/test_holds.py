@@ -5,12 +5,13 @@ from datetime import datetime, timedelta
 import pytest
 from tests.support.builders import NOON, Hands, Recording, a_mail, a_worker, accepted, outcomes_of, state_of, suppress
 from tests.support.campaigns import a_running_campaign
-from tests.support.feedback import a_bounce, a_soft_bounce, rows
+from tests.support.feedback import a_bounce, a_soft_bounce, rows, suppressed
 
 from postroom.campaigns.worker import Feeder
 from postroom.db.pool import Pool
 from postroom.delivery.model import DeliveryState, Lane
 from postroom.feedback.record import record
+from postroom.post.reply import Content, Envelope, Reply
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
@@ -44,6 +45,33 @@ async def test_codes_and_receipts_are_attempted_during_a_hold(pool: Pool, lane: 
     [delivery] = await accepted(pool, a_mail(lane=lane), now=NOON)
     await a_worker(pool, transport, clock=Hands()).run_once(lane)
     assert transport.delivery_ids == [delivery]
+
+
+async def test_accepted_mail_opens_no_hold_for_bulk_mail(pool: Pool) -> None:
+    """A relay that accepts a receipt during the hold proves nothing; bulk mail behind it waits."""
+    await hold(pool)
+    transport, clock = Recording(), Hands(NOON + HOUR)
+    [receipt] = await accepted(pool, a_mail(lane=Lane.TRANSACTIONAL), now=clock())
+    await a_worker(pool, transport, clock=clock).run_once(Lane.TRANSACTIONAL)
+    [news] = await accepted(pool, a_mail(lane=Lane.BULK), now=clock())
+    await a_worker(pool, transport, clock=clock).run_once(Lane.BULK)
+    assert transport.delivery_ids == [receipt]
+    assert await state_of(pool, news) is DeliveryState.QUEUED
+
+
+async def test_bounce_quicker_than_the_record_of_its_acceptance_holds(pool: Pool) -> None:
+    """The bounce of a local server arrives while the attempt is running; its acceptance does not clear the hold."""
+
+    class QuickBounce(Recording):
+        async def send(self, envelope: Envelope, content: Content) -> Reply:
+            async with pool.acquire() as connection:
+                await record(connection, [a_soft_bounce(delivery_id=envelope.delivery_id)], now=NOON)
+            return self.reply_to(envelope, content)
+
+    [delivery] = await accepted(pool, a_mail(lane=Lane.TRANSACTIONAL), now=NOON)
+    await a_worker(pool, QuickBounce(), clock=Hands(NOON)).run_once(Lane.TRANSACTIONAL)
+    assert await state_of(pool, delivery) is DeliveryState.SENT
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY)]
 
 
 async def test_mail_scheduled_after_the_hold_keeps_its_time(pool: Pool) -> None:

@@ -79,9 +79,9 @@ async def test_report_about_several_recipients(pool: Pool) -> None:
     """Each recipient is classified separately: hard, soft, delayed and relayed."""
     delivery_id = await sent(pool, *(f"{name}@example.org" for name in ("ada", "ben", "cleo", "dora")))
     await take(pool, report("postfix-several", delivery_id=delivery_id))
-    assert await rows(pool, "SELECT address, reason::text FROM suppressions ORDER BY address") == [
-        ("ada@example.org", "hard_bounce"),
-        ("ben@example.org", "soft_bounce"),
+    assert await rows(pool, "SELECT address, class FROM bounces ORDER BY address") == [
+        ("ada@example.org", "recipient_hard"),
+        ("ben@example.org", "recipient_soft"),
     ]
 
 

@@ -17,7 +17,7 @@ from postroom.feedback.model import (
     RefusedRecipient,
     SuppressionReason,
 )
-from postroom.feedback.record import bounces_of, clear_soft, record, record_refusals
+from postroom.feedback.record import bounces_of, record, record_acceptances, record_refusals
 from postroom.feedback.service import import_batch, lift, suppress
 from postroom.post.reply import Stage
 
@@ -29,9 +29,9 @@ async def take(pool: Pool, *feedback: Feedback, after: timedelta = timedelta()) 
         return await record(connection, feedback, now=NOON + after)
 
 
-async def clear(pool: Pool, *addresses: str, after: timedelta = timedelta()) -> int:
+async def accept(pool: Pool, *addresses: str, delivery_id: int = 1, after: timedelta = timedelta()) -> int:
     async with pool.acquire() as connection:
-        return await clear_soft(connection, addresses, now=NOON + after)
+        return await record_acceptances(connection, [(delivery_id, address) for address in addresses], now=NOON + after)
 
 
 async def test_hard_bounce_suppresses_permanently(pool: Pool) -> None:
@@ -70,42 +70,56 @@ async def test_reports_during_a_hold_do_not_count(pool: Pool) -> None:
     ]
 
 
-async def test_success_clears_soft_bounces(pool: Pool) -> None:
-    """A success resets the count, whatever the case of the address."""
+async def test_accepted_mail_that_does_not_bounce_for_a_week_resets_the_count(pool: Pool) -> None:
+    """Earlier it proves nothing, because a relay may still return the mail; the case of the address does not matter."""
     for day in range(3):
-        await take(pool, a_soft_bounce(), after=day * DAY)
-    assert await clear(pool, "ADA@example.org", "ben@example.org", after=4 * DAY) == 1
+        await take(pool, a_soft_bounce(), a_soft_bounce("ben@example.org"), after=day * DAY)
+    await accept(pool, "ADA@example.org", "BEN@example.org", after=4 * DAY)
+    await take(pool, a_soft_bounce("ben@example.org"), after=10 * DAY)
+    assert await suppressed(pool, "ben@example.org") == [("soft_bounce", "all", None)]
+    await take(pool, a_soft_bounce(), after=11 * DAY)
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + 12 * DAY)]
+    assert await rows(pool, "SELECT steps FROM soft_bounces WHERE address = 'ada@example.org'") == [(1,)]
+
+
+async def test_accepted_mail_ends_no_hold(pool: Pool) -> None:
+    """The hold stays until its end; the next acceptance after it removes the row."""
+    await take(pool, a_soft_bounce())
+    assert await accept(pool, "ada@example.org", after=timedelta(hours=23)) == 0
+    assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY)]
+    assert await accept(pool, "ada@example.org", after=DAY) == 1
     assert await suppressed(pool) == []
-    await take(pool, a_soft_bounce(), after=5 * DAY)
-    assert await suppressed(pool) == [("soft_bounce", "all", NOON + 6 * DAY)]
-    assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
+
+
+async def test_acceptance_of_the_mail_that_bounced_does_not_count(pool: Pool) -> None:
+    """A bounce may be recorded before the acceptance of its mail; a week later the count goes on."""
+    delivery_id = await sent(pool, "ada@example.org")
+    await take(pool, a_soft_bounce(delivery_id=delivery_id))
+    await accept(pool, "ada@example.org", delivery_id=delivery_id)
+    assert await rows(pool, "SELECT accepted_at FROM soft_bounces") == [(None,)]
+    await take(pool, a_soft_bounce(), after=9 * DAY)
+    assert await rows(pool, "SELECT steps FROM soft_bounces") == [(2,)]
 
 
 async def test_mail_that_bounces_later_is_not_a_success(pool: Pool) -> None:
-    """A server that accepts every mail and returns it an hour later does not reset the count."""
-    for day in range(4):
-        handed = 2 * day * DAY
+    """A server that accepts every mail and returns it eight days later does not reset the count."""
+    for step in range(4):
+        handed = 10 * step * DAY
         delivery_id = await sent(pool, "ada@example.org", now=NOON + handed)
-        await clear(pool, "ada@example.org", after=handed)
-        await take(pool, a_soft_bounce(delivery_id=delivery_id), after=handed + timedelta(hours=2))
+        await accept(pool, "ada@example.org", delivery_id=delivery_id, after=handed)
+        await take(pool, a_soft_bounce(delivery_id=delivery_id), after=handed + 8 * DAY)
     assert await suppressed(pool) == [("soft_bounce", "all", None)]
 
 
-async def test_late_bounce_after_a_success_starts_a_new_count(pool: Pool) -> None:
-    """A bounce of an older mail after a success is the first of a new count."""
-    older = await sent(pool, "ada@example.org", now=NOON)
-    await take(pool, a_soft_bounce(), after=timedelta(hours=1))
-    await clear(pool, "ada@example.org", after=2 * DAY)
-    await take(pool, a_soft_bounce(delivery_id=older), after=3 * DAY)
-    assert await rows(pool, "SELECT steps FROM soft_bounces") == [(1,)]
-
-
-async def test_success_does_not_clear_permanent_suppressions(pool: Pool) -> None:
-    """Hard bounces, complaints, unsubscribes and manual suppressions stay."""
+async def test_acceptance_does_not_clear_permanent_suppressions(pool: Pool) -> None:
+    """Hard bounces, complaints, unsubscribes, manual suppressions and a fourth soft bounce stay."""
     await take(pool, a_bounce("a@example.org"), a_complaint("b@example.org"))
     await suppress(pool, NewSuppression(email="c@example.org"), actor="tests")
-    assert await clear(pool, "a@example.org", "b@example.org", "c@example.org") == 0
-    assert len(await rows(pool, "SELECT FROM suppressions")) == 3
+    for day in range(4):
+        await take(pool, a_soft_bounce("d@example.org"), after=day * DAY)
+    addresses = [f"{name}@example.org" for name in "abcd"]
+    assert await accept(pool, *addresses, after=9 * DAY) == 0
+    assert len(await rows(pool, "SELECT FROM suppressions")) == 4
 
 
 @pytest.mark.parametrize(
@@ -144,7 +158,7 @@ async def test_unsubscribe_stops_bulk_mail_only(pool: Pool) -> None:
     """Codes and receipts still arrive, and a bounce does not replace the unsubscribe."""
     await take(pool, a_report(FeedbackKind.UNSUBSCRIBE), a_soft_bounce())
     assert await suppressed(pool) == [("soft_bounce", "all", NOON + DAY), ("unsubscribe", "bulk", None)]
-    await clear(pool, "ada@example.org")
+    await accept(pool, "ada@example.org", after=DAY)
     ids = await accepted(pool, a_mail(lane=Lane.BULK), a_mail(lane=Lane.AUTH), now=NOON)
     assert [await state_of(pool, each) for each in ids] == ["suppressed", "queued"]
 
@@ -214,7 +228,7 @@ async def test_concurrent_batches_do_not_deadlock(pool: Pool) -> None:
     async def one(order: list[str], make: object) -> None:
         async with pool.acquire() as connection, connection.transaction():
             await record(connection, [make(each) for each in order], now=NOON)  # type: ignore[operator]
-            await clear_soft(connection, order, now=NOON)
+            await record_acceptances(connection, [(1, address) for address in order], now=NOON + DAY)
 
     for _ in range(5):
         await asyncio.gather(
@@ -286,7 +300,7 @@ async def test_history_keeps_every_step(pool: Pool) -> None:
     await take(pool, a_bounce(), after=2 * DAY)
     await lift(pool, "ADA@example.org", actor="key:ops", note="they asked by telephone")
     await take(pool, a_soft_bounce(), after=3 * DAY)
-    await clear(pool, "ada@example.org", after=4 * DAY)
+    await accept(pool, "ada@example.org", after=4 * DAY)
     told = await rows(pool, "SELECT change, reason::text, actor, note FROM suppression_changes ORDER BY id")
     assert told == [
         ("suppressed", "soft_bounce", None, None),
@@ -321,16 +335,16 @@ def refusal(address: str = "ada@example.org", **fields: object) -> RefusedRecipi
 
 
 async def test_results_of_an_attempt_are_recorded(pool: Pool) -> None:
-    """Rejections suppress by their class and successes clear soft bounces, in the ledger's transaction."""
-    await take(pool, a_soft_bounce("ben@example.org"))
+    """Rejections suppress by their class and acceptances are recorded, in the ledger's transaction."""
+    await take(pool, a_soft_bounce("ben@example.org"), after=-DAY)
     async with pool.acquire() as connection, connection.transaction():
         refusals = [
             refusal(),
             refusal("cleo@example.org", enhanced="5.7.1", text="blocked"),
             refusal("d@example.org", code=552, enhanced="5.2.2"),
         ]
-        assert await record_refusals(connection, refusals, delivered=["Ben@example.org"], now=NOON) == 3
-        assert await record_refusals(connection, refusals, delivered=[], now=NOON) == 0
+        assert await record_refusals(connection, refusals, accepted=[(1, "Ben@example.org")], now=NOON) == 3
+        assert await record_refusals(connection, refusals, now=NOON) == 0
     found = await rows(pool, "SELECT address, reason::text, origin FROM suppressions ORDER BY address")
     assert found == [("ada@example.org", "hard_bounce", "session"), ("d@example.org", "soft_bounce", "session")]
 

@@ -344,14 +344,41 @@ def test_endless_nesting_is_refused() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        pytest.param(b"To: " + b"(" * 5000 + b"\r\n\r\nx", id="comments"),
-        pytest.param(b"Content-Type: message/rfc822\r\n\r\n" * 3000, id="messages"),
+        pytest.param(b"To: " + b"(" * 51 + b"\r\n\r\nx", id="comments"),
+        pytest.param(b"Reply-To: " + b"(" * 5000 + b"\r\n\r\nx", id="many comments"),
+        pytest.param(b"Content-Type: message/rfc822\r\n\r\n" * 201, id="messages"),
+        pytest.param(b"Content-Type: message/rfc822\r\n\r\n" * 3000, id="many messages"),
     ],
 )
-def test_recursion_is_a_refusal(raw: bytes) -> None:
-    """Nesting beyond the parser's recursion limit is a permanent failure."""
+def test_nesting_is_limited_before_the_parser_recurses(raw: bytes) -> None:
+    """The limit is the same with every interpreter, whatever its limit of recursion."""
     with pytest.raises(BadInput, match="nested too deeply"):
         read(b"Subject: s\r\n" + raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(b"To: " + b"(" * 50 + b")" * 50 + b" ada@example.org\r\n\r\nx", id="comments"),
+        pytest.param(b"Content-Type: message/rfc822\r\n\r\n" * 200 + b"\r\nx", id="messages"),
+        pytest.param(b'To: "' + b"(" * 99 + b'" <ada@example.org>\r\n\r\nx', id="parentheses in a name"),
+    ],
+)
+def test_nesting_up_to_the_limit_is_read(raw: bytes) -> None:
+    """Forwarded and commented mail is accepted."""
+    assert read(b"Subject: s\r\n" + raw).to
+
+
+def test_amp_body_is_refused_by_name() -> None:
+    """It is refused as over HTTP, not turned into an attachment; a file of that type is one."""
+    message = mail()
+    message.add_alternative("<p>Hello</p>", subtype="html")
+    message.add_alternative("<html amp4email></html>", subtype="x-amp-html")
+    with pytest.raises(BadInput, match="text/x-amp-html, which is not sent"):
+        read(message)
+    file = mail()
+    file.add_attachment("<html amp4email></html>", subtype="x-amp-html", filename="a.html")
+    assert [each.filename for each in read(file).attachments] == ["a.html"]
 
 
 def test_a_file_of_short_lines_is_still_read() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.addresses import ACCEPTED, REFUSED
 
-from postroom.post.address import Address, domain_of, normalize, parse_address
+from postroom.post.address import DEEPEST_COMMENT, Address, domain_of, normalize, parse_address, split_addresses
 
 
 @pytest.mark.parametrize("written, email, name", ACCEPTED)
@@ -58,3 +58,20 @@ def test_domain_of_takes_the_last_part() -> None:
     """The domain is what follows the last @, in lower case."""
     assert domain_of("Ann@Example.ORG") == "example.org"
     assert domain_of('"a@b"@example.net') == "example.net"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["(" * 50 + ")" * 50 + "(" * 50, r"(a \( b)" * 60, '"' + "(" * 60 + '" <a@b.example>', "(it's 5\" " + ")" * 60],
+)
+def test_ordinary_comments_are_read(value: str) -> None:
+    """A parenthesis in quotes or after a backslash opens no comment, and comments side by side are not nested."""
+    assert isinstance(split_addresses([value]), list)
+
+
+@pytest.mark.parametrize("value", ["(" * 51, '(" ' * 51, "a@b.example, " + "(x " * 60 + ")" * 60])
+def test_comments_nested_too_deeply_are_refused(value: str) -> None:
+    """The standard parser calls itself for each level: 500 exceed the recursion limit of some interpreters."""
+    assert DEEPEST_COMMENT == 50
+    with pytest.raises(ValueError, match="nested too deeply"):
+        split_addresses([value])

@@ -15,6 +15,7 @@ _STATEMENT = re.compile(r"CREATE (?:(?:UNLOGGED )?TABLE|(?:OR REPLACE )?VIEW) (\
 _INDEX = re.compile(r" *CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?(\w+)")
 _COLUMN = re.compile(r"    (?!CONSTRAINT|PRIMARY|CHECK|UNIQUE|FOREIGN|ADD|ALTER|DROP)(\w+) +\S")
 _ADDED = re.compile(r"\bADD COLUMN (\w+)")
+_DROPPED = re.compile(r"^ALTER TABLE (\w+) DROP COLUMN (\w+);", re.MULTILINE)
 _FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION (\w+)", re.MULTILINE)
 _RULE = re.compile(r"── .* ─+$")
 
@@ -41,6 +42,8 @@ def read_comments(migrations: Iterable[str], functions: Iterable[str]) -> Commen
                 relations[relation] = comment
             else:
                 columns[f"{relation}.{column}"] = comment
+        for table, column in _DROPPED.findall(text):
+            columns.pop(f"{table}.{column}", None)
     described = {name: comment for text in functions for name, comment in _described_functions(text)}
     return Comments(relations, columns, described)
 

@@ -294,15 +294,15 @@ async def _update_accounts(
 
 
 async def _record_feedback(connection: Session, results: Sequence[AttemptResult], *, now: datetime | None) -> None:
-    """Record rejections, which may suppress an address, and deliveries, which clear its soft bounces.
+    """Record rejections, which may suppress an address, and acceptances, which may reset its count of soft bounces.
 
-    `store.complete` has cleared those of plain results.
+    `store.complete` has recorded the acceptances of plain results.
     """
     mails = [result for result in results if result.outgoing.channel is Channel.EMAIL and not result.is_plain]
-    delivered = [address for result in mails for address in _delivered(result)]
+    accepted = [(result.outgoing.id, address) for result in mails for address in _delivered(result)]
     refusals = [refusal for result in mails for refusal in _refusals(result)]
-    if delivered or refusals:
-        await feedback.record_refusals(connection, refusals, delivered=delivered, now=now)
+    if accepted or refusals:
+        await feedback.record_refusals(connection, refusals, accepted=accepted, now=now)
 
 
 def _without_texts(result: AttemptResult) -> AttemptResult:

@@ -127,7 +127,7 @@ WHERE id = ANY(:claim_ids::bigint[])
 
 -- name: complete :many
 -- Write the results of claimed deliveries: the delivery, its recipients, the attempt and the dead letter together, and
--- clear the soft bounces of plain results; those of other results follow in the transaction of the ledger. Only rows
+-- record the acceptances of plain results; those of other results follow in the transaction of the ledger. Only rows
 -- still held by the claim are changed, and their ids returned; for all others the claim was lost. `mine`: a claim never
 -- changes its worker, so it is safe to read it beside the row lock.
 WITH mine AS MATERIALIZED (
@@ -243,8 +243,9 @@ given_up AS (
     WHERE dead_letter_reason IS NOT NULL
 ),
 followed AS MATERIALIZED ( -- once; a subquery in FROM would be run for every row
-    SELECT wake_event_followers(), clear_soft_bounces(
-        ARRAY(SELECT recipient FROM done WHERE is_plain AND channel = 'email'), coalesce(:now::timestamptz, now()))
+    SELECT wake_event_followers(), record_acceptances(array_agg(id), array_agg(recipient), coalesce(:now::timestamptz, now()))
+    FROM done
+    WHERE is_plain AND channel = 'email'
 )
 SELECT id
 FROM done

@@ -9,8 +9,9 @@ OWNS     `suppressions` (an address in lower case, a scope `all` or `bulk`, a re
 COMES IN   in the SMTP session (`record_refusals`, called by delivery); to the bounce address (`listener`); by IMAP
          (`imap`); from files (`cli`); from providers (`provider_api`)
 STATES   soft bounce: bulk mail is held for 24 h, three times, then all mail is suppressed; hard bounce, complaint:
-         suppressed permanently; a rejection without a reason: nothing. Severity only rises, a success clears soft
-         bounces, and an operator may lift any suppression, which the history records
+         suppressed permanently; a rejection without a reason: nothing. A report by mail about one of several
+         recipients holds until a second delivery says the same. Severity only rises, an accepted mail resets the
+         count of soft bounces after a week, and an operator may lift any suppression, which the history records
 CALLED BY  delivery and campaigns: `suppressed_until`, when a request is accepted and again right before sending;
          tracking: `merge_suppressions`, `lift_suppressions`; http, cli, the loop of `postroom work`
 CALLS    senders (`count_returned`), stats (`add_stats`), events (`append_facts`, `mark_room`)

@@ -1,10 +1,11 @@
 """Find the delivery that a report is about, and decide whether to trust the report. Pure.
 
 A report is trusted if it carries the return path or the Message-ID of a delivery (both contain an HMAC), and only about
-recipients of that delivery: every recipient of a mail knows both. A report about a forwarded mail names an address that
-Postroom never wrote to; if it carries the return path and the delivery had one recipient, it is about that recipient. A
-Message-ID is not sufficient for that: every reply to the mail quotes it. Untrusted reports are stored and change
-nothing.
+recipients of that delivery. Every recipient of a mail knows both, so a report about one of several recipients only
+holds an address until a second delivery says the same (`functions/report_effects.sql`). A report about a forwarded mail
+names an address that Postroom never wrote to; if it carries the return path and the delivery had one recipient, it is
+about that recipient. A Message-ID is not sufficient for that: every reply to the mail quotes it. Untrusted reports are
+stored and change nothing.
 """
 
 from collections.abc import Mapping, Sequence

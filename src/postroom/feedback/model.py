@@ -4,7 +4,10 @@
 |------------------------------------------|-------------------------------------------------------------------------|
 | complaint                                | suppressed permanently, with a notice to the administrator              |
 | bounce, `recipient_hard`                 | suppressed permanently                                                  |
-| bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times, then permanently; a success clears the count|
+| bounce, `recipient_soft`/`infrastructure`| held for 24 h, three times, then permanently; an accepted mail resets   |
+|                                          | the count if nothing bounces for a week                                 |
+| one of these by mail, about a delivery   | held for three days; permanently once a report about another delivery   |
+| with several recipients                  | says the same                                                           |
 | bounce, `policy`, `message`, `unknown`,  | none: caused by our server or this mail, without a reason, or not final |
 | `transient`                              |                                                                         |
 | unsubscribe                              | no bulk mail; one-time codes and receipts still arrive                  |

@@ -1,10 +1,6 @@
 -- The statements of feedback, in alphabetical order. Statements that depend on the time take :now; NULL selects the
 -- database clock.
 
--- name: clear_soft :one
--- Clear soft bounces; see functions/clear_soft_bounces.sql.
-SELECT clear_soft_bounces(:addresses::text[], coalesce(:now::timestamptz, now())) AS cleared;
-
 -- name: delete_old_bounces :exec
 -- One bounded step of retention for reports; suppressions stay.
 DELETE FROM bounces
@@ -210,6 +206,10 @@ SELECT merge_suppressions(
     array_fill(NULL::text, ARRAY[cardinality(:address::text[])]), :detail::text[],
     array_fill(0, ARRAY[cardinality(:address::text[])]), coalesce(:now::timestamptz, now())
 ) AS written;
+
+-- name: record_acceptances :one
+-- Record that mail was accepted; see functions/record_acceptances.sql.
+SELECT record_acceptances(:delivery_id::bigint[], :address::text[], coalesce(:now::timestamptz, now())) AS removed;
 
 -- name: record_feedback :one
 -- Store reports and apply them; see functions/record_feedback.sql.

@@ -28,20 +28,25 @@ async def record(connection: Connection, feedback: Sequence[Feedback], *, now: d
     return await store.record_feedback(connection, now=now, **_columns(feedback)) if feedback else 0
 
 
-async def clear_soft(connection: Connection, addresses: Sequence[str], *, now: datetime | None = None) -> int:
-    """Clear soft bounces of addresses that received a mail; returns their number, usually 0."""
-    return await store.clear_soft(connection, addresses=addresses, now=now) if addresses else 0
+async def record_acceptances(
+    connection: Connection, accepted: Sequence[tuple[int, str]], *, now: datetime | None = None
+) -> int:
+    """Record the deliveries and addresses of accepted mail; returns the number of ended holds removed, usually 0."""
+    if not accepted:
+        return 0
+    delivery_ids, addresses = zip(*accepted, strict=True)
+    return await store.record_acceptances(connection, delivery_id=delivery_ids, address=addresses, now=now)
 
 
 async def record_refusals(
     connection: Connection,
     refusals: Sequence[RefusedRecipient],
     *,
-    delivered: Sequence[str] = (),
+    accepted: Sequence[tuple[int, str]] = (),
     now: datetime | None = None,
 ) -> int:
-    """Record rejections and clear the soft bounces of delivered addresses, in the ledger's transaction."""
-    await clear_soft(connection, delivered, now=now)
+    """Record the recipients that a session accepted and those that it rejected, in the ledger's transaction."""
+    await record_acceptances(connection, accepted, now=now)
     return await record(connection, bounces_of(refusals), now=now)
 
 

@@ -18,7 +18,6 @@ class Unreported:
     delivery_ids: tuple[int, ...]
 
 
-clear_soft = QUERIES["clear_soft"].one_as(column("cleared", int))
 delete_old_bounces = QUERIES["delete_old_bounces"].exec
 delete_old_tokens = QUERIES["delete_old_tokens"].exec
 delete_old_unread = QUERIES["delete_old_unread"].exec
@@ -40,6 +39,7 @@ mark_complaints_reported = QUERIES["mark_complaints_reported"].one_as(
     lambda row: Unreported(row["complaints"], row["campaigns"], tuple(row["delivery_ids"] or ()))
 )
 merge_suppressions = QUERIES["merge_suppressions"].one_as(column("written", int))
+record_acceptances = QUERIES["record_acceptances"].one_as(column("removed", int))
 record_feedback = QUERIES["record_feedback"].one_as(column("recorded", int))
 """Store reports; returns the number of new ones."""
 say_who = QUERIES["say_who"].exec

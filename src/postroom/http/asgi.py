@@ -41,7 +41,7 @@ from postroom.http.model import ApiKey
 from postroom.http.openapi import openapi_endpoint
 from postroom.http.problems import answer_to, our_fault
 from postroom.http.replica_reads import ReplicaReads
-from postroom.http.request import Route, Routes, read_call, request_id_of
+from postroom.http.request import UNMATCHED, Route, Routes, read_call, request_id_of
 from postroom.inbox import api as inbox_api
 from postroom.intake import api as intake_api
 from postroom.mail import api as mail_api
@@ -82,6 +82,7 @@ class HttpApplication:
         replica = next((tool for tool in self._tools.values() if isinstance(tool, Replica)), None)
         self._replica = None if replica is None else ReplicaReads(room, replica)
         self._refuse_unknown = [site.refuse_unknown for site in sites if site.refuse_unknown is not None]
+        self._claims = [site.claims for site in sites if site.claims is not None]
         self._routes = Routes(self.endpoints)
         self._proxies = TrustedProxies(room.settings.trusted_proxies)
         self._url_path = room.settings.url_path
@@ -109,6 +110,8 @@ class HttpApplication:
         call = Call(self._room, self._tools, scope, headers, client, request_id_of(headers))
         method: str = scope["method"]
         route, call.path = self._routes.find(scope["path"], method)
+        if route.is_page and any(claims(call) for claims in self._claims):
+            route = UNMATCHED
         try:
             answer = await self._answer(route.endpoint_for(method), call, receive)
             body = body_of(answer)
@@ -239,8 +242,9 @@ def build_app(
         SesSignIn(room.pool, auth.wrong),
         *([replica] if replica else []),
     )
-    api = Site((), tools=tools, refuse_unknown=resend_api.refuse_unknown)
-    return HttpApplication(room, endpoints, auth=auth, sites=(api, *sites))
+    api = Site((), tools=tools)
+    foreign = [Site((), refuse_unknown=each.refuse_unknown, claims=each.claims) for each in (resend_api, ses_api)]
+    return HttpApplication(room, endpoints, auth=auth, sites=(api, *foreign, *sites))
 
 
 def api_endpoints(settings: Settings, *, more: Sequence[Endpoint] = ()) -> list[Endpoint]:

@@ -79,6 +79,11 @@ class Route:
             )
         return found
 
+    @property
+    def is_page(self) -> bool:
+        """True if the path is for browsers."""
+        return any(endpoint.is_page for endpoint in self.methods.values())
+
     def refuse_of(self, method: str) -> list[Refuse]:
         refuse = self._nearest(method).refuse
         return [] if refuse is None else [refuse]

@@ -7,6 +7,8 @@ of RFC 5321, the domain in its ASCII form. A list with `ann@bücher.example` the
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from email.utils import getaddresses
 
 import idna.uts46data  # noqa: F401 - imported at start: the lazy import blocks the event loop for 39 ms
 import msgspec
@@ -16,6 +18,8 @@ LOCAL_LIMIT = 64  # octets (RFC 5321, 4.5.3.1.1)
 EMAIL_LIMIT = 254  # octets: a path of 256 without its angle brackets (RFC 5321, 4.5.3.1.3)
 ERASED = "erased:"
 """The beginning of the pseudonym that replaces the address of an erased person; no address begins so."""
+DEEPEST_COMMENT = 50
+"""Comments within comments of an address header: the standard parser is recursive."""
 WRITTEN_LIMIT = 1000  # with its name; longer input is a mistake or an attack
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -28,6 +32,7 @@ _NAMED = re.compile(r'(?:"(?P<quoted>(?:[^"\\]|\\.)*)" *|(?P<plain>[^"<>]*))<(?P
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _FOUND = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){0,8}[A-Za-z0-9-]{1,63}")
 _ERASED = re.compile(rf"{ERASED}[0-9a-f]{{64}}")
+_COMMENT_MARK = re.compile(r'\\.|[()"]')
 _ESCAPED = re.compile(r"\\(.)")
 
 
@@ -106,6 +111,26 @@ def find_address(text: str | None) -> str | None:
     except ValueError:
         found = _FOUND.search(text)
         return found[0] if found and len(found[0]) <= EMAIL_LIMIT else None
+
+
+def split_addresses(values: Sequence[str]) -> list[tuple[str, str]]:
+    """Names and addresses in the values of a header such as To; ValueError if comments are nested too deeply."""
+    if any(_depth(value) > DEEPEST_COMMENT for value in values):
+        raise ValueError("is nested too deeply")
+    return getaddresses(list(values))
+
+
+def _depth(value: str) -> int:
+    """The depth of comments: `(a (b))` is 2. A parenthesis in a quoted string is none."""
+    depth = deepest = 0
+    is_quoted = False
+    for found in _COMMENT_MARK.finditer(value):
+        if found[0] == '"' and depth == 0:
+            is_quoted = not is_quoted
+        elif not is_quoted:
+            depth = max(depth + {"(": 1, ")": -1}.get(found[0], 0), 0)
+            deepest = max(deepest, depth)
+    return deepest
 
 
 def write_address(address: Address) -> str:

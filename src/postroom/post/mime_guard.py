@@ -6,14 +6,17 @@ parser also finds boundaries in forwarded messages; `boundary*=` and `boundary*0
 """
 
 import re
+from itertools import islice
 
 MOST_BOUNDARIES = 60  # the parser's time grows with boundaries times lines
 MOST_HEAD_BYTES = 256 * 1024  # real headers have some kilobytes; bounds the parser
+MOST_MESSAGES = 200  # messages within messages: the parser needs a level of recursion for each
 MOST_COMPARISONS = 4_000_000
 """Lines times boundaries, about 2 s of the parser. 35 MB of base64 with three boundaries are 1.9 million."""
 
 _WORD = b"boundary"
 _ASSIGNED = re.compile(rb"[\s*\d]{0,20}=")
+_ENCLOSED = re.compile(rb"content-type:\s{0,20}message/", re.IGNORECASE)
 _END_OF_HEAD = (b"\r\n\r\n", b"\n\n")
 
 
@@ -38,6 +41,8 @@ def find_excess(raw: bytes) -> str | None:
     boundaries = len(find_boundaries(raw, most=MOST_BOUNDARIES))
     if boundaries > MOST_BOUNDARIES:
         return f"has more than {MOST_BOUNDARIES} MIME boundaries"
+    if sum(1 for _ in islice(_ENCLOSED.finditer(raw), MOST_MESSAGES + 1)) > MOST_MESSAGES:
+        return f"is nested too deeply: it encloses more than {MOST_MESSAGES} messages"
     if raw.count(b"\n") * (1 + boundaries) > MOST_COMPARISONS:
         return "has too many lines for its MIME boundaries"
     return None

@@ -173,3 +173,6 @@ class Site:
     endpoints: Sequence[Endpoint]
     tools: Sequence[object] = ()
     refuse_unknown: Refuse | None = None  # responds to unknown paths
+    claims: Callable[[Call], bool] | None = (
+        None  # calls of its clients, unknown ones too, where another site has a page
+    )

@@ -59,6 +59,7 @@ OTHER_CALLS = frozenset(
         "events",
         "logs",
         "segments",
+        "suppressions",
         "templates",
         "topics",
         "webhooks",
@@ -134,9 +135,20 @@ async def cancel_email(call: Call) -> Answer:
     return Answer(Named(str(delivery.id)))
 
 
+def claims(call: Call) -> bool:
+    """True for a call of Resend's API by its client: pages of the dashboard have some of its paths, but take no key."""
+    is_client = call.headers.get("user-agent", "").lower().startswith("resend-")
+    has_key = call.headers.get("authorization", "").lower().startswith("bearer ")
+    return is_client or (has_key and _is_other_call(call))
+
+
 def refuse_unknown(call: Call, _error: Exception, _problem: Answer) -> Answer | None:
     """The answer to a call of Resend's API that Postroom does not have; None for any other path."""
-    return other_call_refused() if (call.asgi["path"] + "/").split("/")[1] in OTHER_CALLS else None
+    return other_call_refused() if claims(call) or _is_other_call(call) else None
+
+
+def _is_other_call(call: Call) -> bool:
+    return (call.asgi["path"] + "/").split("/")[1] in OTHER_CALLS
 
 
 def _refuse(call: Call, error: Exception, _problem: Answer) -> Answer | None:

@@ -34,6 +34,19 @@ async def refuse_version_1(_call: Call) -> Answer:
     return version_1_refused()
 
 
+def claims(call: Call) -> bool:
+    """True for a call that a client of SES signed."""
+    return "/ses/aws4_request" in call.headers.get("authorization", "")
+
+
+def refuse_unknown(call: Call, _error: Exception, _problem: Answer) -> Answer | None:
+    """The answer to a call of SES's API that Postroom does not have; None for any other path."""
+    path: str = call.asgi["path"]
+    if path.startswith("/v2/"):
+        return other_call_refused()
+    return version_1_refused() if claims(call) else None
+
+
 def _refuse(_call: Call, error: Exception, _problem: Answer) -> Answer | None:
     return refusal(error)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from email.parser import BytesHeaderParser
 from email.policy import compat32
-from email.utils import getaddresses
 from typing import Any
 
 import msgspec
@@ -18,7 +17,7 @@ from postroom.errors import BadInput
 from postroom.intake.media_type import plain_media_type
 from postroom.intake.parsing import RequestCopies
 from postroom.intake.smtp.submission import SubmittedEnvelope, read_submission
-from postroom.post.address import Address, parse_address
+from postroom.post.address import Address, parse_address, split_addresses
 from postroom.runtime.record import Shape
 
 _TAGS = "x-ses-message-tags"
@@ -131,12 +130,7 @@ class SendEmail(_Aws, frozen=True, kw_only=True):
 def requests_of(raw: bytes, *, source: str, idempotency_key: str | None, traceparent: str | None) -> RequestCopies:
     """The deliveries that a `SendEmail` asks for, each passing every rule; `BadInput` names what is wrong."""
     email = decode(raw, SendEmail)
-    try:
-        return RequestCopies.of(
-            _requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent)
-        )
-    except RecursionError:  # `To: ((((…` in a whole message
-        raise BadInput.of("Content", "is nested too deeply") from None
+    return RequestCopies.of(_requests(email, source=source, idempotency_key=idempotency_key, traceparent=traceparent))
 
 
 def _requests(
@@ -251,7 +245,8 @@ def _envelope(email: SendEmail, message: bytes) -> SubmittedEnvelope:
 
 def _named(headers: Sequence[tuple[str, str]], *fields: str) -> list[str]:
     values = [" ".join(value.split()) for name, value in headers if name.lower() in fields]
-    return [address for _, address in getaddresses(values) if address]
+    with BadInput.naming("Content"):
+        return [address for _, address in split_addresses(values) if address]
 
 
 def _address(field: str, written: str) -> Address:

@@ -1,6 +1,6 @@
 -- Suppress any number of addresses. An address that is already suppressed keeps the more severe reason and the later
 -- end: soft bounce < manual < hard bounce < complaint, and a request of the person outranks an operator's. For repeated
--- soft bounces the new `until` is used; see record_feedback. Returns the number of written rows. p_reports: the number
+-- soft bounces a new end replaces none; see record_feedback. Returns the number of written rows. p_reports: the number
 -- of reports behind each suppression.
 CREATE OR REPLACE FUNCTION merge_suppressions(
     p_address           text[],
@@ -46,7 +46,8 @@ BEGIN
             ELSE greatest(s.reason, excluded.reason)
         END,
         until = CASE
-            WHEN s.reason = 'soft_bounce' AND excluded.reason = 'soft_bounce' THEN excluded.until
+            WHEN s.reason = 'soft_bounce' AND excluded.reason = 'soft_bounce' AND excluded.until IS NOT NULL
+                THEN greatest(s.until, excluded.until)
             WHEN s.until IS NULL OR excluded.until IS NULL THEN NULL
             ELSE greatest(s.until, excluded.until)
         END,

@@ -2,8 +2,9 @@
 -- suppresses permanently, a soft bounce temporarily, an unsubscribe for bulk mail; a block of our server suppresses no
 -- address. A known report changes nothing. Returns the number of new reports.
 --  Soft bounces: the first p_holds of them hold the address for p_hold each, the next one suppresses it permanently.
--- Reports that arrive during a hold concern mail sent before it and do not count. A success in between resets the
--- count, unless that success is the mail that bounced later.
+-- Reports that arrive during a hold concern mail sent before it and do not count. An accepted mail resets the count if
+-- nothing bounces for a week after it. A report that another recipient may have written holds for three times as long;
+-- see report_effects.
 CREATE OR REPLACE FUNCTION record_feedback(
     p_kind        text[],
     p_class       text[],
@@ -26,7 +27,9 @@ SET jit = off -- compiling would cost more than the few rows of a batch
 SET enable_nestloop = on -- whatever the session has set: each report is one look-up by its id
 AS $$
 DECLARE
-    v_ids bigint[];
+    v_ids            bigint[];
+    v_quiet          CONSTANT interval := '7 days'; -- relays return a mail after five days or less
+    v_doubtful_holds CONSTANT integer := 3;
 BEGIN
     WITH kept AS (
         INSERT INTO bounces (
@@ -57,47 +60,36 @@ BEGIN
     INSERT INTO soft_bounces AS s (address, steps, last_step_at, handed_over_at)
     SELECT b.address, 1, p_now,
         max(d.finished_at) FILTER (WHERE d.state = 'sent' AND b.origin <> 'session')
-    FROM bounces AS b
+    FROM report_effects(v_ids) AS effect
+    JOIN bounces AS b USING (id)
     LEFT JOIN deliveries AS d ON d.id = b.delivery_id
-    WHERE b.id = ANY(v_ids) AND b.is_verified AND b.class IN ('recipient_soft', 'infrastructure') AND b.address IS NOT NULL
+    WHERE effect.reason = 'soft_bounce'
     GROUP BY b.address
     ORDER BY b.address COLLATE "C"
     ON CONFLICT (address) DO UPDATE
     SET steps = CASE
-            WHEN s.cleared_at IS NOT NULL
-                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN 1
+            WHEN s.accepted_at <= p_now - v_quiet AND excluded.handed_over_at IS DISTINCT FROM s.accepted_at THEN 1
             WHEN p_now < s.last_step_at + p_hold THEN s.steps
             ELSE least(s.steps + 1, 32767)
         END,
-        last_step_at = CASE
-            WHEN s.cleared_at IS NOT NULL
-                AND (excluded.handed_over_at IS NULL OR excluded.handed_over_at < s.cleared_at) THEN p_now
-            WHEN p_now < s.last_step_at + p_hold THEN s.last_step_at
-            ELSE p_now
-        END,
-        cleared_at = NULL,
+        last_step_at = CASE WHEN p_now < s.last_step_at + p_hold THEN s.last_step_at ELSE p_now END,
+        accepted_at = NULL,
         handed_over_at = excluded.handed_over_at;
 
+    -- The effects are read again: a concurrent report about another delivery is committed when its address is locked.
     PERFORM merge_suppressions(
-        array_agg(address), array_agg(scope), array_agg(reason), array_agg(until), array_agg(origin),
-        array_agg(campaign_id), array_agg(sender_account_id), array_agg(code), array_agg(detail), array_agg(1), p_now)
-    FROM (
-        SELECT b.address, b.origin, b.campaign_id, b.sender_account_id, coalesce(b.enhanced, b.code::text) AS code,
-            left(b.text, 500) AS detail,
-            CASE WHEN b.kind = 'unsubscribe' THEN 'bulk' ELSE 'all' END AS scope,
-            CASE
-                WHEN b.kind <> 'bounce' THEN b.kind
-                WHEN b.class = 'recipient_hard' THEN 'hard_bounce'
-                ELSE 'soft_bounce'
-            END AS reason,
-            CASE
-                WHEN b.class IN ('recipient_soft', 'infrastructure') AND s.steps <= p_holds THEN s.last_step_at + p_hold
-            END AS until
-        FROM bounces AS b
-        LEFT JOIN soft_bounces AS s ON s.address = b.address
-        WHERE b.id = ANY(v_ids) AND b.is_verified AND b.address IS NOT NULL
-            AND (b.kind <> 'bounce' OR b.class IN ('recipient_hard', 'recipient_soft', 'infrastructure'))
-    ) AS acting
+        array_agg(b.address),
+        array_agg(CASE WHEN b.kind = 'unsubscribe' THEN 'bulk' ELSE 'all' END),
+        array_agg(effect.reason::text),
+        array_agg(CASE
+            WHEN effect.reason = 'soft_bounce' AND s.steps <= p_holds
+                THEN s.last_step_at + p_hold * CASE WHEN effect.is_doubtful THEN v_doubtful_holds ELSE 1 END
+        END),
+        array_agg(b.origin), array_agg(b.campaign_id), array_agg(b.sender_account_id),
+        array_agg(coalesce(b.enhanced, b.code::text)), array_agg(left(b.text, 500)), array_agg(1), p_now)
+    FROM report_effects(v_ids) AS effect
+    JOIN bounces AS b USING (id)
+    LEFT JOIN soft_bounces AS s ON s.address = b.address
     HAVING count(*) > 0;
 
     PERFORM record_feedback_facts(v_ids, p_now);

@@ -32,6 +32,7 @@ _CONTENT_ID = re.compile(r"[!-;=?-~]{1,200}")
 _SHOWN_ID = re.compile(r"""cid:([^\s"'<>)]+)""", re.IGNORECASE)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _BODIES = ("text/plain", "text/html")
+_AMP = "text/x-amp-html"
 
 Headers = tuple[tuple[str, str], ...]
 """Names and raw values, in the order of the message."""
@@ -60,6 +61,8 @@ def read_parts(raw: bytes) -> Parts:
         kind = leaf.get_content_type()
         if kind in _BODIES and kind not in bodies and not _is_file(leaf):
             bodies[kind] = _text(leaf)
+        elif kind == _AMP and not _is_file(leaf):
+            raise BadInput.of("message", f"has a body of {_AMP}, which is not sent: a mail is text, HTML or both")
         else:
             files.append(leaf)
     html = bodies.get("text/html")

@@ -13,7 +13,6 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from email.utils import getaddresses
 from typing import Any
 
 from postroom.delivery.check import CheckedRequest, check_request
@@ -23,7 +22,7 @@ from postroom.inbox.reader import decode_words
 from postroom.intake.parsing import RequestCopies
 from postroom.intake.smtp.headers import SubmissionHeaders, is_mark, read_marks
 from postroom.intake.smtp.message import Headers, Parts, read_parts
-from postroom.post.address import Address, normalize, parse_address
+from postroom.post.address import Address, normalize, parse_address, split_addresses
 from postroom.post.header import check_header, is_structured
 
 NO_SUBJECT = "(no subject)"
@@ -46,18 +45,6 @@ class SubmittedEnvelope:
 
 def read_submission(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[CheckedRequest]:
     """Parse and validate the deliveries of a message; raises `BadInput`."""
-    try:
-        return _requests(raw, envelope, source=source)
-    except RecursionError:  # parts within parts, or `To: ((((…`
-        raise BadInput.of("message", "is nested too deeply") from None
-
-
-def read_copies(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> RequestCopies:
-    """The same, as `RequestCopies` for `read_aside`."""
-    return RequestCopies.of(read_submission(raw, envelope, source=source))
-
-
-def _requests(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[CheckedRequest]:
     parts = read_parts(raw)
     marks = read_marks(parts.headers)
     visible = DeliveryRequest(
@@ -76,6 +63,11 @@ def _requests(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> list[C
     if len(requests) * len(raw) > MOST_COPIES_BYTES:
         raise BadInput.of("message", "is too large for so many blind copies")
     return [check_request(request) for request in requests]
+
+
+def read_copies(raw: bytes, envelope: SubmittedEnvelope, *, source: str) -> RequestCopies:
+    """The same, as `RequestCopies` for `read_aside`."""
+    return RequestCopies.of(read_submission(raw, envelope, source=source))
 
 
 def _content(parts: Parts, marks: SubmissionHeaders) -> dict[str, Any]:
@@ -152,7 +144,8 @@ def _named(headers: Headers, field: str, *, strict: bool = False) -> dict[str, A
     if len(raw) == 1 and (plain := _PLAIN.fullmatch(raw[0])) is not None:
         pairs = [(plain["name"] or "", plain["email"])]
     else:
-        pairs = getaddresses(raw)
+        with BadInput.naming(field.title()):
+            pairs = split_addresses(raw)
     found: dict[str, Address] = {}
     for name, email in pairs:
         shown = "".join(character for character in decode_words(name) if character.isprintable()).strip()
