@@ -42,9 +42,7 @@ async def test_claim_lost_in_a_crash_and_the_next_claim_have_different_ids(pool:
 
 
 @pytest.mark.parametrize("is_same_id", [False, True])
-async def test_worker_of_a_lost_claim_cannot_touch_the_next_claim(
-    pool: Pool, *, is_same_id: bool
-) -> None:
+async def test_worker_of_a_lost_claim_cannot_touch_the_next_claim(pool: Pool, *, is_same_id: bool) -> None:
     """Neither does it with the id of another worker's claim: a claim is asked for by its worker, too."""
     await accepted(pool)
     lost = await lose_claim(pool)
