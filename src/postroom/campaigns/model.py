@@ -273,8 +273,8 @@ class CampaignQueue:
     id: int
     status: CampaignStatus
     has_due: bool
-    has_more: bool
     has_stray_mail: bool
+    may_be_complete: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,9 @@ FROM cancel_deliveries(
     ), 'campaign_cancelled', coalesce(:now::timestamptz, now()));
 
 -- name: complete_campaign :maybe
--- Complete a campaign whose recipients are all queued, and whose mail is neither waiting nor in flight.
+-- Complete a campaign whose recipients are all queued, and whose mail is neither waiting nor in flight. The caller has locked
+-- the campaign in a statement before: a subquery of the statement that waits for a lock still reads the table as it was
+-- before the wait, without the recipients of the upload for which it waited.
 UPDATE campaigns AS c
 SET status = 'completed', finished_at = coalesce(:now::timestamptz, now()),
     updated_at = coalesce(:now::timestamptz, now())
@@ -315,25 +317,11 @@ WHERE is_match OR place = :bound
 LIMIT :page_limit;
 
 -- name: list_unfinished :many
--- Campaigns that need a feeder: those with due recipients, those that may be complete, and those with stray mail. Stray
--- mail contradicts the status: free although paused or cancelled (a claimed batch was released or deferred), or held
--- although active (the process that resumed the campaign died).
-SELECT c.id, c.status::text,
-    EXISTS (
-        SELECT FROM campaign_zones AS z
-        WHERE z.campaign_id = c.id AND z.fed_through < z.last_id AND z.due_at <= coalesce(:now::timestamptz, now())
-    ) AS has_due,
-    EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id) AS has_more,
-    EXISTS (
-        SELECT FROM due_deliveries AS w
-        WHERE w.campaign_id = c.id
-            AND w.due_at >= CASE WHEN c.status = 'active' THEN '2900-01-01 00:00Z' ELSE '-infinity' END::timestamptz
-            AND w.due_at < CASE WHEN c.status = 'paused' THEN '2900-01-01 00:00Z' ELSE 'infinity' END::timestamptz
-    ) AS has_stray_mail
-FROM campaigns AS c
-WHERE c.status IN ('active', 'paused', 'cancelled')
-    AND (c.status <> 'cancelled' OR c.finished_at > coalesce(:now::timestamptz, now()) - interval '1 day')
-ORDER BY c.id;
+-- Campaigns that need a feeder; see functions/unfinished_campaigns.sql. `may_be_complete` is a look without a lock.
+SELECT id, status::text, coalesce(due_at <= coalesce(:now::timestamptz, now()), false) AS has_due, has_stray_mail,
+    status = 'active' AND NOT has_more AND NOT has_mail AS may_be_complete
+FROM unfinished_campaigns()
+ORDER BY id;
 
 -- name: list_zones :many
 -- The time zones of a campaign's recipients, and when each is due.

@@ -1,4 +1,4 @@
-"""Bring the queued mail of a campaign in line with its status: hold, release or cancel it.
+"""Bring the queued mail of a campaign in line with its status: hold, release or cancel it, and complete the campaign.
 
 Work is done in bounded steps. Each step holds the campaign's row lock and reads its status again, so a concurrent
 pause, resume, cancel or feed happens before or after a step, never during one.
@@ -25,10 +25,17 @@ async def settle_mail(pool: Pool, campaign_id: int, *, now: datetime | None = No
     return total
 
 
+async def complete(pool: Pool, campaign_id: int, *, now: datetime | None = None) -> bool:
+    """Complete a campaign if none of its mail waits or is in flight, under its row lock: an upload may be running."""
+    async with pool.acquire() as connection, connection.transaction():
+        await store.lock_campaign(connection, campaign_id=campaign_id)
+        return await store.complete_campaign(connection, campaign_id=campaign_id, now=now)
+
+
 async def settle_step(connection: Connection, campaign_id: int, status: CampaignStatus, *, now: datetime | None) -> int:
     """One step; the caller holds the campaign's row lock."""
     match status:
-        case CampaignStatus.ACTIVE:
+        case CampaignStatus.ACTIVE | CampaignStatus.COMPLETED:
             return await store.release_mail(connection, campaign_id=campaign_id, batch_limit=STEP)
         case CampaignStatus.PAUSED:
             return await store.hold_mail(connection, campaign_id=campaign_id, batch_limit=STEP)

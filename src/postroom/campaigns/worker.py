@@ -15,7 +15,7 @@ import structlog
 
 from postroom.campaigns import store
 from postroom.campaigns.model import CampaignQueue, CampaignStatus, FeedResult
-from postroom.campaigns.queue_sync import settle_mail
+from postroom.campaigns.queue_sync import complete, settle_mail
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
@@ -79,20 +79,19 @@ class Feeder:
         return fed
 
     async def _take(self, turn: CampaignQueue) -> int:
-        if turn.has_stray_mail:
-            moved = await settle_mail(self._pool, turn.id, now=self._clock())
+        if turn.has_stray_mail and (moved := await settle_mail(self._pool, turn.id, now=self._clock())):
             _log.info("campaign_mail_settled", campaign_id=turn.id, status=turn.status, deliveries=moved)
         if turn.status is not CampaignStatus.ACTIVE:
             return 0
+        if turn.may_be_complete and await complete(self._pool, turn.id, now=self._clock()):
+            _log.info("campaign_completed", campaign_id=turn.id)
+        if not turn.has_due:
+            return 0
         async with self._pool.acquire() as connection:
-            if turn.has_due:
-                found = await store.feed_campaign(
-                    connection, campaign_id=turn.id, target=self._target(turn.id), now=self._clock()
-                )
-                return self._digest(turn.id, found)
-            if not turn.has_more and await store.complete_campaign(connection, campaign_id=turn.id, now=self._clock()):
-                _log.info("campaign_completed", campaign_id=turn.id)
-        return 0
+            target, now = self._target(turn.id), self._clock()
+            return self._digest(
+                turn.id, await store.feed_campaign(connection, campaign_id=turn.id, target=target, now=now)
+            )
 
     def _target(self, campaign_id: int) -> int:
         return self._targets.get(campaign_id, self._options.first_target)
