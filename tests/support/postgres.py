@@ -12,7 +12,7 @@ import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, cycle, islice
@@ -22,7 +22,7 @@ from typing import Any
 
 import asyncpg
 from tests.support.agreement import disagreements
-from tests.support.campaigns import a_running_campaign
+from tests.support.campaigns import a_campaign
 from tests.support.chaos import ledger, received
 from tests.support.crashing_proxy import UNFLUSHED, Crash, CrashingProxy, crashes_of
 from tests.support.failover import MEMORY, Fleet, keep_logs
@@ -33,6 +33,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Server, smtp_server
 
 import postroom
+from postroom.campaigns.service import start_campaign
 from postroom.db.faults import DATABASE_ERRORS
 from postroom.db.migrate import migrate
 from postroom.db.pool import open_pool
@@ -225,11 +226,16 @@ async def _wait(scene: Scene, _number: int, crash: Crash) -> None:
 
 
 async def _feed(scene: Scene, number: int, crash: Crash) -> None:
-    """A campaign is started."""
-    crashed = scene.proxy.crash_at(crash)
+    """A campaign is started; the crash may take the answer of the start."""
+    people = [f"c{number}-{person}@example.org" for person in range(PEOPLE)]
     async with await open_pool(scene.server.find_url(), ROOM, size=1) as pool:
-        people = [f"c{number}-{person}@example.org" for person in range(PEOPLE)]
-        await a_running_campaign(pool, people, name=f"Crash {number}")
+        campaign = await a_campaign(pool, people, name=f"Crash {number}")
+        crashed = scene.proxy.crash_at(crash)
+        with suppress(*DATABASE_ERRORS):
+            await start_campaign(pool, campaign.id, actor="tests")
+    if not await scene.is_true("SELECT status <> 'draft' FROM campaigns WHERE id = $1", campaign.id):
+        async with await open_pool(scene.server.find_url(), ROOM, size=1) as pool:
+            await start_campaign(pool, campaign.id, actor="tests")
     await crashed.wait()
 
 
@@ -237,7 +243,8 @@ async def _release(scene: Scene, number: int, crash: Crash) -> None:
     """A worker that has claimed a burst is stopped, and returns the mail that it has not started."""
     crashed = scene.proxy.crash_at(crash)
     for attempt in count():
-        await scene.accept({f"burst-{number}-{attempt}-{mail}": random.choice(list(Lane)) for mail in range(BURST)})
+        lane = random.choice(list(Lane))
+        await scene.accept({f"burst-{number}-{attempt}-{mail}": lane for mail in range(BURST)})
         await scene.flows()
         await scene.replace(signal.SIGTERM)
         if crashed.is_set():
