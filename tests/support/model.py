@@ -8,7 +8,6 @@ that records it must agree. A seed repeats the choices, not the order in which p
 
 import argparse
 import asyncio
-import os
 import random
 import signal
 import sys
@@ -18,13 +17,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
 import asyncpg
 from tests.support.agreement import disagreements
 from tests.support.chaos import Entry, delivery_of
-from tests.support.failover import MEMORY, Fleet
+from tests.support.fleet import Fleet, say, sending_settings, workplace
 from tests.support.forked import Forked
 from tests.support.mail_ledger import MailLedger
 from tests.support.model_operations import ACTOR, Client, Known
@@ -126,7 +124,7 @@ async def run(room: Room, plan: Plan, directory: Path) -> tuple[MailLedger, Know
     )
     known = Known()
     async with smtp_server(kind=partial(MoodyServer, moods)) as sink:
-        fleet = Fleet(directory, _settings(room.url, sink.port))
+        fleet = Fleet(directory, sending_settings(room.url, sink.port, POSTROOM_LEASE="4s"))
         try:
             async with _killed(fleet, chance):
                 people = plan.operations // 3
@@ -140,19 +138,6 @@ async def run(room: Room, plan: Plan, directory: Path) -> tuple[MailLedger, Know
         finally:
             fleet.kill()
         return await _read(room.pool, known, sink, fleet, codes), known
-
-
-def _settings(url: str, smtp_port: int) -> dict[str, str]:
-    return {
-        "POSTROOM_DATABASE_URL": url,
-        "POSTROOM_SECRET_KEY": "0" * 64,
-        "POSTROOM_TRANSPORT": "smtp",
-        "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{smtp_port}",
-        "POSTROOM_FROM": "post@example.org",
-        "POSTROOM_PUBLIC_URL": "https://post.example.org",
-        "POSTROOM_LEASE": "4s",
-        "POSTROOM_LOG_FORMAT": "json",
-    }
 
 
 @asynccontextmanager
@@ -261,15 +246,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=10, help="number of seeds (10)")
     parser.add_argument("--seed", type=int, help="the first seed; absent: a new one")
     parser.add_argument("--operations", type=int, default=400, help="operations of each round (400)")
+    parser.add_argument("--logs", type=Path, metavar="DIR", help="keep the logs of all processes here")
     options = parser.parse_args()
     configure_logging("critical", "text")
     first = random.randrange(10**6) if options.seed is None else options.seed
-    in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-    with TemporaryDirectory(prefix="postroom-model-", dir=in_memory) as directory:
-        os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
-        plans = [Plan(first + number, options.operations) for number in range(options.rounds)]
-        wrong = asyncio.run(_run_all(plans, Path(directory)))
-    _say(f"{options.rounds} seeds, {wrong} with a problem")
+    plans = [Plan(first + number, options.operations) for number in range(options.rounds)]
+    with workplace("model", logs=options.logs) as directory:
+        wrong = asyncio.run(_run_all(plans, directory))
+    say(f"{options.rounds} seeds, {wrong} with a problem")
     return 1 if wrong else 0
 
 
@@ -291,7 +275,7 @@ async def _run_all(plans: list[Plan], directory: Path) -> int:
             problems = mail.problems()
             wrong += bool(problems)
             for line in (f"seed {plan.seed}: {len(problems)} problems", *lines(mail, known), *problems):
-                _say(line)
+                say(line)
     return wrong
 
 
@@ -306,11 +290,6 @@ async def _execute(url: str, statement: str) -> None:
     connection = await asyncpg.connect(url)
     await connection.execute(statement)
     await connection.close()
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":
