@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.support.command_line import COMMAND, environment
 from tests.support.patience import PATIENCE_S
@@ -56,7 +57,8 @@ class Release:
     @asynccontextmanager
     async def running(self, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """A process of this release; stopped at the end, whatever the test does."""
-        process = await self._start(command)
+        with (self.path / f"{command}.log").open("ab") as log:
+            process = await self._start(command, stdout=log)
         try:
             yield process
         finally:
@@ -71,16 +73,16 @@ class Release:
 
     async def outcome(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end: exit code and output."""
-        process = await self._start(*arguments)
+        process = await self._start(*arguments, stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()
         return process.returncode or 0, output.decode()
 
-    async def _start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def _start(self, *arguments: str, stdout: IO[bytes] | int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *COMMAND,
             *arguments,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.STDOUT,
             env=environment(**self.settings, PYTHONPATH=str(self.path)),
         )
