@@ -10,9 +10,9 @@ import aiohttp
 from tests.schema.test_queries import statements
 from tests.support.chaos import received
 from tests.support.command_line import Running, outcome, running
-from tests.support.next_release import build_next_release
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
+from tests.support.releases import build_next_release
 from tests.support.smtp_server import smtp_server
 
 from postroom.client.asynchronous import Client

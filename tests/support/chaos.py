@@ -4,14 +4,14 @@ import asyncio
 import re
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.chaos_worker import Orders
 from tests.support.sessions import sessions_end
-from tests.support.smtp_server import Server
+from tests.support.smtp_server import Message, Server
 
 from postroom.db.pool import Pool
 
@@ -52,11 +52,16 @@ async def silence(server: Server) -> None:
             await visit.closed.wait()
 
 
+def delivery_of(message: Message) -> int:
+    """The delivery by the name that its message carries."""
+    match = _NAME.search(message.content)
+    assert match is not None, message
+    return int(match[1])
+
+
 def received(server: Server) -> Counter[int]:
-    """How often each delivery arrived, by the name its message carries."""
-    found = [_NAME.search(message.content) for message in server.messages]
-    assert all(found)
-    return Counter(int(match[1]) for match in found if match)
+    """How often each delivery arrived."""
+    return Counter(map(delivery_of, server.messages))
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,15 @@ class Entry:
     state: str
     sent: int
     ambiguous: int
+
+    @property
+    def key(self) -> Hashable:
+        """The part of the ledger that copies are counted for."""
+        return self.id
+
+    @property
+    def must_have_arrived(self) -> bool:
+        return self.state == "sent"
 
 
 async def ledger(pool: Pool) -> list[Entry]:

@@ -7,9 +7,7 @@ work resumes on the other server, and the old primary rejoins as its standby.
 
 import argparse
 import asyncio
-import os
 import re
-import shutil
 import signal
 import sys
 import time
@@ -17,12 +15,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import count, cycle, islice
+from itertools import cycle, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from tests.support.chaos import received
-from tests.support.command_line import COMMAND, environment
 from tests.support.failover_ledger import (
     GRACE,
     Ledger,
@@ -32,7 +28,8 @@ from tests.support.failover_ledger import (
     read_published,
 )
 from tests.support.failover_load import COUNTED, ROOM, Acknowledged, load
-from tests.support.forked import Forked, Streams, start
+from tests.support.fleet import Fleet, say, sending_settings, workplace
+from tests.support.forked import Forked
 from tests.support.moving_address import MovingAddress
 from tests.support.patience import PATIENCE_S
 from tests.support.patroni import POLL_S, Failure, PatroniCluster
@@ -46,44 +43,8 @@ from postroom.outbox.model import Topic
 from postroom.outbox.topics import create_topic
 from postroom.runtime.log import configure_logging
 
-MEMORY = Path("/dev/shm")
 ACTOR = "cli:failover"
 _DELIVERY = re.compile(rb"^Message-ID:\s*<pr\.(\d+)\.", re.MULTILINE)
-
-
-class Fleet:
-    """The processes of Postroom, with a log each."""
-
-    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
-        self._directory, self._settings = directory, settings
-        self._numbers = count(1)
-        self._all: list[Forked] = []
-
-    @property
-    def api(self) -> str:
-        return f"http://{self._settings['POSTROOM_HTTP_ADDR']}"
-
-    def start(self, command: str) -> Forked:
-        log = self._directory / f"{command}-{next(self._numbers)}.log"
-        with log.open("w") as output, Path(os.devnull).open() as nothing:
-            streams = Streams(nothing, output, output)
-            process = start(COMMAND, command, environment=environment(**self._settings), streams=streams)
-        self._all.append(process)
-        return process
-
-    def logs(self) -> list[str]:
-        return [path.read_text() for path in sorted(self._directory.glob("*.log"))]
-
-    async def stop(self) -> list[int]:
-        """Stop all that run; returns their exit codes."""
-        running = [process for process in self._all if process.poll() is None]
-        for process in running:
-            process.send_signal(signal.SIGTERM)
-        return [await asyncio.to_thread(process.wait, PATIENCE_S) for process in running]
-
-    def kill(self) -> None:
-        for process in self._all:
-            process.send_signal(signal.SIGKILL)
 
 
 @dataclass
@@ -172,17 +133,13 @@ async def _prepared(
 
 
 def _settings(url: str, smtp_port: int, lease: str, grace: timedelta) -> dict[str, str]:
-    return {
-        "POSTROOM_DATABASE_URL": url,
-        "POSTROOM_SECRET_KEY": "0" * 64,
-        "POSTROOM_HTTP_ADDR": f"127.0.0.1:{free_port()}",
-        "POSTROOM_TRANSPORT": "smtp",
-        "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{smtp_port}",
-        "POSTROOM_FROM": "post@example.org",
-        "POSTROOM_LEASE": lease,
-        "POSTROOM_SHUTDOWN_GRACE": f"{grace.total_seconds():g}s",
-        "POSTROOM_LOG_FORMAT": "json",
-    }
+    return sending_settings(
+        url,
+        smtp_port,
+        POSTROOM_HTTP_ADDR=f"127.0.0.1:{free_port()}",
+        POSTROOM_LEASE=lease,
+        POSTROOM_SHUTDOWN_GRACE=f"{grace.total_seconds():g}s",
+    )
 
 
 async def _round(scene: Scene, failure: Failure) -> Round:
@@ -244,34 +201,14 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, metavar="DIR", help="keep the logs of Patroni and of all processes here")
     options = parser.parse_args()
     configure_logging("error", "text")  # the interruptions of this process's own connections are expected
-    in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-    with TemporaryDirectory(prefix="postroom-failover-", dir=in_memory) as directory:
-        os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
+    with workplace("failover", logs=options.logs) as directory:
         failures = list(islice(cycle(Failure), options.rounds))
-        cluster = (MovingAddress if options.one_address else PatroniCluster)(Path(directory))
-        try:
-            ledger = asyncio.run(run(cluster, Path(directory), failures, lease="30s", report=_say))
-        finally:
-            keep_logs(Path(directory), options.logs)
+        cluster = (MovingAddress if options.one_address else PatroniCluster)(directory)
+        ledger = asyncio.run(run(cluster, directory, failures, lease="30s", report=say))
     for line in (*ledger.lines(), *(problems := [*ledger.problems(), *ledger.slow()])):
-        _say(line)
-    _say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no skipped event")
+        say(line)
+    say(f"{len(problems)} problems" if problems else "no loss, no unexplained duplicate, no skipped event")
     return 1 if problems else 0
-
-
-def keep_logs(directory: Path, target: Path | None) -> None:
-    """Copy every log; under Patroni those of PostgreSQL are part of its own."""
-    if target is None:
-        return
-    for log in [*directory.glob("*.log"), *directory.glob("*/patroni.log")]:
-        copy = target / log.relative_to(directory)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(log, copy)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.support.chaos import Entry
 
@@ -15,7 +16,7 @@ class MailLedger:
 
     acknowledged: Mapping[str, set[int]]  # delivery ids by idempotency key
     entries: list[Entry]
-    copies: Counter[int]
+    copies: Counter[Any]  # by `Entry.key`
     differences: list[str]  # between tables
     settled: frozenset[int] = frozenset()  # an operator has said that these were sent
     exit_codes: list[int] = field(default_factory=list)
@@ -28,7 +29,7 @@ class MailLedger:
         unsent = [
             entry
             for entry in self.entries
-            if entry.state == "sent" and not self.copies[entry.id] and entry.id not in self.settled
+            if entry.must_have_arrived and not self.copies[entry.key] and entry.id not in self.settled
         ]
         return [
             *(f"{key} was acknowledged and is not recorded" for key in unknown),
@@ -39,9 +40,9 @@ class MailLedger:
     def silent(self) -> list[str]:
         """Received more often than the ledger says."""
         return [
-            f"{entry} was received {self.copies[entry.id]} times"
+            f"{entry} was received {self.copies[entry.key]} times"
             for entry in self.entries
-            if self.copies[entry.id] > entry.sent + entry.ambiguous
+            if self.copies[entry.key] > entry.sent + entry.ambiguous
         ]
 
     def problems(self) -> list[str]:
@@ -60,7 +61,7 @@ class MailLedger:
         for key, found in self.acknowledged.items():
             if len(found) > 1:
                 yield f"{key} was acknowledged with the ids {sorted(found)}"
-        for delivery in self.copies.keys() - {entry.id for entry in self.entries}:
+        for delivery in self.copies.keys() - {entry.key for entry in self.entries}:
             yield f"delivery {delivery} was received and is not recorded"
 
     def _unfinished(self) -> Iterator[str]:

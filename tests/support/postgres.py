@@ -7,25 +7,23 @@ crashes once, recovers, and mail arrives again.
 
 import argparse
 import asyncio
-import os
 import random
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncpg
 from tests.support.agreement import disagreements
-from tests.support.campaigns import a_running_campaign
+from tests.support.campaigns import a_campaign
 from tests.support.chaos import ledger, received
 from tests.support.crashing_proxy import UNFLUSHED, Crash, CrashingProxy, crashes_of
-from tests.support.failover import MEMORY, Fleet, keep_logs
+from tests.support.fleet import Fleet, say, sending_settings, workplace
 from tests.support.forked import Forked
 from tests.support.mail_ledger import MailLedger
 from tests.support.moody_server import Moods, MoodyServer
@@ -33,6 +31,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Server, smtp_server
 
 import postroom
+from postroom.campaigns.service import start_campaign
 from postroom.db.faults import DATABASE_ERRORS
 from postroom.db.migrate import migrate
 from postroom.db.pool import open_pool
@@ -49,7 +48,12 @@ POLL_S = 0.05
 FLOWING = 5  # mails that arrive before the next crash
 BURST = 120  # mails of a burst: more than a worker starts at once, so that it has some to release
 PEOPLE = 40  # recipients of a campaign
-LEASE = "4s"
+SETTINGS = {
+    "POSTROOM_SMTP_CONNECTIONS": "8",
+    "POSTROOM_LEASE": "4s",
+    "POSTROOM_WORKER_BATCH": "60",
+    "POSTROOM_WORKER_CHUNK": "5",
+}
 SLOWEST_S = 0.6  # mail is in flight when the server recovers
 _UNANSWERED = (*DATABASE_ERRORS, PostroomError)
 _IS_EXPIRED = "SELECT EXISTS (SELECT FROM claims WHERE expires_at <= now())"
@@ -118,6 +122,10 @@ class Scene:
 
         await self.until(is_so)
 
+    def revive(self) -> None:
+        """Start workers again that have ended, as a service manager does: none starts without its database."""
+        self.workers = [self.fleet.start("work") if worker.poll() else worker for worker in self.workers]
+
     async def replace(self, with_signal: signal.Signals) -> None:
         """End the first worker, and start another."""
         worker = self.workers.pop(0)
@@ -159,7 +167,7 @@ async def _prepared(directory: Path) -> AsyncIterator[Scene]:
         smtp_server(kind=partial(MoodyServer, moods)) as sink,
     ):
         await migrate(server.url, ROOM)
-        fleet = Fleet(directory, _settings(proxy.url, sink.port))
+        fleet = Fleet(directory, sending_settings(proxy.url, sink.port, **SETTINGS))
         restarts = asyncio.create_task(server.keep_running())
         try:
             yield Scene(server, proxy, sink, fleet)
@@ -167,22 +175,6 @@ async def _prepared(directory: Path) -> AsyncIterator[Scene]:
             fleet.kill()
             restarts.cancel()
             await asyncio.gather(restarts, return_exceptions=True)
-
-
-def _settings(url: str, smtp_port: int) -> dict[str, str]:
-    return {
-        "POSTROOM_DATABASE_URL": url,
-        "POSTROOM_SECRET_KEY": "0" * 64,
-        "POSTROOM_TRANSPORT": "smtp",
-        "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{smtp_port}",
-        "POSTROOM_SMTP_CONNECTIONS": "8",
-        "POSTROOM_FROM": "post@example.org",
-        "POSTROOM_PUBLIC_URL": "https://post.example.org",
-        "POSTROOM_LEASE": LEASE,
-        "POSTROOM_WORKER_BATCH": "60",
-        "POSTROOM_WORKER_CHUNK": "5",
-        "POSTROOM_LOG_FORMAT": "json",
-    }
 
 
 @asynccontextmanager
@@ -216,7 +208,12 @@ async def _round(scene: Scene, number: int, crash: Crash) -> None:
         raise CrashMissed(f"{crash}: the statement did not run") from None
     moment = await scene.ask(lambda connection: connection.fetchval("SELECT clock_timestamp()"))
     await scene.flows()
-    await scene.until(partial(scene.is_true, _ARE_BACK, moment))
+
+    async def are_back() -> bool:
+        scene.revive()
+        return await scene.is_true(_ARE_BACK, moment)
+
+    await scene.until(are_back)
 
 
 async def _wait(scene: Scene, _number: int, crash: Crash) -> None:
@@ -225,11 +222,16 @@ async def _wait(scene: Scene, _number: int, crash: Crash) -> None:
 
 
 async def _feed(scene: Scene, number: int, crash: Crash) -> None:
-    """A campaign is started."""
-    crashed = scene.proxy.crash_at(crash)
+    """A campaign is started; the crash may take the answer of the start."""
+    people = [f"c{number}-{person}@example.org" for person in range(PEOPLE)]
     async with await open_pool(scene.server.find_url(), ROOM, size=1) as pool:
-        people = [f"c{number}-{person}@example.org" for person in range(PEOPLE)]
-        await a_running_campaign(pool, people, name=f"Crash {number}")
+        campaign = await a_campaign(pool, people, name=f"Crash {number}")
+        crashed = scene.proxy.crash_at(crash)
+        with suppress(*DATABASE_ERRORS):
+            await start_campaign(pool, campaign.id, actor="tests")
+    if not await scene.is_true("SELECT status <> 'draft' FROM campaigns WHERE id = $1", campaign.id):
+        async with await open_pool(scene.server.find_url(), ROOM, size=1) as pool:
+            await start_campaign(pool, campaign.id, actor="tests")
     await crashed.wait()
 
 
@@ -237,7 +239,8 @@ async def _release(scene: Scene, number: int, crash: Crash) -> None:
     """A worker that has claimed a burst is stopped, and returns the mail that it has not started."""
     crashed = scene.proxy.crash_at(crash)
     for attempt in count():
-        await scene.accept({f"burst-{number}-{attempt}-{mail}": random.choice(list(Lane)) for mail in range(BURST)})
+        lane = random.choice(list(Lane))
+        await scene.accept({f"burst-{number}-{attempt}-{mail}": lane for mail in range(BURST)})
         await scene.flows()
         await scene.replace(signal.SIGTERM)
         if crashed.is_set():
@@ -262,23 +265,13 @@ def main() -> int:
     parser.add_argument("--logs", type=Path, metavar="DIR", help="keep the logs of all processes here")
     options = parser.parse_args()
     configure_logging("critical", "text")  # the crashes are expected
-    in_memory = MEMORY if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) else None
-    with TemporaryDirectory(prefix="postroom-crashes-", dir=in_memory) as directory:
-        os.environ.setdefault("POSTROOM_DATA_DIR", f"{directory}/unused")
-        crashes = list(islice(cycle(crashes_of(options.only or STATEMENTS)), options.rounds))
-        try:
-            mail = asyncio.run(run(crashes, Path(directory), report=_say))
-        finally:
-            keep_logs(Path(directory), options.logs)
+    crashes = list(islice(cycle(crashes_of(options.only or STATEMENTS)), options.rounds))
+    with workplace("crashes", logs=options.logs) as directory:
+        mail = asyncio.run(run(crashes, directory, report=say))
     for line in (*mail.lines(), *(problems := mail.problems())):
-        _say(line)
-    _say(f"{len(problems)} problems" if problems else "no loss, no silent duplicate, no difference between tables")
+        say(line)
+    say(f"{len(problems)} problems" if problems else "no loss, no silent duplicate, no difference between tables")
     return 1 if problems else 0
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

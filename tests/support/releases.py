@@ -1,18 +1,21 @@
-"""The next release of Postroom: a copy of the source with changes of the schema in both phases, and its processes.
+"""Other releases of Postroom as source trees, and their processes: the last one, and an imagined next one.
 
-It registers workers under the column `hostname` instead of `host`, and `wake_workers` takes one more parameter. The
-first phase adds both beside the old ones; the second removes those.
+The last one is the source of its commit. The next one is a copy of this source with changes of the schema in both
+phases: it registers workers under the column `hostname` instead of `host`, and `wake_workers` takes one more parameter.
+The first phase adds both beside the old ones; the second removes those.
 """
 
 import asyncio
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from tests.support.command_line import COMMAND, environment
 from tests.support.patience import PATIENCE_S
@@ -20,6 +23,9 @@ from tests.support.patience import PATIENCE_S
 import postroom
 from postroom.db.migrate import RELEASE, migration_files
 
+LAST = "08def316675460bb1f3cf3259745c9b81750e2a3"
+"""The commit of the last release, whose schema `tests/schema/released.json` records."""
+REPOSITORY = Path(__file__).parents[2]
 _BEFORE = """
 ALTER TABLE workers ADD COLUMN hostname text; -- replaces host
 ALTER TABLE workers ALTER COLUMN host DROP NOT NULL;
@@ -42,7 +48,7 @@ _CHANGES = {
 
 
 @dataclass(frozen=True)
-class NextRelease:
+class Release:
     """A source tree, and the settings of its processes."""
 
     path: Path
@@ -51,7 +57,8 @@ class NextRelease:
     @asynccontextmanager
     async def running(self, command: str) -> AsyncIterator[asyncio.subprocess.Process]:
         """A process of this release; stopped at the end, whatever the test does."""
-        process = await self._start(command)
+        with (self.path / f"{command}.log").open("ab") as log:
+            process = await self._start(command, stdout=log)
         try:
             yield process
         finally:
@@ -66,22 +73,36 @@ class NextRelease:
 
     async def outcome(self, *arguments: str) -> tuple[int, str]:
         """Run a command to its end: exit code and output."""
-        process = await self._start(*arguments)
+        process = await self._start(*arguments, stdout=asyncio.subprocess.PIPE)
         output, _ = await process.communicate()
         return process.returncode or 0, output.decode()
 
-    async def _start(self, *arguments: str) -> asyncio.subprocess.Process:
+    async def _start(self, *arguments: str, stdout: IO[bytes] | int) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *COMMAND,
             *arguments,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=stdout,
             stderr=asyncio.subprocess.STDOUT,
             env=environment(**self.settings, PYTHONPATH=str(self.path)),
         )
 
 
-def build_next_release(directory: Path, settings: dict[str, str]) -> NextRelease:
+class ReleaseMissing(Exception):  # noqa: N818 - read as a sentence
+    """The history of this checkout does not have the commit of the release."""
+
+
+def export_last_release(directory: Path, settings: dict[str, str]) -> Release:
+    """The source of the last release, from the history of this checkout."""
+    directory.mkdir()
+    archive = subprocess.run(["git", "-C", str(REPOSITORY), "archive", LAST, "src"], check=False, capture_output=True)
+    if archive.returncode != 0:
+        raise ReleaseMissing(archive.stderr.decode().strip())
+    subprocess.run(["tar", "-x", "-C", str(directory)], check=True, input=archive.stdout)
+    return Release(directory / "src", settings)
+
+
+def build_next_release(directory: Path, settings: dict[str, str]) -> Release:
     """Copy this source and change it."""
     source = directory / "postroom"
     shutil.copytree(Path(postroom.__file__).parent, source)  # with compiled files: compiling takes seconds
@@ -96,4 +117,4 @@ def build_next_release(directory: Path, settings: dict[str, str]) -> NextRelease
     migrations = source / "db" / "migrations"
     (migrations / f"{last + 1:04}_delivery_hostname.sql").write_text(_BEFORE)
     (migrations / f"{last + 2:04}_delivery_hostname.after.sql").write_text(_AFTER)
-    return NextRelease(directory, settings)
+    return Release(directory, settings)
