@@ -5,7 +5,7 @@ from random import Random
 
 from fuzz.arena import Arena
 from fuzz.tally import Case
-from fuzz.targets import bounces, dashboard, endpoints, files, http, mime, providers, smtp, templates, uploads
+from fuzz.targets import bounces, dashboard, endpoints, files, http, inbox, mime, providers, smtp, templates, uploads
 
 Attack = Callable[[Arena, Random, Case], Awaitable[None]]
 
@@ -17,6 +17,7 @@ TARGETS: dict[str, Attack] = {
     "smtp": smtp.attack,
     "bounces": bounces.attack,
     "mime": mime.attack,
+    "inbox": inbox.attack,
     "templates": templates.attack,
     "uploads": uploads.attack,
     "files": files.attack,

@@ -31,7 +31,7 @@ _sessions: dict[int, tuple[str, str]] = {}
 
 async def attack(arena: Arena, random: Random, case: Case) -> None:
     """One request of a browser."""
-    cookie, token = await _session(arena)
+    cookie, token = await open_session(arena)
     endpoint = random.choice([each for each in ENDPOINTS if each.path != "/sign-out"])  # the session is for all cases
     path = re.sub(r"\{[^}]*\}", lambda _: _segment(random), endpoint.path)
     fields = [(random.choice(_FIELDS), random.choice(STRINGS)[:2000]) for _ in range(random.choice((0, 1, 3)))]
@@ -49,7 +49,7 @@ async def attack(arena: Arena, random: Random, case: Case) -> None:
     case.http(status, f"{endpoint.method} {path[:200]} {body[:300]!r} -> {answer[-300:]!r}" if status >= 500 else "")
 
 
-async def _session(arena: Arena) -> tuple[str, str]:
+async def open_session(arena: Arena) -> tuple[str, str]:
     """The cookie of a session and the token of its forms."""
     if arena.http not in _sessions:
         body = urlencode({"key": arena.key}).encode()

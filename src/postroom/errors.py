@@ -12,7 +12,8 @@
     │   └── DatabaseUnreachable, DatabaseNewer, MigrationChanged, MigrationPending,
     │       OldProcessRuns, RoomMissing
     ├── InputError                  the caller's data is invalid; nothing was stored
-    │   └── BadInput                names every invalid field
+    │   ├── BadInput                names every invalid field
+    │   └── inbox: MessageTooComplex
     ├── AccessError
     │   ├── Unauthenticated         no API key, or an unknown one
     │   │   └── KeyExpired          the API key was valid until its expiry

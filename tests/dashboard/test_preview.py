@@ -72,14 +72,14 @@ def test_pictures_inside_the_message_are_shown() -> None:
     assert picture("image/svg+xml", PIXEL) is None
 
 
-def test_the_document_allows_itself_nothing() -> None:
+async def test_the_document_allows_itself_nothing() -> None:
     """Even opened by itself, the preview is sandboxed and may load nothing; a huge one is cut."""
-    response = preview("x" * (LONGEST + 10) + "{braces}")
+    response = await preview("x" * (LONGEST + 10) + "{braces}")
     assert response.headers["content-security-policy"] == POLICY
     assert "sandbox" in POLICY
     assert "script-src" not in POLICY
     assert len(response.value) < LONGEST + 2000
-    assert b"{braces}" in preview("{braces}").value
+    assert b"{braces}" in (await preview("{braces}")).value
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_harmless_rules_of_style_sheets_remain(css: str, kept: str) -> None:
     assert clean_styles(css, dark=False) == kept
 
 
-def test_colour_scheme_of_the_mail_client_is_chosen() -> None:
+async def test_colour_scheme_of_the_mail_client_is_chosen() -> None:
     """Rules for dark clients apply in the dark preview only, whatever the viewer's browser prefers."""
     html = "<style>@media (prefers-color-scheme: dark) { p { color: white } }</style><body bgcolor=red><p class=x>x</p>"
-    light, dark = preview(html).value.decode(), preview(html, dark=True).value.decode()
+    light, dark = [(await preview(html, dark=dark)).value.decode() for dark in (False, True)]
     assert "@media (max-width: 0px) { p { color: white } }" in light
     assert "@media (min-width: 0px) { p { color: white } }" in dark
     assert ("color-scheme: light" in light, "color-scheme: dark" in dark) == (True, True)
@@ -133,7 +133,7 @@ def test_cleaned_styles_cannot_load_or_leave_the_sheet(css: str) -> None:
     assert kept.count("{") == kept.count("}")
 
 
-def test_html_too_complex_to_parse_is_named() -> None:
+async def test_html_too_complex_to_parse_is_named() -> None:
     """Ten thousand unclosed elements would occupy a parser for minutes; the reader gets the reason instead."""
     document = preview_document("".join(f"<b a={n}><p>" for n in range(10_000)))
     assert "The HTML is not shown: it has more than 1,000 nested or unclosed elements." in document

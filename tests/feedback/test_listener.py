@@ -16,8 +16,10 @@ from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.feedback.ingest import KEPT_BYTES
 from postroom.feedback.listener import ListenerOptions, bounce_server
+from postroom.feedback.reading import ReportReaders
 from postroom.feedback.report_rooms import ReportRoom
 from postroom.post.message_id import make_message_id
+from postroom.post.report import LARGEST, Report, read_report
 from postroom.post.return_path import make_return_path
 from postroom.runtime.smtp_server import SmtpServer
 
@@ -188,3 +190,19 @@ async def test_connections_over_the_limit_are_rejected(pool: Pool) -> None:
                 return first.noop()[0], caught.value.smtp_code  # type: ignore[attr-defined]
 
         assert await asyncio.to_thread(say) == (250, 421)
+
+
+async def test_a_message_for_a_public_address_is_kept_up_to_64_kb(pool: Pool, bounces: SmtpServer) -> None:
+    """Anyone may write to the mailboxes; a message to a return path, which proves our mail, is kept up to 256 kB."""
+    kept: list[int] = []
+
+    class Counting(ReportReaders):
+        async def read(self, raw: bytes) -> Report:
+            kept.append(len(raw))
+            return read_report(raw)
+
+    raw = b"Subject: long\r\n\r\n" + (b"x" * 70 + b"\r\n") * 5_000
+    async with bounce_server(lambda: [ReportRoom(pool, (KEY,))], OPTIONS, readers=Counting()) as listening:
+        for address in (f"postmaster@{DOMAIN}", path(1), f"abuse@{DOMAIN}"):
+            await talk(listening, partial(SMTP.sendmail, from_addr="", to_addrs=[address], msg=raw))
+    assert kept == [64 * 1024, LARGEST, 64 * 1024]

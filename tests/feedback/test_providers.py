@@ -1,10 +1,11 @@
 """Webhooks of providers over HTTP: verification, mapping of events, and replays."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,6 +24,7 @@ from postroom.feedback import provider_api
 from postroom.feedback.providers import ProviderOptions, ses
 from postroom.http.asgi import HttpApplication
 from postroom.http.auth import Authenticator
+from postroom.runtime.endpoint import MEGABYTE, PUBLIC_BODY
 
 NOW = datetime(2030, 6, 1, 12, tzinfo=UTC)
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:bounces"
@@ -252,7 +254,7 @@ async def test_unreachable_amazon_returns_429(browser: Browser, pool: Pool, amaz
 
 
 @pytest.mark.parametrize("path", ["ses", "mailgun"])
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"\xff", b"[" * 60_000])
 async def test_malformed_requests_are_rejected(browser: Browser, pool: Pool, path: str, body: bytes) -> None:
     """A malformed body gets 400, and nothing is stored."""
     assert (await browser.post(f"/v1/feedback/{path}", content=body)).status == 400
@@ -306,6 +308,37 @@ async def test_sendgrid_batches_are_idempotent(browser: Browser, pool: Pool) -> 
     events = [sendgrid_event("spamreport", email=f"p{n}@example.org", sg_event_id=f"e-{n}") for n in range(50)]
     assert (await post_sendgrid(browser, *events, sendgrid_event("open"))).json == {"recorded": 50, "ignored": 1}
     assert (await post_sendgrid(browser, *events)).json == {"recorded": 0, "ignored": 0}
+
+
+async def test_large_sendgrid_batches_are_read_two_at_a_time(browser: Browser, pool: Pool) -> None:
+    """A batch above 64 kB is read before its signature is known: a third one at a time is asked to come again."""
+    events = [sendgrid_event("spamreport", email=f"p{n}@example.org", sg_event_id=f"e-{n}") for n in range(1000)]
+    forged = {"content-type": "application/json"}
+    gate, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield bytes(PUBLIC_BODY + 1)
+        begun.release()
+        await gate.wait()
+
+    strangers = [
+        asyncio.create_task(browser.post("/v1/feedback/sendgrid", content=slow(), headers=forged)) for _ in range(2)
+    ]
+    for _ in strangers:
+        await begun.acquire()
+    assert (await post_sendgrid(browser, *events)).status == 429
+    assert (await post_sendgrid(browser, *events[:10])).status == 200
+    gate.set()
+    assert [(await stranger).status for stranger in strangers] == [401, 401]
+    assert (await post_sendgrid(browser, *events)).json == {"recorded": 990, "ignored": 0}
+
+
+async def test_postmark_is_verified_before_its_body_is_read(browser: Browser) -> None:
+    """A wrong secret is refused without a look at the body, however large."""
+    response = await browser.post(
+        "/v1/feedback/postmark", content=bytes(2 * MEGABYTE), headers={"content-type": "application/json"}
+    )
+    assert response.status == 401
 
 
 async def test_sendgrid_without_proof(browser: Browser, pool: Pool) -> None:

@@ -11,7 +11,7 @@ from fuzz.tally import Case, Tally
 from fuzz.targets import TARGETS
 from fuzz.witness import percentile, readings_of
 
-CASES = {"files": 3, "templates": 12, "uploads": 20}
+CASES = {"files": 3, "inbox": 8, "templates": 12, "uploads": 20}
 MOST_MB = 400
 
 

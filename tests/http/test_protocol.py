@@ -153,7 +153,7 @@ async def test_a_response_without_content_has_no_body(room: Room) -> None:
     assert not {"content-length", "content-type"} & set(response.headers)
 
 
-@pytest.mark.parametrize("path", ["/v1/feedback/postmark", "/v1/keys", "/v1/login-codes"])
+@pytest.mark.parametrize("path", ["/v1/keys", "/v1/login-codes"])
 async def test_most_bodies_may_have_one_megabyte(room: Room, path: str) -> None:
     """POSTROOM_MAX_BODY_MB is for mail and batches; every other body is small."""
     configured = replace(room, settings=Settings(postmark_secret="user:secret"))

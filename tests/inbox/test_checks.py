@@ -18,7 +18,7 @@ from postroom.inbox.links import is_local, list_links, problems_of
 from postroom.inbox.message_lint import lint_message
 from postroom.inbox.reader import outline_of, read_message
 from postroom.inbox.transport import CaptureTransport
-from postroom.post.dkim import Signer
+from postroom.post.dkim import Signer, verifier_of
 from postroom.post.dkim_check import SignatureResult, check_signatures
 from postroom.post.reply import Envelope
 
@@ -46,7 +46,7 @@ def signed(selector: str, *, domain: str = "example.org", canonicalize: bytes = 
 
 def known(domain: str = "example.org") -> dict[tuple[str, str], object]:
     signers = [Signer.from_pem(domain, name, pem(key)) for name, key in keys().items()]
-    return {(signer.domain, signer.selector): signer.verify_digest for signer in signers}
+    return {(signer.domain, signer.selector): verifier_of(signer.public_key) for signer in signers}
 
 
 @pytest.mark.parametrize("selector", ["rsa", "ed"])

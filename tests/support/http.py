@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,9 @@ from postroom.http import service
 from postroom.http.asgi import build_app
 from postroom.http.model import ApiKey
 from postroom.runtime.endpoint import ASGIApp
+
+Content = bytes | Iterator[bytes] | AsyncIterator[bytes]
+"""A body, whole or in chunks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,12 @@ class Browser:
         target: str,
         *,
         json: Any = msgspec.UNSET,
-        content: bytes | Iterator[bytes] | None = None,
+        content: Content | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Response:
         """One request; `json` is encoded and announced, `content` goes as it is, an iterator in chunks."""
         given = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        body: bytes | Iterator[bytes] = content or b""
+        body: Content = content or b""
         if json is not msgspec.UNSET:
             body = msgspec.json.encode(json)
             given["content-type"] = "application/json"
@@ -67,9 +69,7 @@ class Browser:
         return await self.ask("POST", target, **options)
 
 
-async def call(
-    app: ASGIApp, method: str, target: str, *, body: bytes | Iterator[bytes], headers: Mapping[str, str]
-) -> Response:
+async def call(app: ASGIApp, method: str, target: str, *, body: Content, headers: Mapping[str, str]) -> Response:
     parts = urlsplit(target)
     scope = {
         "type": "http",
@@ -83,15 +83,11 @@ async def call(
         "root_path": "",
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
     }
-    chunks = iter([body]) if isinstance(body, bytes) else body
-    messages = itertools.chain(
-        ({"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks),
-        [{"type": "http.request", "body": b"", "more_body": False}],
-    )
+    messages = _messages_of(body)
     answer: dict[str, Any] = {}
 
     async def receive() -> dict[str, Any]:
-        return next(messages, {"type": "http.disconnect"})
+        return await anext(messages, {"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
         answer.update({"body": answer.get("body", b"") + message.get("body", b"")})
@@ -101,6 +97,19 @@ async def call(
 
     await app(scope, receive, send)
     return Response(answer["status"], answer["headers"], answer["body"])
+
+
+async def _messages_of(body: Content) -> AsyncIterator[dict[str, Any]]:
+    if isinstance(body, bytes):
+        yield {"type": "http.request", "body": body, "more_body": False}
+        return
+    if isinstance(body, Iterator):
+        for chunk in body:
+            yield {"type": "http.request", "body": chunk, "more_body": True}
+    else:
+        async for chunk in body:
+            yield {"type": "http.request", "body": chunk, "more_body": True}
+    yield {"type": "http.request", "body": b"", "more_body": False}
 
 
 async def a_key(room: Room, name: str, *scopes: str) -> tuple[str, ApiKey]:

@@ -13,6 +13,7 @@ from postroom.dashboard.page import PageRequest, form, form_pages, page
 from postroom.dashboard.preview import HEADERS, preview_document
 from postroom.dashboard.site import HTML
 from postroom.errors import BadInput, PostroomError
+from postroom.inbox.aside import aside
 from postroom.mail import library
 from postroom.mail.content_lint import LetterWarning
 from postroom.mail.render import Rendered
@@ -161,7 +162,9 @@ async def _frame(
         rendered, warnings = await letters.preview_draft(request.pool, content, campaign_id=campaign_id, email=email)
     except PostroomError as error:  # shown in the frame: half a word is no failed request
         return _frame_answer(request, problem=error.message)
-    return _frame_answer(request, content=content, rendered=rendered, warnings=warnings)
+    html = rendered.html
+    document = None if html is None else await aside(len(html), preview_document, html)
+    return _frame_answer(request, content=content, rendered=rendered, document=document, warnings=warnings)
 
 
 def _frame_answer(
@@ -169,18 +172,19 @@ def _frame_answer(
     *,
     content: CampaignContent | None = None,
     rendered: Rendered | None = None,
+    document: str | None = None,
     warnings: Sequence[LetterWarning] = (),
     problem: str | None = None,
 ) -> Answer:
-    document = request.draw(
+    frame = request.draw(
         "campaign_frame.html",
         sender=written(content.sender) if content is not None else None,
         rendered=rendered,
-        document=preview_document(rendered.html) if rendered is not None and rendered.html is not None else None,
+        document=document,
         warnings=warnings,
         problem=problem,
     )
-    return Answer(document.encode(), 200, HTML, HEADERS)
+    return Answer(frame.encode(), 200, HTML, HEADERS)
 
 
 # ── values ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -149,7 +149,7 @@ async def preview_page(request: PageRequest) -> Answer:
     delivery = await request.contents.fill(await service.get_delivery(request.pool, request.id("delivery_id")))
     if delivery.lane is Lane.AUTH or delivery.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
-    return preview(delivery.html, attached=delivery.attachments)
+    return await preview(delivery.html, attached=delivery.attachments)
 
 
 async def source_page(request: PageRequest) -> Answer:

@@ -36,16 +36,16 @@ TakeFile = Callable[[PageRequest, FormFile], Awaitable[Answer]]
 
 def file_form(path: str, take: TakeFile, *, scope: str) -> Endpoint:
     """A page that a form with one file posts to; the file may have any size."""
-    return replace(public("POST", path, partial(_take, take, scope)), accepts=(MULTIPART,), stream=True)
+    endpoint = public("POST", path, partial(_take, take))
+    return replace(endpoint, admit=partial(admit, scope=scope), accepts=(MULTIPART,), stream=True)
 
 
-async def _take(take: TakeFile, scope: str, call: Call) -> Answer:
-    request = await admit(call, scope)
+async def _take(take: TakeFile, call: Call) -> Answer:
     need_own(call)
     assert call.chunks is not None
     reader = MultipartReader(call.chunks, call.headers.get("content-type", ""))
     fields, name = await reader.read_fields()
-    return await take(with_form(request, fields), FormFile(name, reader.read_file()))
+    return await take(with_form(call.admitted, fields), FormFile(name, reader.read_file()))
 
 
 class MultipartReader:

@@ -1,9 +1,8 @@
 """The capture inbox: messages that would have left, read like mail."""
 
-import asyncio
 import base64
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parseaddr
 from functools import partial
 from http import HTTPStatus
@@ -18,11 +17,13 @@ from postroom.dashboard.stylesheet import has_dark_styles
 from postroom.db.pool import Pool
 from postroom.http.model import Principal
 from postroom.inbox import service
+from postroom.inbox.aside import aside, read_aside
 from postroom.inbox.checks import check_message
+from postroom.inbox.errors import MessageTooComplex
 from postroom.inbox.html_check import CLIENTS
 from postroom.inbox.link_requests import LinkAnswer
 from postroom.inbox.model import CODES, InboxEntry, InboxMessage
-from postroom.inbox.reader import AttachedFile, ReadMessage, decode_text, read_message
+from postroom.inbox.reader import AttachedFile, ReadMessage, decode_text
 from postroom.inbox.release import can_release, release_message
 from postroom.inbox.search import parse_search
 from postroom.runtime.endpoint import Answer, ProtocolError
@@ -124,18 +125,28 @@ async def _find(request: PageRequest) -> InboxMessage:
 
 
 async def _shown(request: PageRequest, message: InboxMessage, answers: list[LinkAnswer] | None = None) -> Answer:
-    read = await _read(message.raw)
-    view = _view(request, read, has_answers=answers is not None)
+    try:
+        return await _drawn(request, message, await read_aside(message.raw), answers)
+    except MessageTooComplex as error:
+        return await _drawn(replace(request, problem=error.message), message, None, answers)
+
+
+async def _drawn(
+    request: PageRequest, message: InboxMessage, known: ReadMessage | None, answers: list[LinkAnswer] | None
+) -> Answer:
+    """The page of a message; without `known`, which is its parsed form, only its source is shown."""
+    read = known or ReadMessage((), None, None, ())
+    view = _view(request, read, has_answers=answers is not None) if known is not None else "source"
     return request.page(
         "message.html",
         entry=message.entry,
         read=read,
         view=view,
-        views=[name for name in VIEWS if name != "html" or read.html is not None],
+        views=[name for name in VIEWS if name != "html" or read.html is not None] if known is not None else [view],
         width=request.choice("width", WIDTHS),
         widths=WIDTHS,
         is_dark=request.asked("dark") is not None,
-        has_dark=read.html is not None and has_dark_styles(read.html),
+        has_dark=read.html is not None and await aside(len(read.html), has_dark_styles, read.html),
         source=decode_text(message.raw) if view == "source" else "",
         report=await check_message(request.call.room.settings, message) if view == "checks" else None,
         clients=CLIENTS,
@@ -155,10 +166,10 @@ def _view(request: PageRequest, read: ReadMessage, *, has_answers: bool) -> str:
 
 async def preview_page(request: PageRequest) -> Answer:
     """The HTML part, harmless, for the frame on the message's page."""
-    read = await _read((await _find(request)).raw)
+    read = await read_aside((await _find(request)).raw)
     if read.html is None:
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
-    return preview(read.html, attached=read.attachments, dark=request.asked("dark") is not None)
+    return await preview(read.html, attached=read.attachments, dark=request.asked("dark") is not None)
 
 
 async def raw_page(request: PageRequest) -> Answer:
@@ -170,7 +181,7 @@ async def raw_page(request: PageRequest) -> Answer:
 
 async def attachment_page(request: PageRequest) -> Answer:
     """One attached file: to download, or with `open` to look at if its type cannot run anything."""
-    read = await _read((await _find(request)).raw)
+    read = await read_aside((await _find(request)).raw)
     number = request.id("number")
     if not 1 <= number <= len(read.attachments):
         raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no such attachment.")
@@ -209,11 +220,6 @@ async def links_page(request: PageRequest) -> Answer:
         request.pool, message.entry.id, actor=request.actor, sees_codes=request.may(CODES)
     )
     return await _shown(request, message, answers)
-
-
-async def _read(raw: bytes) -> ReadMessage:
-    """Parse in a thread: a large message must not delay other requests."""
-    return await asyncio.to_thread(read_message, raw)
 
 
 PAGES = (

@@ -81,7 +81,7 @@ async def preview_page(request: PageRequest) -> Answer:
     wanted = (request.asked("sample"), request.asked("locale"))
     for name, locale, rendered in library.render_samples(await _version(request)):
         if (name, locale) == wanted and rendered.html is not None:
-            return preview(rendered.html, dark=request.asked("dark") is not None)
+            return await preview(rendered.html, dark=request.asked("dark") is not None)
     raise ProtocolError(HTTPStatus.NOT_FOUND, "There is no HTML to show.")
 
 

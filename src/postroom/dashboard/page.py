@@ -292,7 +292,7 @@ def listing(  # noqa: PLR0913 - a page as data
 
 def form(path: str, act: Page, *, scope: str = READ, most_body: int = _LARGEST_FORM) -> Endpoint:
     """A page that a form posts to: it needs the session's token, and a browser that says the form was ours."""
-    return replace(public("POST", path, partial(_act, act, scope)), most_body=most_body)
+    return replace(public("POST", path, partial(_act, act)), admit=partial(admit, scope=scope), most_body=most_body)
 
 
 def form_pages(
@@ -352,9 +352,8 @@ async def _show(show: Page, scope: str, keeps_session: bool, call: Call) -> Answ
     return answer if used is None else request.dashboard.with_session(answer, used)
 
 
-async def _act(act: Page, scope: str, call: Call) -> Answer:
-    request = await admit(call, scope)
-    return await act(with_form(request, read_form(call)))
+async def _act(act: Page, call: Call) -> Answer:
+    return await act(with_form(call.admitted, read_form(call)))
 
 
 def with_form(request: PageRequest, fields: Mapping[str, str]) -> PageRequest:

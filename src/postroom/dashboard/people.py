@@ -150,7 +150,7 @@ async def frame_page(request: PageRequest) -> Answer:
     message, _problem = await _render(request, coming.request) if coming and coming.request else (None, None)
     if message is None or message.html is None:
         raise NotFoundError("There is no HTML to show.")
-    return preview(message.html)
+    return await preview(message.html)
 
 
 def _event_actions(event: ScheduledEvent) -> list[PageAction]:

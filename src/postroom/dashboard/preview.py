@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import nh3
 
 from postroom.dashboard.stylesheet import PROPERTIES, clean_declarations, clean_styles, styles_of
+from postroom.inbox.aside import aside
 from postroom.inbox.reader import AttachedFile
 from postroom.post.html_guard import find_html_excess
 from postroom.post.mime import Attachment
@@ -92,11 +93,11 @@ HEADERS = {"content-security-policy": POLICY, "x-frame-options": "SAMEORIGIN"}
 """Headers of a document in a sandboxed frame."""
 
 
-def preview(html: str, *, attached: Iterable[AttachedFile | Attachment] = (), dark: bool = False) -> Answer:
+async def preview(html: str, *, attached: Iterable[AttachedFile | Attachment] = (), dark: bool = False) -> Answer:
     """The answer for the sandboxed frame, as in a light or a dark mail client."""
     inside = {each.content_id: picture(each.content_type, each.content) for each in attached if each.content_id}
     pictures = {name: found for name, found in inside.items() if found}
-    document = preview_document(html, pictures=pictures, dark=dark)
+    document = await aside(len(html), preview_document, html, pictures=pictures, dark=dark)
     return Answer(document.encode("utf-8", "replace"), 200, "text/html; charset=utf-8", HEADERS)
 
 

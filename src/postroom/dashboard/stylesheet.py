@@ -32,6 +32,7 @@ FETCHING = re.compile(r"url|image|src|import(?!ant)|[\\@<]|/\*", re.IGNORECASE)
 
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _END = re.compile(r"[{};]")
+_BRACE = re.compile(r"[{}]")
 _COLOR = re.compile(r"#?\w{1,30}")
 _SELECTOR = re.compile(r"""[\w\s.,:#*>+~()\[\]="'|^$%-]{1,1000}""")
 _MEDIA = re.compile(r"@media\s+([\w\s():,.-]{1,500})", re.IGNORECASE)
@@ -98,8 +99,8 @@ def _decided(condition: str, *, dark: bool) -> str:
 def _closing(css: str, start: int) -> int:
     """The position of the brace that closes a block, or the end."""
     depth = 1
-    for brace in re.finditer(r"[{}]", css[start:]):
+    for brace in _BRACE.finditer(css, start):
         depth += 1 if brace[0] == "{" else -1
         if depth == 0:
-            return start + brace.start()
+            return brace.start()
     return len(css)

@@ -40,6 +40,8 @@ from postroom.runtime.smtp_server import DATABASE_AWAY, MEGABYTE, OUR_FAULT, Smt
 ORIGIN = "smtp"
 MAILBOXES = ("postmaster", "abuse", "fbl")
 MOST_RECIPIENTS = 100  # RFC 5321 requires at least 100
+LARGEST_UNSIGNED = 64 * 1024
+"""Bytes of a message for an address that anyone knows; a return path with our HMAC proves that our mail arrived."""
 TIMEOUT_S = 120  # seconds of silence; RFC 5321 recommends five minutes, but bounces come from servers that retry
 TOO_LARGE = "552 5.3.4 Larger than a report may be"
 NO_ADDRESS = "550 5.1.1 There is no such address here"
@@ -82,13 +84,12 @@ class BounceHandler:
         if domain.lower() != options.domain.lower():
             return "550 5.7.1 This server takes reports only and never relays"
         try:
-            if (
-                local.lower() not in options.mailboxes
-                and find_signer(self._rooms, [address], domain=options.domain) is None
-            ):
-                return NO_ADDRESS
+            is_signed = find_signer(self._rooms, [address], domain=options.domain) is not None
         except DatabaseError:
             return DATABASE_AWAY
+        if not is_signed and local.lower() not in options.mailboxes:
+            return NO_ADDRESS
+        server.keep(LARGEST if is_signed else LARGEST_UNSIGNED, is_first=not envelope.rcpt_tos)
         envelope.rcpt_tos.append(address)
         return "250 2.1.5 OK"
 
@@ -130,11 +131,15 @@ class BounceHandler:
 
 
 class BounceSession(SmtpConnection):
-    """One connection, which keeps only the beginning of each message."""
+    """One connection, which keeps only the beginning of each message: more of it if a recipient is a return path."""
 
     def __init__(self, handler: BounceHandler, server: SmtpServer) -> None:
-        super().__init__(handler, server, kept=LARGEST, timeout=TIMEOUT_S)
+        super().__init__(handler, server, kept=LARGEST_UNSIGNED, timeout=TIMEOUT_S)
         self.messages = 0
+
+    def keep(self, size: int, *, is_first: bool) -> None:
+        """Keep this many bytes of the next message, or more if an earlier recipient of it needs them."""
+        self._kept = size if is_first else max(self._kept, size)
 
 
 def bounce_server(

@@ -1,13 +1,17 @@
 """HTTP endpoints of providers' webhooks. Public paths: each handler verifies the provider before it reads an event.
 
+Before that, a request may hold 64 kB; SendGrid's batches are larger and signed as a whole, so two at a time may.
+
 A request without valid proof gets 401 and stores nothing. Events that are not needed are counted and get 200, because a
 provider would repeat them for days. A repeated event changes nothing.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from http import HTTPStatus
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,7 +22,7 @@ from postroom.feedback.providers import ProviderOptions, ProviderReports, mailgu
 from postroom.feedback.providers.receive import receive
 from postroom.post.message_id import room_keys
 from postroom.runtime.clock import Clock, utc_now
-from postroom.runtime.endpoint import MEGABYTE, Answer, Call, Endpoint, Handler
+from postroom.runtime.endpoint import MEGABYTE, PUBLIC_BODY, Answer, Call, Endpoint, Handler, ProtocolError
 
 TAG = "feedback"
 
@@ -33,6 +37,23 @@ class Received(msgspec.Struct, frozen=True):
     ignored: int
 
 
+@dataclass(slots=True)
+class LargeBatches:
+    """Places for bodies above 64 kB of clients that have proven nothing yet."""
+
+    free: int = 2  # a provider repeats a refused request for a day
+
+    def take(self) -> bool:
+        """Take a place. Raises `LimitError` if none is free."""
+        if not self.free:
+            raise LimitError("Too many large requests are being read; try again later.")
+        self.free -= 1
+        return True
+
+    def give_back(self, is_taken: bool) -> None:  # noqa: FBT001 - the result of `take`
+        self.free += is_taken
+
+
 @dataclass(frozen=True, slots=True)
 class Providers:
     """The handlers, with the keys that verify requests."""
@@ -40,6 +61,7 @@ class Providers:
     options: ProviderOptions
     verifier: ses.Verifier
     clock: Clock = utc_now
+    large_batches: LargeBatches = field(default_factory=LargeBatches)
 
     async def receive_ses(self, call: Call) -> Answer:
         if not self.options.ses_topics:
@@ -61,9 +83,27 @@ class Providers:
         key = self.options.sendgrid_key
         if key is None:
             raise _absent()
-        if not sendgrid.is_genuine(call.raw, call.headers, key=key):
-            raise _refused("sendgrid")
-        return await self._record(call, _decoded(sendgrid.read, call.raw), "sendgrid")
+        async with self._read_batch(call) as raw:
+            if not sendgrid.is_genuine(raw, call.headers, key=key):
+                raise _refused("sendgrid")
+            return await self._record(call, _decoded(sendgrid.read, raw), "sendgrid")
+
+    @asynccontextmanager
+    async def _read_batch(self, call: Call) -> AsyncIterator[bytes]:
+        """A body whose signature covers it, as SendGrid sends up to 768 kB; a few at a time may exceed 64 kB."""
+        raw, is_large = bytearray(), False
+        assert call.chunks is not None, "the endpoint streams"
+        try:
+            async for chunk in call.chunks:
+                if len(raw) + len(chunk) > PUBLIC_BODY and not is_large:
+                    is_large = self.large_batches.take()
+                raw += chunk
+                if len(raw) > MEGABYTE:
+                    detail = "The body of this request may have at most 1 MB."
+                    raise ProtocolError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail, field="body")
+            yield bytes(raw)
+        finally:
+            self.large_batches.give_back(is_large)
 
     async def receive_mailgun(self, call: Call) -> Answer:
         key = self.options.mailgun_key
@@ -74,12 +114,15 @@ class Providers:
             raise _refused("mailgun")
         return await self._record(call, mailgun.read(request), "mailgun", token=request.signature.token)
 
-    async def receive_postmark(self, call: Call) -> Answer:
+    async def admit_postmark(self, call: Call) -> None:
+        """Check the secret, which Postmark sends in a header, before the body is read."""
         secret = self.options.postmark_secret
         if secret is None:
             raise _absent()
         if not postmark.is_genuine(call.headers, secret=secret):
             raise _refused("postmark")
+
+    async def receive_postmark(self, call: Call) -> Answer:
         return await self._record(call, _decoded(postmark.read, call.raw), "postmark")
 
     async def _record(self, call: Call, batch: ProviderReports, provider: str, *, token: str | None = None) -> Answer:
@@ -100,11 +143,16 @@ def endpoints(
 ) -> list[Endpoint]:
     """The webhooks of all providers; those without a configured secret return 404."""
     providers = Providers(options, ses.Verifier(options.ses_topics, fetch), clock)
-    handlers: Mapping[str, tuple[str, Handler, object]] = {
-        "ses": ("Amazon SES, through SNS.", providers.receive_ses, options.ses_topics),
-        "sendgrid": ("SendGrid's event webhook.", providers.receive_sendgrid, options.sendgrid_key),
-        "mailgun": ("Mailgun's webhooks.", providers.receive_mailgun, options.mailgun_key),
-        "postmark": ("Postmark's webhooks.", providers.receive_postmark, options.postmark_secret),
+    # Without a key to verify it, nothing is read.
+    handlers: Mapping[str, tuple[str, Handler, Mapping[str, Any]]] = {
+        "ses": ("Amazon SES, through SNS.", providers.receive_ses, _body(options.ses_topics)),
+        "sendgrid": ("SendGrid's event webhook.", providers.receive_sendgrid, {"stream": True}),
+        "mailgun": ("Mailgun's webhooks.", providers.receive_mailgun, _body(options.mailgun_key)),
+        "postmark": (
+            "Postmark's webhooks.",
+            providers.receive_postmark,
+            {"admit": providers.admit_postmark, "most_body": MEGABYTE},
+        ),
     }
     return [
         Endpoint(
@@ -116,10 +164,14 @@ def endpoints(
             tag=TAG,
             answers={200: Received},
             problems=(400, 401, 404, 429),
-            most_body=MEGABYTE if proof else 0,  # without a key to verify it, nothing is read
+            **reading,
         )
-        for name, (summary, handler, proof) in handlers.items()
+        for name, (summary, handler, reading) in handlers.items()
     ]
+
+
+def _body(proof: object) -> Mapping[str, Any]:
+    return {"most_body": PUBLIC_BODY if proof else 0}
 
 
 def _decoded(read: Callable[[Given], Decoded], given: Given) -> Decoded:

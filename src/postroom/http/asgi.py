@@ -131,6 +131,8 @@ class HttpApplication:
         if endpoint.scope is not None:
             key = await self._authenticate(call, endpoint.scope)
             call.actor, call.source, call.scopes, call.key_id = key.actor, key.name, key.scopes, key.id
+        elif endpoint.admit is not None:
+            call.admitted = await endpoint.admit(call)
         await read_call(call, endpoint, receive, most_body=self._max_body)
         with span(f"{endpoint.method} {endpoint.path}", traceparent=call.headers.get("traceparent")):
             return await (self._replica.answer(endpoint, call) if self._replica else endpoint.handler(call))

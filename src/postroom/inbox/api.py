@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.inbox import service
+from postroom.inbox.aside import read_aside
 from postroom.inbox.checks import InboxReport, check_message
 from postroom.inbox.link_requests import LinkAnswer
 from postroom.inbox.model import CODES, InboxEntry, InboxMessage
-from postroom.inbox.reader import AttachedFile, first_values, read_message
+from postroom.inbox.reader import AttachedFile, ReadMessage, first_values
 from postroom.inbox.release import release_message
 from postroom.inbox.search import InboxFilter, parse_search
 from postroom.runtime.endpoint import Answer, Call, Endpoint
@@ -111,8 +112,11 @@ async def _find(call: Call) -> InboxMessage:
     return await service.get_inbox_message(call.room.pool, call.path["message_id"], sees_codes=_sees_codes(call))
 
 
-def message_shape(message: InboxMessage) -> Any:
-    read = read_message(message.raw)
+async def _message_shape(message: InboxMessage) -> Any:
+    return message_shape(message, await read_aside(message.raw))
+
+
+def message_shape(message: InboxMessage, read: ReadMessage) -> Any:
     return answer(
         InboxMessageShape,
         message.entry,
@@ -139,7 +143,7 @@ async def change_inbox_message(call: Call) -> Answer:
         actor=call.actor,
         sees_codes=_sees_codes(call),
     )
-    return Answer(message_shape(await _find(call)))
+    return Answer(await _message_shape(await _find(call)))
 
 
 async def check_inbox_message(call: Call) -> Answer:
@@ -172,16 +176,16 @@ ENDPOINTS = [
     ),
     _search(
         "GET", "/v1/inbox/latest", service.get_latest, "Read the newest captured message of a search.",
-        query=LatestQuery, answers={200: InboxMessageShape}, problems=(404,), given=_CHOSEN, shape=message_shape,
+        query=LatestQuery, answers={200: InboxMessageShape}, problems=(404,), given=_CHOSEN, shape=_message_shape,
     ),
     _search(
         "GET", "/v1/inbox/wait", service.wait_for_message,
         "Wait for a captured message of a search, and read the newest.", query=WaitQuery,
-        answers={200: InboxMessageShape}, problems=(404,), given=_PATIENT, shape=message_shape,
+        answers={200: InboxMessageShape}, problems=(404,), given=_PATIENT, shape=_message_shape,
     ),
     _serve(
         "GET", "/v1/inbox/{message_id:int}", service.get_inbox_message, "Read a captured message.", scope=READ,
-        answers={200: InboxMessageShape}, shape=message_shape,
+        answers={200: InboxMessageShape}, shape=_message_shape,
     ),
     _endpoint(
         "PATCH", "/v1/inbox/{message_id:int}", change_inbox_message, "Mark a captured message as read or unread.",

@@ -132,10 +132,10 @@ def release(message_id: Id, *, to: Annotated[str, typer.Option(help="Address tha
 
 
 def _show(message: InboxMessage, *, as_json: bool) -> None:
-    if as_json:
-        print_json(message_shape(message))
-        return
     content = read_message(message.raw)
+    if as_json:
+        print_json(message_shape(message, content))
+        return
     for name, value in content.headers:
         say(printable(f"{name}: {value}"))
     say("\n" + printable(content.text or content.html or ""))

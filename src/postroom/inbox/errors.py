@@ -1,6 +1,6 @@
 """The errors of inbox; the whole tree is drawn in `postroom.errors`."""
 
-from postroom.errors import ConflictError, NotFoundError
+from postroom.errors import ConflictError, InputError, NotFoundError
 
 
 class InboxMessageNotFound(NotFoundError):
@@ -9,6 +9,10 @@ class InboxMessageNotFound(NotFoundError):
 
 class InboxWaitTimeout(NotFoundError):
     """No such message arrived before the timeout."""
+
+
+class MessageTooComplex(InputError):
+    """The message needs more memory or time than reading a message may take; only its raw bytes can be read."""
 
 
 class ReleaseOff(ConflictError):

@@ -51,13 +51,15 @@ FEATURES = (
     HtmlFeature("max-width", "css-max-width", "yayyy", css=rf"{_START}max-width\s*:"),
     HtmlFeature("border-radius", "css-border-radius", "ynyya", css=rf"{_START}border-radius\s*:"),
     HtmlFeature("box-shadow", "css-box-shadow", "nnyyn", css=rf"{_START}box-shadow\s*:"),
-    HtmlFeature("background-image", "css-background-image", "ynyya", css=r"background(?:-image)?\s*:[^;}]*url\("),
+    HtmlFeature(
+        "background-image", "css-background-image", "ynyya", css=r"background(?:-image)?\s*:[^;}]{0,99}?url\("
+    ),
     HtmlFeature("linear-gradient()", "css-linear-gradient", "ynnyn", css=r"linear-gradient\("),
     HtmlFeature("opacity", "css-opacity", "ynyyn", css=rf"{_START}opacity\s*:"),
     HtmlFeature("object-fit", "css-object-fit", "ynyyn", css=rf"{_START}object-fit\s*:"),
     HtmlFeature("transform", "css-transform", "nnnyn", css=rf"{_START}transform\s*:"),
     HtmlFeature("animation", "css-animation", "nnnyn", css=rf"{_START}animation(?:-name)?\s*:"),
-    HtmlFeature("custom properties", "css-variables", "nnnyn", css=r"--[\w-]+\s*:"),
+    HtmlFeature("custom properties", "css-variables", "nnnyn", css=r"(?<![\w-])--[\w-]+\s*:"),
     HtmlFeature("@font-face", "css-at-font-face", "nanyn", css=r"@font-face"),
     HtmlFeature("@media", "css-at-media", "anaya", css=r"@media"),
     HtmlFeature("prefers-color-scheme", "css-at-media-prefers-color-scheme", "nnyyn", css=r"prefers-color-scheme"),
@@ -73,7 +75,7 @@ FEATURES = (
 )
 
 _PATTERNS = {feature.name: re.compile(feature.css, re.IGNORECASE) for feature in FEATURES if feature.css}
-_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

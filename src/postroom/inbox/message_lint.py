@@ -16,7 +16,8 @@ LONGEST_LINE = 998  # RFC 5322, section 2.1.1
 FEW_LETTERS = 50  # less than a sentence
 
 _ONCE = ("from", "to", "cc", "subject", "date", "message-id", "reply-to")  # RFC 5322, section 3.6
-_LEFTOVER = re.compile(r"\{\{[^}]*\}\}|\{%[^%]*%\}|\$\{\w+\}|\bundefined\b")
+# Bounded: an unlimited repetition is searched to the end from each beginning.
+_LEFTOVER = re.compile(r"\{\{[^{}]{0,200}\}\}|\{%[^%]{0,200}%\}|\$\{\w{1,100}\}|\bundefined\b")
 
 
 def lint_message(raw: bytes, read: ReadMessage) -> list[LetterWarning]:

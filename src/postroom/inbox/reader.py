@@ -20,6 +20,9 @@ from postroom.post.text import is_storable
 LONGEST_CONTENT = 100_000
 """Characters of a message that are searched."""
 
+_LONG_VALUE = 2_000
+"""Characters of a header; the library reads a longer one line by line, so it may have one line."""
+
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _HALVES = re.compile("[\ud800-\udfff]")
 _ESCAPED_OCTET = re.compile(rb"\\udc([89a-f][0-9a-f])")
@@ -100,8 +103,12 @@ def decode_words(value: str) -> str:
         return _clean(unfolded)
     # Escape each non-ASCII octet, so that the library leaves it unchanged.
     escaped = _octets(unfolded).decode("ascii", "surrogateescape")
+    # The library searches the end of an encoded word from each beginning: behind the last end, in quadratic time.
+    words, end, rest = escaped.rpartition("?=")
+    if len(escaped) > _LONG_VALUE and len(words.splitlines()) > 1:
+        return _clean(unfolded)
     try:
-        parts = decode_header(escaped)
+        parts = [*decode_header(words + end), (rest, None)] if end else [(escaped, None)]
     except (HeaderParseError, ValueError, binascii.Error):
         return _clean(unfolded)
     return _clean("".join(_decoded(part, charset) for part, charset in parts))

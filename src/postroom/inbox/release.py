@@ -7,9 +7,10 @@ from postroom.delivery.service import accept
 from postroom.errors import BadInput
 from postroom.events.audit import audited
 from postroom.inbox import store
+from postroom.inbox.aside import read_aside
 from postroom.inbox.errors import ReleaseOff
 from postroom.inbox.model import InboxEntry
-from postroom.inbox.reader import ReadMessage, read_message
+from postroom.inbox.reader import ReadMessage
 from postroom.inbox.service import get_inbox_message
 from postroom.post.address import Address, parse_address
 from postroom.post.mime import Attachment
@@ -31,7 +32,7 @@ async def release_message(room: Room, message_id: int, *, to: str, actor: str, s
     if not can_release(room.settings):
         raise ReleaseOff
     message = await get_inbox_message(room.pool, message_id, sees_codes=sees_codes)
-    request = check_request(_request(read_message(message.raw), _address(to), message.entry))
+    request = check_request(_request(await read_aside(message.raw), _address(to), message.entry))
     async with audited(room.pool, actor, "inbox.release", f"inbox:{message_id}") as (connection, note):
         accepted = await accept(connection, request)
         await store.insert_inbox_release(connection, delivery_id=accepted.id, message_id=message_id)

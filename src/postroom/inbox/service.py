@@ -10,9 +10,10 @@ from datetime import timedelta
 from postroom.db.pool import Pool
 from postroom.events.audit import audited, record_audit
 from postroom.inbox import store
+from postroom.inbox.aside import aside
 from postroom.inbox.errors import InboxMessageNotFound, InboxWaitTimeout
 from postroom.inbox.link_requests import LinkAnswer, request_links
-from postroom.inbox.links import list_links
+from postroom.inbox.links import MessageLink, list_links
 from postroom.inbox.model import InboxCounts, InboxEntry, InboxMessage, InboxPlace
 from postroom.inbox.reader import read_message
 from postroom.inbox.search import InboxFilter
@@ -35,10 +36,14 @@ async def clear_inbox(pool: Pool, *, actor: str, sees_codes: bool) -> int:
 async def request_message_links(pool: Pool, message_id: int, *, actor: str, sees_codes: bool) -> list[LinkAnswer]:
     """Request the links of a message. It is audited before: a request may count as a click at another server."""
     message = await get_inbox_message(pool, message_id, sees_codes=sees_codes)
-    read = await asyncio.to_thread(read_message, message.raw)  # a large message must not delay other requests
-    links = list_links(read.html, read.text)
+    links = await aside(len(message.raw), links_of, message.raw)
     await record_audit(pool, actor, "inbox.request_links", f"inbox:{message_id}", after={"links": len(links)})
     return await request_links(links)
+
+
+def links_of(raw: bytes) -> list[MessageLink]:
+    read = read_message(raw)
+    return list_links(read.html, read.text)
 
 
 async def count_inbox(pool: Pool, *, sees_codes: bool) -> InboxCounts:

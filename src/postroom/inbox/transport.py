@@ -13,8 +13,8 @@ import structlog
 from postroom.db.faults import is_connection_lost
 from postroom.db.pool import Pool
 from postroom.inbox import store
+from postroom.inbox.aside import outline_aside
 from postroom.inbox.model import Captured
-from postroom.inbox.reader import Outline, outline_of
 from postroom.post.reply import Content, Envelope, RecipientReply, Reply, Stage
 from postroom.runtime.combiner import Combiner
 from postroom.transports.base import Transport
@@ -23,7 +23,6 @@ SLOW = timedelta(seconds=2)  # long enough to be seen, short enough for a test
 KEPT = 500  # messages; the default of POSTROOM_INBOX_LIMIT
 
 _HOST = "capture"
-_LARGE = 65_536  # larger messages are parsed in a thread: parsing one of 25 MB takes a quarter of a second
 _LINE_DROPS = "drop"
 _NO_ANSWER = "ambiguous"
 _SLOW = "slow"
@@ -85,7 +84,7 @@ class CaptureTransport:
 
     async def _capture(self, envelope: Envelope, recipients: Sequence[str], content: Content) -> bool:
         raw = content.encode(eight_bit=True)
-        outline = await _outline(raw)
+        outline = await outline_aside(raw)
         message = Captured(
             envelope.delivery_id,
             envelope.sender,
@@ -111,10 +110,6 @@ class CaptureTransport:
             stored = await store.insert_inbox_messages(connection, **store.columns_of(messages))
             await store.trim_inbox(connection, keep=self._keep)
             return stored
-
-
-async def _outline(raw: bytes) -> Outline:
-    return outline_of(raw) if len(raw) < _LARGE else await asyncio.to_thread(outline_of, raw)
 
 
 def _refusal(address: str) -> RecipientReply:

@@ -67,7 +67,7 @@ class Signer:
     selector: str
     algorithm: Algorithm
     sign_digest: Callable[[bytes], bytes] = field(repr=False, compare=False)
-    verify_digest: Callable[[bytes, bytes], bool] = field(repr=False, compare=False)  # of a signature and a digest
+    public_key: bytes = field(repr=False, compare=False)  # DER, for `verifier_of`
 
     @classmethod
     def from_pem(cls, domain: str, selector: str, pem: bytes) -> "Signer":
@@ -192,16 +192,24 @@ def _tags(algorithm: Algorithm, domain: str, selector: str, h_tag: bytes) -> tup
     return b"DKIM-Signature: " + value, b"dkim-signature:" + canonical_value(value)
 
 
-def _load_key(pem: bytes) -> tuple[Algorithm, Callable[[bytes], bytes], Callable[[bytes, bytes], bool]]:
+def verifier_of(public_key: bytes) -> Callable[[bytes, bytes], bool]:
+    """A function from a signature and a SHA-256 digest to whether the key made it."""
+    key = serialization.load_der_public_key(public_key)
+    if isinstance(key, ed25519.Ed25519PublicKey):
+        return _verifying(key.verify)
+    assert isinstance(key, rsa.RSAPublicKey), "the key of a signer"
+    return _verifying(partial(_verify_rsa, key))
+
+
+def _load_key(pem: bytes) -> tuple[Algorithm, Callable[[bytes], bytes], bytes]:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
     except (TypeError, ValueError, UnsupportedAlgorithm):
         raise ValueError("the DKIM key is not an unencrypted private key in PEM form") from None
     if isinstance(key, ed25519.Ed25519PrivateKey):
-        return Algorithm.ED25519_SHA256, key.sign, _verifying(key.public_key().verify)
+        return Algorithm.ED25519_SHA256, key.sign, _der(key.public_key())
     if isinstance(key, rsa.RSAPrivateKey):
-        verify = partial(_verify_rsa, key.public_key())
-        return Algorithm.RSA_SHA256, _rsa_signing(key), _verifying(verify)
+        return Algorithm.RSA_SHA256, _rsa_signing(key), _der(key.public_key())
     raise ValueError("the DKIM key is neither RSA nor Ed25519")
 
 
@@ -215,6 +223,10 @@ def _rsa_signing(key: rsa.RSAPrivateKey) -> Callable[[bytes], bytes]:
         return key.sign(digest, scheme, prehashed)
 
     return sign_digest
+
+
+def _der(key: ed25519.Ed25519PublicKey | rsa.RSAPublicKey) -> bytes:
+    return key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
 def _verify_rsa(key: rsa.RSAPublicKey, signature: bytes, digest: bytes) -> None:

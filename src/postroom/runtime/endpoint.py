@@ -26,6 +26,8 @@ atexit.register(gc.freeze)
 
 PROBLEM = "application/problem+json"
 MEGABYTE = 1024 * 1024  # bytes
+PUBLIC_BODY = 64 * 1024
+"""The largest body that is read for a client that has proven nothing: with 800 connections, 50 MB."""
 LARGE = sys.maxsize
 """`most_body` of endpoints that take attachments or batches: the limit is POSTROOM_MAX_BODY_MB."""
 
@@ -59,6 +61,7 @@ class Call:
     scopes: tuple[str, ...] = ()  # of the key
     query: Any = None  # an instance of Endpoint.query, or None
     body: Any = None  # an instance of Endpoint.body, or None
+    admitted: Any = None  # the result of Endpoint.admit
     raw: bytes = b""  # the body as received; empty if it is streamed
     chunks: AsyncIterator[bytes] | None = None  # the body of a streaming endpoint
 
@@ -131,6 +134,7 @@ class ProtocolError(Exception):
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
+Admit = Callable[[Call], Awaitable[Any]]
 Refuse = Callable[[Call, Exception, Answer], Answer | None]
 """Renders an error in the form of another protocol or as a page; None: use the problem document (third argument)."""
 
@@ -145,6 +149,7 @@ class Endpoint:
     summary: str
     _: KW_ONLY
     scope: str | None  # None: public
+    admit: Admit | None = None  # of a public endpoint: checks the client before the body is read
     tag: str
     query: type | None = None  # a `Shape` whose fields are the query parameters
     body: Any = None  # a `Shape`, or a type such as list[Item]
@@ -153,7 +158,8 @@ class Endpoint:
     problems: Sequence[int] = ()  # error statuses besides those of every endpoint of its kind
     idempotent: bool = False  # takes an Idempotency-Key header
     accepts: Sequence[str] = ()  # media types of a body that is not JSON and is not decoded
-    most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise no body is read
+    most_body: int | None = None  # bytes; None: 1 MB if the endpoint takes a body, otherwise no body is read.
+    # PUBLIC_BODY at most, if neither a key nor `admit` is asked before
     refuse: Refuse | None = None
     stream: bool = False  # the body has no size limit: the handler reads it from `Call.chunks`
     from_replica: bool = False  # lists, counts or exports records, and may be as late as POSTROOM_DATABASE_REPLICA_LAG
@@ -163,7 +169,8 @@ class Endpoint:
     def body_limit(self, most: int) -> int:
         """The largest body that is read, given the limit of the settings."""
         takes_body = self.body is not None or bool(self.accepts)
-        return min(most, (MEGABYTE if takes_body else 0) if self.most_body is None else self.most_body)
+        own = (MEGABYTE if takes_body else 0) if self.most_body is None else self.most_body
+        return min(most, own, most if self.scope or self.admit else PUBLIC_BODY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ def serve(  # noqa: PLR0913 - an endpoint as data
     """An endpoint that calls `act` with the pool and responds with its result in the one form of `answers`.
 
     `name` is the name of the operation if it is not the function's. `shape` makes the response of a record where
-    `answer` cannot.
+    `answer` cannot; it may be a coroutine function.
     """
     sources = dict(_sources(act, path, more.get("query"), more.get("body"), given or {}))
     ((status, kind),) = answers.items()
@@ -44,7 +44,8 @@ def serve(  # noqa: PLR0913 - an endpoint as data
     async def handler(call: Call) -> Answer:
         values = {name: read(call) for name, read in sources.items()}
         values |= {name: await value for name, value in values.items() if isawaitable(value)}
-        return Answer(form(await act(call.room.pool, **values)), status)
+        shaped = form(await act(call.room.pool, **values))
+        return Answer(await shaped if isawaitable(shaped) else shaped, status)
 
     handler.__name__ = name or act.__name__
     return Endpoint(method, path, handler, summary, answers=answers, **more)
