@@ -1,5 +1,7 @@
 """The ways out: a relay that fails is noticed, probed and named, and mail leaves when it is back."""
 
+import json
+
 import pytest
 from structlog.testing import capture_logs
 from tests.support.builders import NOON, Hands, a_mail, a_worker, accepted, attempts_of
@@ -7,10 +9,14 @@ from tests.support.ports import free_port
 from tests.support.smtp_server import Script, smtp_server
 
 from postroom.db.pool import Pool
-from postroom.delivery.model import DeliveryId, Lane
+from postroom.delivery import service
+from postroom.delivery.model import DeliveryFilter, DeliveryId, Lane
+from postroom.delivery.notices import Notifier
 from postroom.delivery.ways_out import store
 from postroom.delivery.ways_out.model import WayOut
+from postroom.delivery.ways_out.notice import NOTICE
 from postroom.delivery.ways_out.watch import SILENT, SLICE, WayOutWatch
+from postroom.settings import Settings
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 
@@ -154,7 +160,7 @@ async def test_mail_is_released_in_slices_urgent_lanes_first(pool: Pool, monkeyp
 
 
 async def test_deferred_mail_is_listed_until_it_ends(pool: Pool) -> None:
-    """The list of deferred mail has each from its first failed attempt to its end, whoever ends it."""
+    """Deferred mail is listed from its first failed attempt to its end, by a worker or by any other client."""
     outage = Outage(pool, f"smtp://127.0.0.1:{free_port()}?tls=none")
     sent, cancelled, erased = await outage.send(Lane.AUTH, Lane.TRANSACTIONAL, Lane.BULK)
 
@@ -169,3 +175,22 @@ async def test_deferred_mail_is_listed_until_it_ends(pool: Pool) -> None:
     await pool.execute("SELECT cancel_deliveries(ARRAY[$1::bigint], 'tests', now())", cancelled)
     await pool.execute("DELETE FROM deliveries WHERE id = $1", erased)
     assert await listed() == []
+
+
+async def test_the_administrator_is_notified_of_an_outage_by_webhook(pool: Pool) -> None:
+    """The notice leaves by a way that does not need the relay, once for each outage."""
+    outage = Outage(pool, f"smtp://127.0.0.1:{free_port()}?tls=none")
+    url = "https://alerts.example.org/hook"
+    notifier = Notifier(pool, None, [NOTICE], Settings(admin_webhook=url), clock=outage.hands)
+    await outage.send(Lane.AUTH)
+    assert await notifier.run_once() == 0
+    await outage.look(seconds=11)
+    assert await notifier.run_once() == 1
+    outage.hands.forward(hours=1)
+    assert await notifier.run_once() == 0
+    [notice], _ = await service.list_deliveries(pool, DeliveryFilter(source="postroom"))
+    assert (notice.channel, notice.recipients) == ("webhook", (url,))
+    text = await pool.fetch("SELECT text_body FROM delivery_payloads WHERE delivery_id = $1", notice.id)
+    body = json.loads(text[0]["text_body"])
+    assert (body["kind"], body["room"]) == ("relay", "postroom")
+    assert body["text"].startswith(f"Postroom: {outage.name} does not answer\n\n{outage.name}: every attempt ends at")

@@ -17,7 +17,7 @@ from postroom.db.migrate import check_served
 from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
-from postroom.delivery.ways_out.metrics import clear_outages, show_outages
+from postroom.delivery.metrics import clear_outages, show_outages
 from postroom.http.problems import problem
 from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands

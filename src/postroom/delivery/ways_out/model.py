@@ -30,11 +30,11 @@ class WayOut:
 
 @dataclass(frozen=True, slots=True)
 class OldestMail:
-    """The oldest unfinished mail of a lane: when it was to leave, and why it waits (`waits_for`, or `reply`)."""
+    """The oldest unfinished mail of a lane with this reason to wait (`waits_for`; `reply`: a worker has it)."""
 
     lane: Lane
-    since: datetime
     waits_for: str
+    since: datetime  # when it was to leave
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class NewOutage:
 
 @dataclass(slots=True)
 class AttemptCounts:
-    """What the attempts of one way out found since the last report."""
+    """The results of the attempts at one way out since the last report."""
 
     is_sent: bool = False
     is_reached: bool = False
@@ -79,8 +79,8 @@ class AttemptCounts:
 
 
 @dataclass(slots=True)
-class Tally:
-    """The counts of one worker by sender account; None is the relay."""
+class WayOutCounts:
+    """The counts of one worker, by sender account; None is the relay."""
 
     counts: dict[int | None, AttemptCounts] = field(default_factory=dict)
 

@@ -14,6 +14,15 @@ SET is_reported = false
 WHERE name = :name AND is_reported AND failing_since IS NULL
 RETURNING name;
 
+-- name: list_new_outages :many
+-- Reported outages that began after the last notice about outages.
+SELECT w.name, w.last_sent_at, w.failing_since, w.failures, w.logins_refused, w.stage, w.detail,
+    w.sender_account_id IS NULL AS is_relay
+FROM ways_out AS w
+WHERE w.is_reported AND w.failing_since <= coalesce(:now::timestamptz, now())
+    AND w.failing_since > (SELECT sent_at FROM admin_notices WHERE kind = 'relay')
+ORDER BY w.name;
+
 -- name: list_ways_out :many
 -- The ways out in use, by name: sender accounts that no person has paused, and relays that a worker still probes or that
 -- answered the last attempt.
@@ -30,37 +39,47 @@ ORDER BY w.name
 LIMIT 1000;
 
 -- name: measure_oldest :many
--- The oldest unfinished mail of each lane, when it was to leave, and why it waits. Mail that is scheduled for later does
--- not count. The oldest is looked for among the mail that is due, that was deferred, and that is being sent.
-SELECT lane.name::text AS lane, oldest.since, coalesce(waits_for(oldest.id, coalesce(:now::timestamptz, now())), 'reply') AS waits_for
+-- For each lane and reason to wait, the oldest unfinished mail and when it was to leave. Mail that is scheduled for later
+-- does not count. Looked at are the mail that is due first, the oldest hundred that were deferred, and the mail that its
+-- workers have had for longest: so an old mail that is retried for days does not hide that no worker runs.
+SELECT lane.name::text AS lane, found.waits_for, min(found.since) AS since
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name)
 CROSS JOIN LATERAL (
-    (SELECT w.id, w.due_at AS since
-    FROM due_deliveries AS w
-    WHERE w.lane = lane.name AND w.channel = 'email' AND w.due_at <= coalesce(:now::timestamptz, now())
-    ORDER BY w.due_at, w.id
-    LIMIT 1)
+    (SELECT due.since, waits_for(due.id, coalesce(:now::timestamptz, now())) AS waits_for
+    FROM (
+        SELECT w.id, w.due_at AS since
+        FROM due_deliveries AS w
+        WHERE w.lane = lane.name AND w.channel = 'email' AND w.due_at <= coalesce(:now::timestamptz, now())
+        ORDER BY w.due_at, w.id
+        LIMIT 1
+    ) AS due)
     UNION ALL
-    (SELECT f.id, f.since
-    FROM deferred_deliveries AS f
-    WHERE f.lane = lane.name
-    ORDER BY f.since, f.id
-    LIMIT 1)
+    (SELECT deferred.since, waits_for(deferred.id, coalesce(:now::timestamptz, now()))
+    FROM (
+        SELECT f.id, f.since
+        FROM deferred_deliveries AS f
+        WHERE f.lane = lane.name
+        ORDER BY f.since, f.id
+        LIMIT 100
+    ) AS deferred
+    WHERE EXISTS (
+        SELECT FROM deliveries AS d
+        WHERE d.id = deferred.id AND d.next_attempt_at > coalesce(:now::timestamptz, now())
+        LIMIT 1))
     UNION ALL
-    (SELECT held.id, held.dated_at
+    (SELECT held.since, 'reply'
     FROM (SELECT id, claimed_at, delivery_ids FROM claims AS c WHERE c.lane = lane.name ORDER BY c.claimed_at LIMIT 20) AS c
     CROSS JOIN LATERAL (
-        SELECT d.id, d.dated_at
+        SELECT greatest(d.dated_at, c.claimed_at) AS since
         FROM unnest(c.delivery_ids) AS i(id)
         JOIN deliveries AS d ON d.id = i.id
         WHERE d.claim_id = c.id AND d.channel = 'email'
         LIMIT 1
-    ) AS held
-    ORDER BY held.dated_at
-    LIMIT 1)
-    ORDER BY since
-    LIMIT 1
-) AS oldest;
+    ) AS held)
+) AS found
+WHERE found.waits_for IS NOT NULL -- a worker took it meanwhile
+GROUP BY 1, 2
+ORDER BY 1, 2;
 
 -- name: record_attempts :exec
 -- Add what attempts found since the last call, for each way out. `is_reached`: an attempt got as far as offering a mail, so

@@ -10,7 +10,7 @@ from postroom.db.pool import Pool
 from postroom.delivery.decision import AttemptResult
 from postroom.delivery.model import Lane
 from postroom.delivery.ways_out import store
-from postroom.delivery.ways_out.model import AttemptCounts, Slice, Tally, words_of
+from postroom.delivery.ways_out.model import AttemptCounts, Slice, WayOutCounts, words_of
 from postroom.post.reply import Reply
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop
@@ -35,14 +35,14 @@ class WayOutWatch:
     def __init__(self, pool: Pool, relay: tuple[str, Probe] | None = None, *, clock: Clock = database_time) -> None:
         self._pool, self._clock = pool, clock
         self._relay, self._probe = relay or (None, None)
-        self._tally = Tally()
+        self._counts = WayOutCounts()
 
     def loop(self) -> Loop:
         return Loop("ways out", self.run_once, rest=REPORT)
 
     def add(self, results: Sequence[AttemptResult]) -> None:
         """Count results that are in the ledger."""
-        self._tally.add(results)
+        self._counts.add(results)
 
     async def run_once(self) -> int:
         """Write the counts, probe a relay that fails, and release mail if it is back; returns the mail made due."""
@@ -66,7 +66,7 @@ class WayOutWatch:
 
     async def report(self) -> None:
         """Add the counts to those of the other workers."""
-        taken = self._tally.take()
+        taken = self._counts.take()
         if self._relay is None:
             taken.pop(None, None)
         if not taken:
@@ -74,7 +74,7 @@ class WayOutWatch:
         try:
             await store.record_attempts(self._pool, **_columns(taken, self._relay), now=self._clock())
         except BaseException:
-            self._tally.restore(taken)
+            self._counts.restore(taken)
             raise
 
     async def _record(self, relay: str, refused: Reply | None) -> None:

@@ -10,8 +10,8 @@ from postroom.runtime.metrics import gauge
 
 OLDEST = gauge(
     "postroom_oldest_unfinished_seconds",
-    "Time since the oldest unfinished mail of a lane was accepted or, if later, was to leave, and why it waits; absent "
-    "while a lane has none",
+    "Time since the oldest unfinished mail of a lane was accepted or, if later, was to leave, by what it waits for "
+    "(`turn`, `worker`, `relay`, `quota` …; `reply`: a worker has it); absent without such mail",
     ["lane", "waits_for"],
 )
 DEAD_LETTERS = gauge("postroom_dead_letters", "Dead letters by reason, counted up to 10,000", ["reason"])
@@ -26,6 +26,8 @@ LOGINS_REFUSED = gauge("postroom_logins_refused", "Logins that a way out has ref
 WORKERS = gauge("postroom_workers", "Workers of the room seen in the last two minutes")
 
 MEASURED = (OLDEST, DEAD_LETTERS, LAST_SENT, FAILING, LOGINS_REFUSED)
+REASONS = ("attempts_exhausted", "max_age", "ambiguous")
+"""Every `dead_letter_reason` of the schema."""
 WORKER_SILENT = timedelta(minutes=2)  # as in waits_for.sql; a living one speaks every third of its lease
 
 
@@ -38,8 +40,8 @@ async def show_outages(connection: Connection, *, bound: int) -> None:
     WORKERS.set(await store.count_workers(connection, patience=WORKER_SILENT))
     for mail in oldest:
         OLDEST.labels(mail.lane.value, mail.waits_for).set(_seconds(now, mail.since))
-    for reason, letters_of_reason in letters.items():
-        DEAD_LETTERS.labels(reason).set(letters_of_reason)
+    for reason in REASONS:  # zero too: an alert compares it with later counts
+        DEAD_LETTERS.labels(reason).set(letters.get(reason, 0))
     for way_out in ways_out:
         LOGINS_REFUSED.labels(way_out.name).set(way_out.logins_refused)
         if way_out.last_sent_at is not None:
