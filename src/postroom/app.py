@@ -22,6 +22,7 @@ from postroom.db.room import Room
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.lane import LaneWakeups, Precedence, WokenWorker
 from postroom.delivery.model import Channel, Lane
+from postroom.delivery.ways_out.watch import WayOutWatch
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.errors import SettingInvalid
 from postroom.feedback.report_rooms import report_rooms
@@ -200,6 +201,7 @@ async def run_worker(
             failed=failed,
             woken=None if wake is None else _woken(wake),
             precedence=precedence,
+            ways_out=_ways_out(room, routes),
         )
         renderer = RenderWorker(room.pool, versions)
         if until_empty:
@@ -259,6 +261,14 @@ async def _run_member(room: Room, *, stop: asyncio.Event, wake: RoomWake, preced
 def _woken(wake: RoomWake) -> WokenWorker:
     """The lanes that were notified are looked at first; all of them if something else has woken the room."""
     return WokenWorker(wake.worker_id, frozenset(map(Lane, wake.lanes)) or frozenset(Lane), HEAD_START)
+
+
+def _ways_out(room: Room, routes: Routes) -> WayOutWatch:
+    """The watch of the relay, if there is one, and of the sender accounts."""
+    relay = routes[Channel.EMAIL][Lane.AUTH]
+    if room.settings.transport != "smtp" or not isinstance(relay, SmtpTransport):
+        return WayOutWatch(room.pool)
+    return WayOutWatch(room.pool, (relay.relay.address, relay.probe))
 
 
 def _worker_options(settings: Settings, *, until_empty: bool) -> WorkerOptions:

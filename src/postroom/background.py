@@ -17,6 +17,7 @@ from postroom.db.room import Room
 from postroom.delivery import maintenance as delivery
 from postroom.delivery.mass import service as mass
 from postroom.delivery.notices import Notice, Notifier
+from postroom.delivery.ways_out.notice import NOTICE as OUTAGE_NOTICE
 from postroom.errors import SettingInvalid
 from postroom.feedback import notice as feedback
 from postroom.feedback.imap import ImapOptions, ImapPoller
@@ -60,6 +61,7 @@ RETENTION = (
 
 NOTICES = (
     delivery.NOTICE,
+    OUTAGE_NOTICE,
     intake.NOTICE,
     Notice("complaints", "complaint_notice_interval", feedback.report_complaints),
 )
@@ -138,8 +140,9 @@ async def _open_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) ->
 async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event) -> list[Loop]:
     """Loops that need a setting: an administrator, templates, the key that signs links."""
     settings, loops = room.settings, list[Loop]()
-    if settings.admin_email is not None:
-        admin = read_address("POSTROOM_ADMIN_EMAIL", settings.admin_email)
+    if settings.admin_email is not None or settings.admin_webhook is not None:
+        email = settings.admin_email
+        admin = None if email is None else read_address("POSTROOM_ADMIN_EMAIL", email)
         loops.append(Notifier(room.pool, admin, NOTICES, settings).loop())
     if settings.template_dir is not None:
         interval = settings.template_reload

@@ -184,7 +184,7 @@ async def test_stalled_claims_workers_and_late_mail_are_seen(room: Room) -> None
     assert (found["claims"].verdict, found["workers"].verdict) == (Severity.WARN, Severity.OK)
     assert "(bulk, 3) for 30 min" in found["claims"].found
     assert found["workers"].found == "2 on here, there"
-    assert found["queue"].found == "auth 10 min late"
+    assert found["queue"].found == "auth 10 min late, waits for turn"
 
 
 @pytest.mark.parametrize(

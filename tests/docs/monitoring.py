@@ -29,17 +29,66 @@ class Alert:
 ALERTS = (
     Alert(
         "PostroomAuthMailLate",
-        'max(postroom_queue_oldest_seconds{lane="auth"}) > 30',
+        'max(postroom_oldest_unfinished_seconds{lane="auth",waits_for=~"turn|reply"}) > 30',
         "1m",
         "critical",
-        "Login codes wait for {{ $value }} s. Check that workers run.",
+        "Login codes wait for {{ $value | humanizeDuration }} although workers run: they do not keep up, or wait "
+        "for replies of the relay.",
     ),
     Alert(
         "PostroomTransactionalMailLate",
-        'max(postroom_queue_oldest_seconds{lane="transactional"}) > 300',
+        'max(postroom_oldest_unfinished_seconds{lane="transactional",waits_for=~"turn|reply"}) > 300',
         "5m",
         "warning",
-        "Transactional mail waits for {{ $value }} s. Add workers, or look at the relay.",
+        "Transactional mail waits for {{ $value | humanizeDuration }} although workers run. Add workers, or look at "
+        "the relay.",
+    ),
+    Alert(
+        "PostroomNoWorker",
+        "max(postroom_workers) == 0",
+        "1m",
+        "critical",
+        "No worker has been seen for two minutes: no mail leaves. Start postroom work.",
+    ),
+    Alert(
+        "PostroomRelayUnreachable",
+        "max by (way_out, stage) (postroom_way_out_failing_seconds) > 60"
+        " unless on (way_out) max by (way_out) (postroom_logins_refused) > 0",
+        "1m",
+        "critical",
+        "{{ $labels.way_out }} has not taken a mail for {{ $value | humanizeDuration }}: every attempt ends at "
+        "stage {{ $labels.stage }}.",
+    ),
+    Alert(
+        "PostroomLoginRefused",
+        "max by (way_out) (postroom_logins_refused) > 0",
+        "1m",
+        "critical",
+        "{{ $labels.way_out }} refused {{ $value }} logins and takes no mail. Correct the user name or the password.",
+    ),
+    Alert(
+        "PostroomQuotaUsedUp",
+        'max by (lane) (postroom_oldest_unfinished_seconds{lane!="bulk",waits_for="quota"}) > 60',
+        "1m",
+        "critical",
+        "Mail of lane {{ $labels.lane }} waits until midnight UTC: its sender accounts, or the room, have used their "
+        "quota.",
+    ),
+    Alert(
+        "PostroomNoSender",
+        'max by (lane) (postroom_oldest_unfinished_seconds{waits_for="sender"}) > 60',
+        "1m",
+        "critical",
+        "Mail of lane {{ $labels.lane }} waits: every sender account is paused, suspended or resting. Run "
+        "postroom senders list.",
+    ),
+    Alert(
+        "PostroomDeadLetters",
+        "max by (reason) (delta(postroom_dead_letters[1h])) > 0",
+        "0m",
+        "warning",
+        "About {{ $value | humanize }} mails were given up within an hour ({{ $labels.reason }}). Run "
+        "postroom dead-letters list.",
     ),
     Alert(
         "PostroomDatabaseUnreachable",
@@ -85,7 +134,8 @@ ALERTS = (
     ),
     Alert(
         "PostroomOutboxLate",
-        "max by (topic, publisher) (postroom_outbox_lag_seconds) > 60",
+        "max by (topic, publisher) (postroom_outbox_lag_seconds) > 60"
+        " unless on () max(postroom_outbox_stalled_seconds) > 60",
         "5m",
         "warning",
         "The oldest unpublished event of {{ $labels.topic }} for {{ $labels.publisher }} is {{ $value }} s old.",

@@ -78,3 +78,36 @@ async def test_made_up_methods_do_not_grow_the_metrics(browser: Browser) -> None
     text = (await browser.get("/metrics")).body.decode()
     assert "BREW" not in text
     assert 'method="other"' in text
+
+
+async def test_metrics_name_the_age_of_the_oldest_mail_and_what_it_waits_for(browser: Browser, room: Room) -> None:
+    """Deferred mail is never due for long, but it has waited since it was accepted; scheduled mail has not."""
+    for lane, more in (("auth", {}), ("bulk", {"send_at": "2031-01-01T00:00:00Z"})):
+        given = {"to": "a@example.org", "subject": "s", "text": "t", "lane": lane, **more}
+        assert (await browser.post("/v1/deliveries", json=given)).status == 202
+    await room.pool.execute(
+        "UPDATE deliveries SET next_attempt_at = now() + interval '1 minute', first_attempt_at = now(), "
+        "dated_at = now() - interval '400 s', attempt_count = 1 WHERE lane = 'auth'"
+    )
+    await room.pool.execute(
+        "INSERT INTO attempts (delivery_id, attempt_no, outcome, lane, started_at, finished_at, stage) "
+        "SELECT id, 1, 'deferred', lane, now(), now(), 'connect' FROM deliveries WHERE lane = 'auth'"
+    )
+    text = (await browser.get("/metrics")).body.decode()
+    assert 400 <= _value(text, 'postroom_oldest_unfinished_seconds{lane="auth",waits_for="relay"}') < 460
+    assert 'postroom_oldest_unfinished_seconds{lane="bulk"' not in text
+    assert _value(text, "postroom_workers") == 0
+
+
+async def test_metrics_count_dead_letters_and_name_ways_out(browser: Browser, room: Room) -> None:
+    """Dead letters by reason; for each way out the last success, the failures and the refused logins."""
+    await room.pool.execute("INSERT INTO dead_letters (delivery_id, reason) VALUES (1, 'max_age'), (2, 'max_age')")
+    await room.pool.execute(
+        "INSERT INTO ways_out (name, last_sent_at, failing_since, logins_refused, stage) "
+        "VALUES ('mx.example.org:587', now() - interval '90 s', now() - interval '60 s', 3, 'login')"
+    )
+    text = (await browser.get("/metrics")).body.decode()
+    assert _value(text, 'postroom_dead_letters{reason="max_age"}') == 2
+    assert _value(text, 'postroom_logins_refused{way_out="mx.example.org:587"}') == 3
+    assert 90 <= _value(text, 'postroom_last_sent_seconds{way_out="mx.example.org:587"}') < 150
+    assert 60 <= _value(text, 'postroom_way_out_failing_seconds{stage="login",way_out="mx.example.org:587"}') < 120

@@ -364,11 +364,13 @@ class Dialogue:
 
 
 @contextlib.asynccontextmanager
-async def smtp_server(script: Script | None = None, kind: Callable[[Script], Server] = Server) -> AsyncIterator[Server]:
-    """Run a server for the length of the block."""
+async def smtp_server(
+    script: Script | None = None, kind: Callable[[Script], Server] = Server, *, port: int = 0
+) -> AsyncIterator[Server]:
+    """Run a server for the length of the block, on any port unless one is given."""
     server = kind(script or Script())
     context = server.script.tls if server.script.implicit_tls else None
-    listener = await asyncio.start_server(server.welcome, "127.0.0.1", 0, ssl=context)
+    listener = await asyncio.start_server(server.welcome, "127.0.0.1", port, ssl=context)
     if server.script.receive_buffer is not None:
         # Connections inherit the listener's buffer, which must be set before they are made.
         listener.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, server.script.receive_buffer)

@@ -9,7 +9,7 @@ import asyncpg
 from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
-from postroom.cli import room_checks
+from postroom.cli import mail_checks, room_checks
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_migrated, list_later
@@ -33,7 +33,6 @@ TRANSACTION_FAILS = timedelta(minutes=15)  # one-time codes that wait this long 
 CLAIM_STALLS = timedelta(minutes=1)
 WORKER_SILENT = timedelta(minutes=2)  # a living one speaks every third of its lease
 LEADER_SILENT = timedelta(minutes=1)  # a living one speaks every second
-LANE_LATE = timedelta(minutes=5)  # a worker that keeps up is late by seconds
 LOOP_FAILURE_SHOWN = timedelta(hours=1)  # loops retry within minutes; older failures are history
 CONNECTIONS_WARN = 0.9  # of max_connections: leaves room for a deployment that starts a second set of workers
 OUTSIDE_LOOKED_AT = 10_000  # bounds the scan of the default partition
@@ -54,11 +53,13 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _claims,
         _workers,
         _loops,
-        _queue,
+        mail_checks.examine_ways_out,
+        mail_checks.examine_queue,
+        mail_checks.examine_dead_letters,
         _malformed,
         partial(_tokens, settings=settings),
         _schedule,
-        partial(_senders, settings=settings),
+        partial(mail_checks.examine_senders, settings=settings),
         partial(_seals, settings=settings),
         room_checks.examine_keys,
         room_checks.examine_room,
@@ -174,14 +175,6 @@ async def _loops(session: Session) -> Finding:
     return warn("loops", shown, "they retry after a pause; the log names the error and the line, as `loop_failed`")
 
 
-async def _queue(session: Session) -> Finding:
-    rows = await _QUERIES["list_late_lanes"].many(session, patience=LANE_LATE)
-    if not rows:
-        return ok("queue", f"nothing due for more than {rough(LANE_LATE)}")
-    shown = ", ".join(f"{row['lane']} {rough(row['late'])} late" for row in rows)
-    return warn("queue", shown, "start more workers, or look at `postroom deliveries list --status queued`")
-
-
 async def _malformed(session: Session) -> Finding:
     waiting = await count_malformed_commands(session, count_limit=COUNT_LIMIT)
     if not waiting:
@@ -220,23 +213,6 @@ async def _schedule(session: Session) -> Finding:
         advice = "find them with SELECT id FROM users WHERE is_unplannable, and correct the zone or the rule"
         return warn("schedule", shown, advice)
     return ok("schedule", "nothing overdue, every person is planned")
-
-
-async def _senders(session: Session, settings: Settings) -> Finding:
-    row = await _QUERIES["count_senders"].one(session)
-    if not row["accounts"]:
-        if settings.transport == "senders":
-            return fail("senders", "no accounts, so no mail can leave", "add one with `postroom senders add`")
-        return ok("senders", "no accounts; the transport handles all mail")
-    if row["stopped"]:
-        return warn("senders", row["stopped"], "fix the account, then run `postroom senders resume <id>`")
-    shown = f"{row['sending']} of {row['accounts']} accounts send"
-    if not settings.uses_senders:
-        advice = "to send through them, set POSTROOM_TRANSPORT to senders, or to smtp with POSTROOM_SMTP_RELAY"
-        return warn(
-            "senders", f"{row['accounts']} accounts, not used by POSTROOM_TRANSPORT={settings.transport}", advice
-        )
-    return ok("senders", shown)
 
 
 async def _seals(session: Session, settings: Settings) -> Finding:

@@ -86,22 +86,22 @@ WHERE revoked_at IS NULL AND expires_at BETWEEN now() - :patience::interval AND 
 ORDER BY expires_at, id
 LIMIT 10;
 
--- name: list_late_lanes :many
--- Lanes whose oldest due delivery should have left long ago.
-SELECT lane.name::text AS lane, clock_timestamp() - oldest.due_at AS late
+-- name: list_short_lanes :many
+-- Lanes without a sender account that can take mail now, and how much of their mail is due, counted up to a bound.
+SELECT lane.name::text AS lane, shortage.reason, waiting.mails
 FROM unnest(enum_range(NULL::delivery_lane)) AS lane (name)
+CROSS JOIN LATERAL (SELECT sender_shortage(lane.name, now()) AS reason) AS shortage
 CROSS JOIN LATERAL (
-    SELECT min(first.due_at) AS due_at
-    FROM unnest(enum_range(NULL::delivery_channel)) AS channel (name)
-    CROSS JOIN LATERAL (
-        SELECT w.due_at
+    SELECT count(*) AS mails
+    FROM (
+        SELECT
         FROM due_deliveries AS w
-        WHERE w.lane = lane.name AND w.channel = channel.name
-        ORDER BY w.due_at, w.id
-        LIMIT 1
+        WHERE w.lane = lane.name AND w.channel = 'email' AND w.due_at <= now()
+        LIMIT :bound
     ) AS first
-) AS oldest
-WHERE oldest.due_at < clock_timestamp() - :patience::interval;
+) AS waiting
+WHERE shortage.reason IS NOT NULL
+ORDER BY lane.name;
 
 -- name: list_long_transactions :many
 -- Transactions old enough to keep dead rows of the queue alive and every cursor waiting, oldest first.

@@ -13,6 +13,8 @@ OWNS     deliveries           one message to one set of recipients over one chan
          mass_actions         actions on all deliveries of a filter, done in steps (`mass`)
          claims, workers      leases and their holders
          recorded_facts       which types of facts readers of events see, and since when
+         deferred_deliveries  mail that was attempted and has not ended (functions/list_deferred.sql)
+         ways_out             the relay and the sender accounts, and whether they answer (`ways_out`)
          admin_notices        when each kind of notice to the administrator was last sent (`notices`)
          channel <room>_deliveries: rung for sleeping workers
 STATES   queued → rendered → sending → sent | failed | dead_letter | cancelled | suppressed; drawn in
@@ -27,7 +29,7 @@ STEPS    check → accept (functions/send.sql, accept_deliveries.sql) → claim 
          (`fail_unwritable`). Recover, expire and retention in `maintenance`; the meaning of a reply in `outcome`, the
          time of the next attempt in `retry` (the age counts from the first attempt, by the database's clock; a request
          may set `max_retries` and `give_up_after`). Mail of a paused or cancelled campaign is never claimed
-         (functions/lock_due_mail.sql)
+         (functions/lock_due_mail.sql). functions/waits_for.sql says why a delivery waits; nothing stores it
 LIMITS   for each lane and process: two chunks of mail that are not in the ledger yet, and as many webhooks (`lane`);
          32 MB of content, read when a chunk starts; for each transport its connections (`slots`). A mailbox whose
          server does not answer is left out of claims; webhooks to such hosts wait (transports.webhook.host_backoff).

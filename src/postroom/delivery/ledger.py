@@ -66,6 +66,7 @@ class Ledger:
         self._worker_id = worker_id  # of the claims; a worker is registered after its ledger was created
         self._policy, self._enough = policy or HealthPolicy(), enough
         self.on_closed: Callable[[list[ClaimId]], None] = lambda _closed: None
+        self.on_results: Callable[[list[AttemptResult]], None] = lambda _results: None  # of claims that were still ours
         self.on_written: Callable[[list[Outgoing]], None] = lambda _written: None
         self.on_unsent: Callable[[Sequence[int]], None] = lambda _ids: None  # released, or not to be counted
         self._results: list[AttemptResult] = []
@@ -166,6 +167,7 @@ class Ledger:
         attempts = Counter([(r.outgoing.lane, r.transport or "none", r.outcome) for r in valid if r.outcome])
         for labels, count in attempts.items():
             ATTEMPTS.labels(*labels).inc(count)
+        self.on_results(valid)
         if len(valid) < len(batch):
             known = {id(result) for result in valid}
             _report_lost([r for r in batch if id(r) not in known and r.outgoing.id not in rejected])

@@ -1,18 +1,19 @@
-"""Notices: mail to the administrator about events that need a person.
+"""Notices: mail, or a webhook, to the administrator about events that need a person.
 
-A notice is accepted in the transaction that marks its subject as reported. Each kind is sent at most once per
-interval, whatever the number of processes: the first report leaves at once, and all that follow within the interval
-become one mail.
+A webhook does not need the relay, and so also reports that the relay does not answer. A notice is accepted in the
+transaction that marks its subject as reported. Each kind is sent at most once per interval, whatever the number of
+processes: the first report leaves at once, and all that follow within the interval become one mail.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.db.pool import Pool
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryRequest, Lane
+from postroom.delivery.model import Channel, DeliveryRequest, Lane
 from postroom.post.address import Address
 from postroom.runtime.clock import Clock, database_time
 from postroom.runtime.loop import Loop, run_all
@@ -34,12 +35,12 @@ class Notice:
 
 
 class Notifier:
-    """Sends notices to one administrator."""
+    """Sends notices to one administrator: by mail, by the webhook of the settings, or both."""
 
     def __init__(
         self,
         pool: Pool,
-        admin: Address,
+        admin: Address | None,
         notices: Sequence[Notice],
         settings: Settings,
         *,
@@ -63,10 +64,23 @@ class Notifier:
             found = await notice.report(connection, now=now)
             if found is None:
                 return False
-            subject, text = found
             await store.mark_notice_sent(connection, kind=notice.kind, now=now)
-            request = DeliveryRequest(
+            for request in self._requests(notice.kind, *found):
+                await service.accept(connection, check_request(request), now=now)
+        return True
+
+    def _requests(self, kind: str, subject: str, text: str) -> Iterator[DeliveryRequest]:
+        """The notice for each way to the administrator."""
+        if self._admin is not None:
+            yield DeliveryRequest(
                 to=(self._admin,), subject=subject, text=text, lane=Lane.TRANSACTIONAL, source="postroom"
             )
-            await service.accept(connection, check_request(request), now=now)
-        return True
+        if self._settings.admin_webhook is not None:
+            body = {"kind": kind, "room": self._settings.schema, "text": f"{subject}\n\n{text}"}
+            yield DeliveryRequest(
+                to=(Address(self._settings.admin_webhook),),
+                text=json.dumps(body),
+                lane=Lane.TRANSACTIONAL,
+                channel=Channel.WEBHOOK,
+                source="postroom",
+            )

@@ -13,7 +13,7 @@ as ambiguous if it can.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from postroom.db.faults import INTERRUPTIONS
+from postroom.db.faults import DATABASE_ERRORS, INTERRUPTIONS
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
@@ -34,6 +34,7 @@ from postroom.delivery.ledger import Ledger
 from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
 from postroom.delivery.rows import read_started
 from postroom.delivery.slots import TransportSlots, WorkerSlots
+from postroom.delivery.ways_out.watch import WayOutWatch
 from postroom.runtime.clock import Clock, DatabaseClock, database_time
 from postroom.runtime.loop import Failed, Loop, Signal, unheard
 from postroom.senders.accounts_in_use import AccountsInUse
@@ -78,6 +79,7 @@ class Worker:
         failed: Failed | None = None,
         woken: WokenWorker | None = None,
         precedence: Precedence | None = None,
+        ways_out: WayOutWatch | None = None,
     ) -> None:
         self._failed, self._precedence = failed, precedence or Precedence()
         self._pool, self._writers, self._senders = pool, writers, senders
@@ -95,6 +97,8 @@ class Worker:
         )
         self._ledger.on_written = self._written
         self._ledger.on_unsent = self._room.give_back
+        self._ways_out = ways_out or WayOutWatch(pool, clock=clock)
+        self._ledger.on_results = self._ways_out.add
         if senders is not None:
             self._ledger.on_closed = senders.turns.forget
             senders.on_free = self._ring_all
@@ -135,7 +139,9 @@ class Worker:
         await self._leases.register(self._stopping)
         try:
             async with asyncio.TaskGroup() as group:
-                served = self._run_services(group, self._ledger.loop(), self._leases.loop(), self._places.loop())
+                served = self._run_services(
+                    group, self._ledger.loop(), self._leases.loop(), self._places.loop(), self._ways_out.loop()
+                )
                 loops = [self._lane_loop(lane) for lane in self._options.lanes]
                 lanes = [group.create_task(loop.run(self._stopping, self._failed), name=loop.name) for loop in loops]
                 await asyncio.wait(lanes)
@@ -143,6 +149,8 @@ class Worker:
                 await self._ledger.drain()
                 for task in served:
                     task.cancel()
+                with suppress(*DATABASE_ERRORS):  # these counts are not worth a failed end
+                    await self._ways_out.report()
         finally:
             await self._leases.say_goodbye()
             await self._room.aclose()

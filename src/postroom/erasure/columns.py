@@ -92,6 +92,7 @@ EXEMPT = {
     "sign_in_codes": "keyed hashes, deleted after a day",
     "template_versions": "files of templates, whose samples are about invented people",
     "used_feedback_tokens": "tokens of providers",
+    "ways_out": "mailboxes of the installation, and replies from before a mail was offered",
     "webhook_endpoints": "addresses of programs",
     "workers": "processes",
 }

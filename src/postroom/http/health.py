@@ -17,6 +17,7 @@ from postroom.db.migrate import check_served
 from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
+from postroom.delivery.metrics import clear_outages, show_outages
 from postroom.http.problems import problem
 from postroom.intake.metrics import MALFORMED_WAITING
 from postroom.intake.service import count_malformed_commands
@@ -75,6 +76,7 @@ async def metrics(call: Call) -> Answer:
             raise
         QUEUE_WAITING.clear()
         QUEUE_OLDEST_SECONDS.clear()
+        clear_outages()
     return Answer(generate_latest(REGISTRY), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
@@ -89,6 +91,7 @@ async def _measure_queue(room: Room) -> None:
     now = datetime.now(UTC)
     async with room.pool.acquire(timeout=PATIENCE_S) as connection:
         depths = await delivery.measure_queue(connection, bound=COUNTED)
+        await show_outages(connection, bound=COUNTED)
     for depth in depths:
         QUEUE_WAITING.labels(depth.lane.value).set(depth.waiting)
         waited = (now - depth.oldest_due_at).total_seconds() if depth.oldest_due_at else 0

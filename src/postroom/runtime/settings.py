@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from postroom.runtime.setting import address_or_off, one_of, setting, switch, up_to
+from postroom.runtime.setting import address_or_off, http_url, one_of, setting, switch, up_to
 
 
 def _secret_key(value: str) -> bytes:
@@ -48,7 +48,13 @@ class ProcessSettings:
         address_or_off, None, "address where a worker serves metrics; it takes the next free port"
     )
     admin_email: str | None = setting(
-        str, None, "recipient of notices about dead letters, malformed commands and complaints"
+        str, None, "recipient of notices about dead letters, malformed commands, complaints and outages of the relay"
+    )
+    admin_webhook: str | None = setting(
+        http_url,
+        None,
+        "URL that gets the same notices as JSON with the keys `kind`, `room` and `text`; it does not need the relay",
+        secret=True,
     )
     log_level: str = setting(
         one_of("debug", "info", "warning", "error"), "info", "lowest level that is logged; debug may show addresses"

@@ -110,6 +110,15 @@ class SmtpTransport:
         left = self._messages_per_connection - connection.messages
         return SmtpSession(connection, self.relay.address, self._timeouts, self.pace, left, is_kept)
 
+    async def probe(self) -> Reply | None:
+        """Connect and log in on a connection of its own, without a mail; None if the server would take one."""
+        opened = await self._opener.open()
+        if isinstance(opened, Reply):
+            return opened
+        opened.quit()
+        await asyncio.wait([opened.closed])
+        return None
+
     async def close(self) -> None:
         """Quit idle connections. Messages in flight and those that wait for a connection are still sent."""
         await self._pool.close()
