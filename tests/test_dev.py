@@ -85,6 +85,13 @@ def test_quick_and_chosen_tests_run_once(repository: Path) -> None:
     assert _dev(repository, "test", "-n", "0", "tests/a.py").stdout.splitlines()[-1] == "pytest -n 0 tests/a.py []"
 
 
+def test_world_runs_the_long_form_too(repository: Path) -> None:
+    """An empty mark expression overrides the project's, which leaves the long form out."""
+    assert _dev(repository, "world").stdout == "pytest -n 2 --dist loadfile -m  tests/world []\n"
+    assert _dev(repository, "world", "-k", "nginx").stdout.endswith("-m  tests/world -k nginx []\n")
+    assert _dev(repository, "world", "tests/world/test_nginx.py").stdout.endswith("-m  tests/world/test_nginx.py []\n")
+
+
 def test_one_failure_hides_no_other(repository: Path) -> None:
     """Every step runs after one has failed, the last line lists the failed ones, and the exit is 1."""
     done = _dev(repository, "test", failing="mypy ruff pytest")
@@ -164,5 +171,5 @@ def test_the_build_server_runs_dev_test() -> None:
 def test_every_named_test_exists() -> None:
     """The lists of pure, soaking and older-PostgreSQL tests name files and folders of the repository."""
     dev = _load(ROOT / "dev")
-    named = (*dev.PURE_TESTS, *dev.SOAKING, *dev.OLDER_POSTGRES_TESTS)
+    named = (*dev.PURE_TESTS, *dev.SOAKING, *dev.OLDER_POSTGRES_TESTS, dev.WORLD)
     assert [path for path in named if not (ROOT / path).exists()] == []
