@@ -25,7 +25,7 @@ def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 def test_an_unpacked_program_runs_with_its_libraries() -> None:
     """The package is complete, and a second call finds it in the cache."""
     root = packages.fetched("postfix")
-    command, environment = [root / "usr/sbin/postconf", "-d", "mail_version"], packages.libraries(root)
+    command, environment = [str(root / "usr/sbin/postconf"), "-d", "mail_version"], packages.libraries(root)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("mail_version = ")
     packages.unpacked.cache_clear()
