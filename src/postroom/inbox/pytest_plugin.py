@@ -7,7 +7,8 @@
 
 The first test that asks for `postroom_inbox` starts `postroom up` with an embedded PostgreSQL, free ports and the
 capture transport; the end of the run stops it. Each test begins with an empty inbox. Override `postroom_settings` to
-add settings, such as `POSTROOM_TEMPLATE_DIR`. Nothing of Postroom is imported before the first use.
+add settings, such as `POSTROOM_TEMPLATE_DIR`. The shell's own settings and those of databases are never used, so that a
+test cannot write into a database that you work with. Nothing of Postroom is imported before the first use.
 """
 
 import json
@@ -32,6 +33,7 @@ import pytest
 START_S = 120.0  # the first start creates a database, on a slow machine of a CI
 STOP_S = 30.0  # a server under load still ends within it
 _LONGEST_WAIT_S = 60  # of one request
+_DATABASES = ("POSTROOM_DATABASE_URL", "POSTROOM_DATABASE_DIRECT_URL", "POSTROOM_REPLICA_URL", "POSTROOM_SERVERS")
 _BANNER = re.compile(r"^  (API|SMTP) +(?:http://)?([\d.]+:\d+)", re.MULTILINE)
 
 
@@ -43,6 +45,7 @@ class PytestInbox:
     smtp_port: int  # any user name and password; the host is 127.0.0.1
     directory: Path
     key: str = field(repr=False)  # an API key with every scope
+    environment: Mapping[str, str] = field(repr=False)  # of the room's processes
 
     def send(self, **delivery: Any) -> int:
         """Accept a delivery with the fields of `POST /v1/deliveries`; returns its id."""
@@ -78,8 +81,7 @@ class PytestInbox:
     def database_url(self) -> str:
         """The URL of the room's database, for `postroom.send` in a transaction of yours."""
         command = [sys.executable, "-m", "postroom.cli", "db-url"]
-        environment = {**os.environ, "POSTROOM_DATA_DIR": str(self.directory)}
-        asked = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)  # noqa: S603 - our own program
+        asked = subprocess.run(command, env=self.environment, check=True, capture_output=True, text=True)  # noqa: S603 - our own program
         return asked.stdout.strip()
 
     def _missing(self, to: str | None, query: str | None, timeout: float) -> str:
@@ -113,12 +115,12 @@ def postroom_settings() -> Mapping[str, str]:
 def postroom_room(postroom_settings: Mapping[str, str]) -> Iterator[PytestInbox]:
     """A Postroom that runs until the end of the test run."""
     directory = Path(tempfile.mkdtemp(prefix="postroom-"))
-    log = directory / "postroom.log"
+    environment, log = _environment(directory, postroom_settings), directory / "postroom.log"
     with log.open("w") as out:
         command = [sys.executable, "-m", "postroom.cli", "up"]
-        process = subprocess.Popen(command, env=_environment(directory, postroom_settings), stdout=out, stderr=out)  # noqa: S603 - our own program
+        process = subprocess.Popen(command, env=environment, stdout=out, stderr=out)  # noqa: S603 - our own program
     try:
-        yield _opened(process, directory, log)
+        yield _opened(process, directory, environment, log)
     finally:
         process.terminate()
         try:
@@ -138,6 +140,9 @@ def postroom_inbox(postroom_room: PytestInbox) -> PytestInbox:
 
 def _environment(directory: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """The settings of the room; variables of the shell are not inherited, so that a run is the same everywhere."""
+    for name in _DATABASES:
+        if name in settings:
+            raise pytest.UsageError(f"postroom_settings sets {name}: the room of the tests has a database of its own")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("POSTROOM_", "PG"))}
     chosen = {
         "POSTROOM_DATA_DIR": str(directory),
@@ -149,7 +154,9 @@ def _environment(directory: Path, settings: Mapping[str, str]) -> dict[str, str]
     return {**kept, **settings, **chosen, "PYTHONUNBUFFERED": "1"}
 
 
-def _opened(process: "subprocess.Popen[bytes]", directory: Path, log: Path) -> PytestInbox:
+def _opened(
+    process: "subprocess.Popen[bytes]", directory: Path, environment: Mapping[str, str], log: Path
+) -> PytestInbox:
     """The room, once its banner names the addresses."""
     end = time.monotonic() + START_S
     while "Ctrl-C stops." not in (said := log.read_text("utf-8", "replace")):
@@ -159,4 +166,4 @@ def _opened(process: "subprocess.Popen[bytes]", directory: Path, log: Path) -> P
     addresses = dict(_BANNER.findall(said))
     key = (directory / "api-key").read_text().strip()
     smtp_port = int(addresses["SMTP"].rpartition(":")[2])
-    return PytestInbox(url=f"http://{addresses['API']}", smtp_port=smtp_port, directory=directory, key=key)
+    return PytestInbox(f"http://{addresses['API']}", smtp_port, directory, key=key, environment=environment)
