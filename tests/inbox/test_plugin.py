@@ -52,7 +52,7 @@ def test_a_database_of_the_shell_is_never_used(tmp_path: Path) -> None:
 
 
 def test_a_database_in_the_settings_of_the_plugin_is_refused(tmp_path: Path) -> None:
-    """The inbox of the room is emptied before each test, so it must not be a room that somebody works with."""
+    """The inbox of the room is emptied before each test, so no other room is accepted."""
     test = tmp_path / "test_refused.py"
     test.write_text(REFUSED)
     ran = _pytest(tmp_path, test)
