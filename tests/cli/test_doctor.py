@@ -64,12 +64,12 @@ def test_without_a_running_embedded_server_nothing_is_started(tmp_path: Path) ->
     assert not (tmp_path / "data").exists()
 
 
-async def test_a_room_that_is_not_migrated_fails(database_url: str) -> None:
-    """Room and migrations fail with what to run; checks of tables that do not exist are left out."""
+async def test_a_missing_room_is_one_failure_that_names_the_others(database_url: str) -> None:
+    """A typo in POSTROOM_SCHEMA is a typo, not a list of missing files; checks of its tables are left out."""
     found = await _examine(database_url, "elsewhere")
-    assert (found["room"].verdict, found["migrations"].verdict) == (Severity.FAIL, Severity.FAIL)
-    assert found["migrations"].advice == "run `postroom migrate`"
-    assert "workers" not in found
+    assert found["room"].found == "There is no room 'elsewhere' in this database; it has 'postroom'."
+    assert found["room"].advice == "Create it with `postroom migrate`, or correct POSTROOM_SCHEMA."
+    assert (found["room"].verdict, found.keys()) == (Severity.FAIL, {"database", "room"})
 
 
 async def test_loops_that_failed_lately_are_shown(database_url: str, room: Room) -> None:

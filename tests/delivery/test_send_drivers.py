@@ -18,6 +18,7 @@ from tests.support.drivers import ASYNCHRONOUS, SYNCHRONOUS, Application, run_ca
 
 import postroom
 from postroom import sync
+from postroom.db.errors import RoomMissing
 
 HELLO: dict[str, Any] = {
     "to": "Ada Lovelace <ada@example.org>",
@@ -129,6 +130,13 @@ async def name_an_unknown_template(app: Application, observe: Observer) -> None:
     assert observe("SELECT id FROM deliveries") == []
 
 
+async def name_a_missing_room(app: Application, observe: Observer) -> None:
+    """Neither a driver's error nor a statement: the room is missing, and a command creates it."""
+    with pytest.raises(RoomMissing, match=r"no such room in this database.*nope.* Create it with `postroom migrate`"):
+        async with app.transaction():
+            await app.send(**HELLO, room="nope")
+
+
 async def give_bad_input(app: Application, observe: Observer) -> None:
     """Invalid fields are found before the database is asked, and the transaction stays usable."""
     async with app.transaction():
@@ -171,6 +179,7 @@ CASES = (
     repeat_a_key,
     repeat_a_key_with_other_content,
     name_an_unknown_template,
+    name_a_missing_room,
     give_bad_input,
     send_to_a_suppressed_address,
     roll_back,

@@ -16,6 +16,7 @@ from postroom.db.errors import (
     MigrationChanged,
     MigrationPending,
     OldProcessRuns,
+    RoomMissing,
 )
 from postroom.db.migrate import (
     RELEASE,
@@ -69,6 +70,19 @@ async def test_a_process_runs_on_a_room_that_the_next_release_has_prepared(datab
     await connection.close()
     with pytest.raises(DatabaseNewer, match=f"Release {RELEASE + 1} has migrated the room"):
         await migrate(database_url, ROOM)
+
+
+async def test_a_missing_room_is_named_with_the_rooms_that_are_there(database_url: str) -> None:
+    """No file names; with no room at all the URL is the suspect, and many rooms are counted."""
+    connection = await connect(database_url, "nope")
+    with pytest.raises(RoomMissing, match=r"no room 'nope' in this database; it has 'postroom'\. .* POSTROOM_SCHEMA"):
+        await check_migrated(connection, "nope")
+    await connection.execute("DROP SCHEMA postroom CASCADE")
+    with pytest.raises(RoomMissing, match=r"no room 'nope' in this database\. .* or correct POSTROOM_DATABASE_URL"):
+        await check_migrated(connection, "nope")
+    await connection.close()
+    error = RoomMissing.named("nope", [f"tenant_{n}" for n in range(8)])
+    assert "it has 'tenant_0', 'tenant_1', 'tenant_2', 'tenant_3' and 'tenant_4', and 3 more." in error.message
 
 
 @pytest.mark.parametrize("ahead, name", [(2, "9999_future_thing.sql"), (1, "9999_future_thing.after.sql")])

@@ -10,9 +10,9 @@ from postroom.accounts.store import measure_stall
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli import mail_checks, room_checks
-from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged
+from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, RoomMissing
 from postroom.db.failures import list_loop_failures
-from postroom.db.migrate import check_migrated, list_later
+from postroom.db.migrate import check_exists, check_migrated, list_later
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.embedded.binaries import OLDEST_MAJOR
@@ -45,9 +45,11 @@ _QUERIES = load("postroom.cli", "doctor.sql")
 
 async def examine(session: Session, settings: Settings) -> list[Finding]:
     """Every check, in the order in which a failure explains the next one; the room's only if there is a room."""
-    findings = await _server(session, settings)
-    migrations = await _migrations(session, settings)
-    findings.append(migrations)
+    try:
+        await check_exists(session, settings.schema)
+    except RoomMissing as error:
+        return [_version(await _QUERIES["describe_server"].one(session)), fail("room", error.problem, error.advice)]
+    findings = [*await _server(session, settings), await _migrations(session, settings)]
     findings.append(await _transactions(session))
     checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
         _claims,
@@ -99,8 +101,8 @@ def _version(row: asyncpg.Record) -> Finding:
 def _room(row: asyncpg.Record, settings: Settings) -> Finding:
     if row["schema"] == settings.schema:
         return ok("room", f"schema {row['schema']}, role {row['role']}")
-    advice = "run `postroom migrate`, or check POSTROOM_SCHEMA and the row about the pooler"
-    return fail("room", f"the search path leads to {row['schema'] or 'nothing'}, not to {settings.schema}", advice)
+    found = f"the search path of role {row['role']} is {row['schema'] or 'empty'}, not {settings.schema}"
+    return fail("room", found, "grant the role USAGE on the schema, and see the row about the pooler")
 
 
 def _clock(skew: timedelta) -> Finding:

@@ -11,12 +11,13 @@ from typing import Any
 
 import asyncpg
 
-from postroom.db.errors import DatabaseUnreachable
+from postroom.db.errors import DatabaseUnreachable, RoomMissing
 from postroom.errors import BadInput, PostroomError, list_errors
 
 BAD_INPUT = "PR001"
 BAD_TIME_ZONE = "PR030"
 NOT_SETTABLE = "PR101"
+NO_SCHEMA = "3F000"
 
 INTERRUPTIONS = (
     OSError,  # includes TimeoutError: a statement or a connection took too long
@@ -88,6 +89,10 @@ _FAULTS: dict[str, Fault] = {
     BAD_INPUT: lambda error: BadInput.of(error.column or "request", error.message),
     BAD_TIME_ZONE: lambda error: BadInput.of(error.column or "timezone", error.message),
     NOT_SETTABLE: lambda error: BadInput.of(error.column or "column", error.message),
+    NO_SCHEMA: lambda error: RoomMissing(
+        f"There is no such room in this database: {error.message}.",
+        "Create it with `postroom migrate`, or correct the name of the room.",
+    ),
 }
 
 # Constraints that a service checks first, by its own clock; the table decides.

@@ -32,9 +32,16 @@ import asyncpg
 
 from postroom.db.comments import read_comments
 from postroom.db.connection import Url
-from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, MigrationPending, OldProcessRuns
+from postroom.db.errors import (
+    DatabaseError,
+    DatabaseNewer,
+    MigrationChanged,
+    MigrationPending,
+    OldProcessRuns,
+    RoomMissing,
+)
 from postroom.db.pool import connected, quote_identifier
-from postroom.db.queries import load
+from postroom.db.queries import Connection, load
 
 CAPABILITIES = (
     "db",
@@ -164,12 +171,25 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
         )
 
 
+async def check_exists(connection: asyncpg.Connection, room: str) -> None:
+    """Raise `RoomMissing`, which names the rooms that the database has instead."""
+    if await _QUERIES["find_migrations_table"].maybe(connection, room=room) is None:
+        others = [row["name"] for row in await list_rooms(connection) if row["is_permitted"]]
+        raise RoomMissing.named(room, others)
+
+
+async def list_rooms(connection: Connection) -> list[asyncpg.Record]:
+    """The schemas of the database that have a room, or a restore that began."""
+    return await _QUERIES["list_rooms"].many(connection)
+
+
 async def check_migrated(connection: asyncpg.Connection, room: str) -> None:
     """Raise `MigrationPending` if the room lacks a file of this release, or its restore is unfinished.
 
-    Raises `DatabaseNewer` unless this process can run on the room: see the phases above.
+    Raises `RoomMissing` without a room. Raises `DatabaseNewer` unless this process can run on it: see the phases above.
     """
     await _check_whole(connection, room)
+    await check_exists(connection, room)
     applied = await _read_applied(connection, room)
     _check_usable(applied, room)
     plan = _plan_for(applied, room)

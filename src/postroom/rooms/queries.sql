@@ -68,20 +68,6 @@ JOIN pg_roles AS r ON r.oid = granted.grantee
 WHERE n.nspname = current_schema() AND granted.privilege_type = 'USAGE' AND r.oid <> n.nspowner
 ORDER BY role;
 
--- name: list_rooms :many
--- Every schema of the database that has a room, or a restore that began, with the marks of its state. Reads only the
--- catalog, so that a thousand rooms cost one statement and no privilege.
-SELECT n.nspname::text AS name, has_schema_privilege(n.oid, 'USAGE') AS is_permitted,
-    bool_or(c.relname = 'restoring') AS is_restoring,
-    max(obj_description(c.oid, 'pg_class')) FILTER (WHERE c.relname = 'moving') AS moving
-FROM pg_class AS c
-JOIN pg_namespace AS n ON n.oid = c.relnamespace
-WHERE c.relname IN ('migrations', 'deliveries', 'due_deliveries', 'restoring', 'moving') AND c.relkind IN ('r', 'p')
-GROUP BY n.oid, n.nspname
-HAVING bool_or(c.relname = 'restoring')
-    OR count(*) FILTER (WHERE c.relname IN ('migrations', 'deliveries', 'due_deliveries')) = 3
-ORDER BY n.nspname;
-
 -- name: mark_move :exec
 -- Record how far the move is; see functions/mark_move.sql.
 SELECT mark_move(:mark);

@@ -9,7 +9,7 @@ import asyncpg
 
 from postroom.db.connection import Url
 from postroom.db.errors import DatabaseError, MigrationPending
-from postroom.db.migrate import check_migrated
+from postroom.db.migrate import check_migrated, list_rooms
 from postroom.db.pool import Session, connect
 from postroom.db.room import Room, open_database
 from postroom.db.settings import parse_schema
@@ -102,7 +102,7 @@ async def _rooms_of(server: Server, pattern: str, *, inspecting: bool) -> list[F
         async with asyncio.timeout(None if inspecting else RESPONSE_S):
             session = await connect(server.url, "pg_catalog")
             try:
-                found = await store.list_rooms(session, server.name)
+                found = [store.found_room(row, server.name) for row in await list_rooms(session)]
                 rooms = [room for room in found if matches(room.name, pattern)]
                 return [await _inspected(session, room) for room in rooms] if inspecting else rooms
             finally:

@@ -59,11 +59,6 @@ async def list_roles(connection: Connection) -> list[str]:
     return [row["role"] for row in await QUERIES["list_roles"].many(connection)]
 
 
-async def list_rooms(connection: Connection, server: str) -> list[FoundRoom]:
-    rows = await QUERIES["list_rooms"].many(connection)
-    return [_found(row, server) for row in rows]
-
-
 async def mark_move(connection: Connection, *, mark: str) -> int:
     return await QUERIES["mark_move"].exec(connection, mark=mark)
 
@@ -85,7 +80,7 @@ async def try_move_lock(connection: Connection) -> bool:
     return bool((await QUERIES["try_move_lock"].one(connection))["is_locked"])
 
 
-def _found(row: Mapping[str, Any], server: str) -> FoundRoom:
+def found_room(row: Mapping[str, Any], server: str) -> FoundRoom:
     move = None if row["moving"] is None else Move.parse(row["moving"])
     return FoundRoom(server=server, name=row["name"], state=_state(row, move), move=move)
 
