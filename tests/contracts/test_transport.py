@@ -13,17 +13,8 @@ import pytest
 from msgspec.structs import replace
 from tests.support.aws import Aws, ses_to
 from tests.support.gmail_server import Google, gmail_to
-from tests.support.smtp_server import (
-    DROP,
-    SILENT,
-    Letter,
-    Said,
-    Script,
-    ThenDrop,
-    envelope,
-    smtp_server,
-    transport_to,
-)
+from tests.support.smtp_channels import CHANNELS, channel_to
+from tests.support.smtp_server import DROP, SILENT, Letter, Said, Script, ThenDrop, envelope
 from tests.support.webhook_server import Receiver, webhook_to
 
 from postroom.db.pool import Pool
@@ -31,6 +22,7 @@ from postroom.db.room import Room
 from postroom.inbox.transport import CaptureTransport
 from postroom.post.reply import Content, Envelope, Reply, Stage
 from postroom.transports.base import Transport
+from postroom.transports.smtp.relay import TlsMode
 from postroom.transports.unsent import NoopTransport, StubTransport
 
 Opening = Callable[[Pool], AbstractAsyncContextManager[Transport]]
@@ -63,16 +55,13 @@ def capture(recipient: str) -> Opening:
     return plain(lambda pool: CaptureFor(pool, recipient))
 
 
-def smtp(step: str = "", said: Said = "") -> Opening:
+def smtp(tls: TlsMode, step: str = "", said: Said = "") -> Opening:
     """SMTP against a server that does something at one step, or behaves well."""
 
     @contextlib.asynccontextmanager
     async def opening(_pool: Pool) -> AsyncIterator[Transport]:
         script = Script(says={step: said} if step else {})
-        async with (
-            smtp_server(script) as server,
-            transport_to(server, max_connections=5) as transport,
-        ):
+        async with channel_to(tls, script, max_connections=5) as (_, transport):
             yield transport
 
     return opening
@@ -98,23 +87,31 @@ TRANSPORTS = {
     "gmail": gmail(),
     "noop": plain(lambda _pool: NoopTransport()),
     "ses": ses(),
-    "smtp": smtp(),
+    **{f"smtp, {channel}": smtp(tls) for channel, tls in CHANNELS.items()},
     "stub": plain(lambda _pool: StubTransport()),
     "webhook": webhook(),
 }
 
+SMTP_TROUBLES: dict[str, tuple[str, Said, Stage, int | None]] = {
+    "refuses the connection": ("connect", "554 no", Stage.CONNECT, 554),
+    "drops the connection": ("connect", DROP, Stage.CONNECT, None),
+    "does not greet": ("connect", SILENT, Stage.CONNECT, None),
+    "speaks another language": ("connect", b"\x16\x03\x01\x00\r\n", Stage.CONNECT, None),
+    "refuses the sender": ("MAIL", "550 no", Stage.SENDER, 550),
+    "refuses the recipient": ("RCPT", "550 no", Stage.RECIPIENT, 550),
+    "refuses the content": ("DATA", "554 no", Stage.CONTENT, 554),
+    "closes before the content": ("DATA", ThenDrop("421 bye"), Stage.CONTENT, 421),
+    "refuses in the end": (".", "451 no", Stage.FINAL, 451),
+    "drops in the end": (".", DROP, Stage.FINAL, None),
+    "is silent in the end": (".", SILENT, Stage.FINAL, None),
+}
+
 TROUBLES: dict[str, tuple[Opening, Stage, int | None]] = {
-    "smtp refuses the connection": (smtp("connect", "554 no"), Stage.CONNECT, 554),
-    "smtp drops the connection": (smtp("connect", DROP), Stage.CONNECT, None),
-    "smtp does not greet": (smtp("connect", SILENT), Stage.CONNECT, None),
-    "smtp speaks another language": (smtp("connect", b"\x16\x03\x01\x00\r\n"), Stage.CONNECT, None),
-    "smtp refuses the sender": (smtp("MAIL", "550 no"), Stage.SENDER, 550),
-    "smtp refuses the recipient": (smtp("RCPT", "550 no"), Stage.RECIPIENT, 550),
-    "smtp refuses the content": (smtp("DATA", "554 no"), Stage.CONTENT, 554),
-    "smtp closes before the content": (smtp("DATA", ThenDrop("421 bye")), Stage.CONTENT, 421),
-    "smtp refuses in the end": (smtp(".", "451 no"), Stage.FINAL, 451),
-    "smtp drops in the end": (smtp(".", DROP), Stage.FINAL, None),
-    "smtp is silent in the end": (smtp(".", SILENT), Stage.FINAL, None),
+    **{
+        f"smtp {trouble}, {channel}": (smtp(tls, step, said), stage, code)
+        for channel, tls in CHANNELS.items()
+        for trouble, (step, said, stage, code) in SMTP_TROUBLES.items()
+    },
     "capture refuses the recipient": (capture("bounce@example.org"), Stage.RECIPIENT, 550),
     "capture defers": (capture("defer@example.org"), Stage.RECIPIENT, 451),
     "capture drops the connection": (capture("drop@example.org"), Stage.CONTENT, None),

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import time
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -33,8 +34,11 @@ class Act:
     """An action of the server instead of an answer."""
 
 
+@dataclass(frozen=True)
 class Drop(Act):
-    """Close the connection without an answer."""
+    """Close the connection without an answer; with `resets`, as a server that crashes."""
+
+    resets: bool = False
 
 
 class Silent(Act):
@@ -42,6 +46,7 @@ class Silent(Act):
 
 
 DROP = Drop()
+RESET = Drop(resets=True)
 SILENT = Silent()
 
 
@@ -122,6 +127,7 @@ class Server:
         self.port = 0
         self.visits: list[Visit] = []
         self.messages: list[Message] = []
+        self.taken: list[Message] = []  # received whole, whatever was answered
         self.open_now = 0
         self.open_at_most = 0
         self._used: dict[str, int] = {}
@@ -274,9 +280,10 @@ class Dialogue:
         during = self._server.next_saying("content")
         if during is not None:
             await self._act(during)
-        content = await self._content()
+        message = self._message(await self._content())
+        self._server.taken.append(message)
         if (await self._say("250 2.0.0 queued", ".")).startswith("2"):
-            self._server.messages.append(self._message(content))
+            self._server.messages.append(message)
         self._sender, self._recipients = None, []
 
     def _message(self, content: bytes) -> Message:
@@ -289,11 +296,13 @@ class Dialogue:
         raise _Gone
 
     async def _content(self) -> bytes:
-        """Read lines up to the lone dot, taking doubled dots back."""
-        lines: list[bytes] = []
-        while (line := await self._read_until(b"\r\n")) != b".":
-            lines.append(line.removeprefix(b".") + b"\r\n")
-        return b"".join(lines)
+        """Read up to the lone dot, taking doubled dots back."""
+        received, searched = bytearray(b"\r\n" + self._unread), 0
+        while (end := received.find(b"\r\n.\r\n", searched)) < 0:
+            searched = max(len(received) - 4, 0)
+            received += await self._chunk()
+        self._unread = bytes(received[end + 5 :])
+        return bytes(received[2 : end + 2]).replace(b"\r\n..", b"\r\n.")
 
     async def _say(self, well: str, *keys: str) -> str:
         """Answer as scripted, or positively; return the line that was sent."""
@@ -325,6 +334,10 @@ class Dialogue:
             raise _Gone
         if isinstance(act, ThenDrop):
             await self._write(act.line)
+        if act == RESET:
+            linger = struct.pack("ii", 1, 0)  # closing sends RST
+            self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            self._writer.transport.abort()
         self._writer.close()
         raise _Gone
 
@@ -334,13 +347,16 @@ class Dialogue:
 
     async def _read_until(self, end: bytes) -> bytes:
         while end not in self._unread:
-            chunk = await self._reader.read(65_536)
-            if not chunk:
-                raise _Gone
-            self._visit.chunks.append(chunk)
-            self._unread += chunk
+            self._unread += await self._chunk()
         found, _, self._unread = self._unread.partition(end)
         return found
+
+    async def _chunk(self) -> bytes:
+        chunk = await self._reader.read(65_536)
+        if not chunk:
+            raise _Gone
+        self._visit.chunks.append(chunk)
+        return chunk
 
 
 @contextlib.asynccontextmanager

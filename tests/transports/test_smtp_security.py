@@ -2,13 +2,12 @@
 
 import asyncio
 import ssl
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
-import trustme
 import uvloop
 from tests.support.mail_feed import Feed
+from tests.support.smtp_channels import Authority, authority, loopback_context
 from tests.support.smtp_server import (
     ALL_EXTENSIONS,
     DROP,
@@ -27,30 +26,14 @@ from postroom.transports.smtp import SmtpRelay
 from postroom.transports.smtp.relay import TlsMode
 
 
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority for one test session."""
-
-    file: Path
-    authority: trustme.CA
-
-    def server_context(self, *names: str) -> ssl.SSLContext:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.authority.issue_cert(*names).configure_cert(context)
-        return context
+@pytest.fixture(name="authority")
+def made_authority() -> Authority:
+    return authority()
 
 
-@pytest.fixture(scope="session")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = trustme.CA()
-    file = tmp_path_factory.mktemp("authority") / "ca.pem"
-    made.cert_pem.write_to_path(str(file))
-    return Authority(file, made)
-
-
-@pytest.fixture(scope="session")
-def trusted(authority: Authority) -> ssl.SSLContext:
-    return authority.server_context("127.0.0.1")
+@pytest.fixture
+def trusted() -> ssl.SSLContext:
+    return loopback_context()
 
 
 async def attempt(script: Script, relay: SmtpRelay) -> tuple[Reply, Server]:

@@ -4,6 +4,7 @@ NAME       SmtpTransport, the SMTP client; SmtpRelay, a server and its connectio
 FILES      relay       the relay's URL
            answer      reply lines → answers → verdict on an envelope; parses all input from the server
            hint        "try again in 300 seconds" → 300.0
+           channel     TLS over memory: plain bytes ↔ records
            protocol    one connection: write, wait for answers, enforce timeouts
            opening     connect, greeting, EHLO, STARTTLS, AUTH
            session     messages over one open connection, each next envelope behind the content before it

@@ -16,6 +16,7 @@ from typing import cast
 
 from postroom.post.reply import Stage
 from postroom.transports.smtp.answer import SERVICE_CLOSING, AnswerReader, SmtpReply, clean_text
+from postroom.transports.smtp.channel import TlsChannel, most_encrypted
 
 BLOCK = 262_144  # content is written in blocks, each with its own timeout
 FAREWELL_S = 5.0  # QUIT is a courtesy; the mail is accepted already
@@ -36,22 +37,37 @@ class SmtpClientConnection(asyncio.Protocol):
         self.idle_since = 0.0
         self.needs_reset = False
         self.content_started = False
-        self.content_finished = False  # every byte up to the closing dot is on its way
         self._is_patient = self._is_overdue = False
-        self.now = loop.time  # the clock of its timeouts
         self._loop = loop
         self._transport: asyncio.Transport | None = None
+        self._channel: TlsChannel | None = None
         self._reader = AnswerReader()
         self._answers: list[SmtpReply] = []
         self._expected = 1  # the greeting
         self._awaited = 1  # answers that wake the waiting task
         self._waiter: asyncio.Future[None] | None = None
-        self._paused = False
+        self._paused = False  # some bytes have not left
+        self._behind: int | None = None  # bytes written behind the content; None: the content is not written
         self._leaving = False
         self._patience = 0.0
         self._deadline = math.inf
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = math.inf
+
+    def now(self) -> float:
+        """The clock of its timeouts."""
+        return self._loop.time()
+
+    @property
+    def content_finished(self) -> bool:
+        """True if the server may have all of the content: every byte up to the closing dot has left.
+
+        After a loss, the event loop does not report how many of the last bytes had left: then commands behind the
+        content may have stayed alone.
+        """
+        if self._behind is None or not self._paused:
+            return self._behind is not None
+        return self._behind > 0 and self._unsent() <= self._behind
 
     def stage(self) -> Stage:
         """The stage of the current message; only at FINAL the server may have all of it."""
@@ -60,6 +76,10 @@ class SmtpClientConnection(asyncio.Protocol):
         return Stage.CONTENT if self.content_started else Stage.RECIPIENT
 
     # Called by sessions
+
+    def begin_message(self) -> None:
+        """Let the stage be that of a message of which nothing has left."""
+        self.content_started, self._behind = False, None
 
     async def greeting(self, timeout_s: float) -> list[SmtpReply]:
         """Wait for the server's greeting."""
@@ -76,18 +96,20 @@ class SmtpClientConnection(asyncio.Protocol):
 
         Afterwards `content_finished` is true if the server may have all of the content.
         """
-        self.content_finished = False
+        self._behind = None
         if not self._begin(1 + len(behind)):
             return
         self.content_started = True
-        for block in _blocks(b"".join((content, *behind)) if behind else content):
+        blocks = _blocks(b"".join((content, *behind)) if behind else content)
+        for block in blocks:
             left = self._write(block)
+            if left and block is blocks[-1]:
+                size = sum(map(len, behind))
+                self._behind = most_encrypted(size) if size and self._channel is not None else size
             while (self._paused or not left) and self.trouble is None:
-                self.content_finished = bool(behind) and left and self._has_left(sum(map(len, behind)))
                 await self._woken(block_timeout_s)
-            if self.trouble is not None:
+            if self._paused or not left:
                 return
-        self.content_finished = True
 
     async def final_answer(self, timeout_s: float, *, is_patient: bool = False) -> SmtpReply | None:
         """Wait for the answer to the content. With `is_patient`, the end of the timeout does not end the connection."""
@@ -124,17 +146,14 @@ class SmtpClientConnection(asyncio.Protocol):
         if self.trouble is not None or self._transport is None:
             return
         try:
-            transport = await self._loop.start_tls(
-                self._transport, self, context, server_hostname=server_name, ssl_handshake_timeout=timeout_s
-            )
-        except (OSError, ValueError) as error:
-            self._unsecured(describe(error))
+            self._channel = channel = TlsChannel(context, server_name)
+        except ValueError as error:  # not a host name
+            self.fail(describe(error))
             return
-        if transport is None:  # asyncio returns None if the connection ended during the handshake
-            self._unsecured(CLOSED_BY_PEER)
-            return
-        self._adopt(transport)
-        self.tls = transport.get_extra_info("ssl_object").version()
+        self._read_through(channel, b"")
+        while not channel.is_open and self.trouble is None:
+            await self._woken(timeout_s)
+        self.tls = channel.version if channel.is_open else None
 
     def quit(self) -> None:
         """Send QUIT; the connection closes when the server has answered, or after a short timeout."""
@@ -149,6 +168,8 @@ class SmtpClientConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once; unwritten bytes are dropped."""
         self.trouble = self.trouble or "closed by us"
+        if not self.content_finished:
+            self._behind = None  # the rest of the content is dropped here
         if self._transport is not None:
             self._transport.abort()
 
@@ -163,9 +184,55 @@ class SmtpClientConnection(asyncio.Protocol):
     # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._adopt(cast("asyncio.Transport", transport))
+        self._transport = cast("asyncio.Transport", transport)
+        # With a write buffer limit of zero, "paused" means exactly: some bytes have not left yet.
+        self._transport.set_write_buffer_limits(high=0)
 
     def data_received(self, data: bytes) -> None:
+        if self._channel is None:
+            self._read(data)
+        else:
+            self._read_through(self._channel, data)
+
+    def eof_received(self) -> None:
+        """The other side will say nothing more: whatever it is sent from now on, it cannot answer."""
+        self.fail(CLOSED_BY_PEER, lost=True)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.trouble is None:
+            self.trouble = CLOSED_BY_PEER if exc is None else describe(exc)
+            self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.closed.done():
+            self.closed.set_result(None)
+        self._wake()
+
+    # Inside
+
+    def _read_through(self, channel: TlsChannel, data: bytes) -> None:
+        """Read bytes inside TLS, which may answer them itself."""
+        was_open = channel.is_open
+        plain = channel.decrypt(data)
+        if self._transport is not None and (answer := channel.to_send()):
+            self._transport.write(answer)
+        if plain:
+            self._read(plain)
+        if channel.error is not None:
+            self.fail(describe(channel.error), lost=was_open)
+        elif channel.is_ended:
+            self.eof_received()
+        elif channel.is_open and not was_open:
+            self._wake()
+
+    def _read(self, data: bytes) -> None:
         if self._leaving:
             self._close()
             return
@@ -188,30 +255,6 @@ class SmtpClientConnection(asyncio.Protocol):
         elif self._waiter is not None:
             self._deadline = self._loop.time() + self._patience
 
-    def pause_writing(self) -> None:
-        self._paused = True
-
-    def resume_writing(self) -> None:
-        self._paused = False
-        self._wake()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self.trouble is None:
-            self.trouble = CLOSED_BY_PEER if exc is None else describe(exc)
-            self.lost = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self.closed.done():
-            self.closed.set_result(None)
-        self._wake()
-
-    # Inside
-
-    def _adopt(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        # With a write buffer limit of zero, "paused" means exactly: some bytes have not left yet.
-        transport.set_write_buffer_limits(high=0)
-
     def _begin(self, expected: int) -> bool:
         if self._reader.pending:
             self.fail("spoke out of turn")
@@ -221,26 +264,29 @@ class SmtpClientConnection(asyncio.Protocol):
         self._expected = self._awaited = expected
         return True
 
-    def _has_left(self, behind: int) -> bool:
-        """True if all bytes before the last so many may have left. TLS hides how many did."""
-        assert self._transport is not None
-        return self.tls is not None or self._transport.get_write_buffer_size() <= behind
+    def _unsent(self) -> int:
+        """Bytes that have not left; 0 after a loss."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _write(self, data: bytes | memoryview) -> bool:
         """Write; False if the bytes were not taken: a closing connection drops them silently."""
         if self._transport is None:
             return False
+        if self._channel is not None:
+            try:
+                data = self._channel.encrypt(data)
+            except ssl.SSLError as error:
+                self.fail(describe(error), lost=True)
+                return False
         self._transport.write(data)
         return not self._transport.is_closing()
 
-    def _unsecured(self, trouble: str) -> None:
-        """Finish after a failed handshake, for which event loops do not always call connection_lost."""
-        self.fail(trouble)
-        self.connection_lost(None)
-
     def _close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        if self._transport is None:
+            return
+        if self._channel is not None:
+            self._transport.write(self._channel.farewell())
+        self._transport.close()
 
     def _out_of_turn(self, answers: list[SmtpReply]) -> None:
         """Keep the expected answers; after unsolicited ones the connection is not read again."""

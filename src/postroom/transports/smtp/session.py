@@ -184,7 +184,7 @@ class SmtpSession:
 
     def _follow(self, mail: FeedMail) -> None:
         """Let the stage of the connection be that of this message."""
-        self.connection.content_started = self.connection.content_finished = False
+        self.connection.begin_message()
         mail.progress.follow(self.connection.stage)
 
     def _enter(self) -> None:
