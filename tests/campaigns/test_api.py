@@ -59,8 +59,8 @@ async def test_campaign_lifecycle_over_http(browser: Browser, keyed_room: Room) 
     path = answer.headers["location"]
     uploaded = await browser.post(f"{path}/recipients", content=csv_of(3) + b"wrong\n", headers=CSV)
     assert uploaded.json == {
-        "total": 4, "added": 3, "duplicate": 0, "invalid": 1, "suppressed": 0,
-        "refused": [{"line": 5, "field": "line", "message": "has 1 fields; the header has 2"}],
+        "total": 4, "added": 3, "duplicate": 0, "invalid": 1, "suppressed": 0, "fields": ["first_name"],
+        "refused": [{"line": 5, "field": "line", "message": "has 1 fields; the header has 2", "value": ""}],
     }  # fmt: skip
     shown = await browser.get(f"{path}/preview?email=p1@example.org")
     assert shown.json["subject"] == "News for Name1"

@@ -76,11 +76,12 @@ async def test_rejected_lines_are_printed_and_written(tmp_path: Path) -> None:
     report = tmp_path / "refused.csv"
     result = await ask("upload", campaign, str(people), "--report", str(report))
     assert result.exit_code == 1
-    assert "5 added, 0 duplicate, 0 suppressed, 30 rejected" in result.stdout
+    assert "5 added, 0 duplicate, 0 suppressed, 30 rejected; merge fields: first_name" in result.stdout
     assert result.stderr.count("line ") == 20
     lines = report.read_text().splitlines()
-    assert (lines[0], len(lines)) == ("line,field,message", 31)
+    assert (lines[0], len(lines)) == ("line,field,message,value", 31)
     assert lines[1].startswith("7,email,")
+    assert lines[1].endswith(",wrong")
 
 
 async def test_json_lines_are_read_from_standard_input(tmp_path: Path) -> None:

@@ -63,6 +63,16 @@ def test_default_avoids_the_missing_field_warning() -> None:
     assert codes(letter, fields={}, people=3) == []
 
 
+def test_field_that_only_gets_its_default_is_named() -> None:
+    """With a default the letter renders, but a misspelt field greets everybody alike; the warning names the near one."""
+    letter = a_letter(subject="News for {{ first_name|default('you') }}", html=None, text="{{ unsubscribe_url }}")
+    [remark] = lint(letter, fields={"firstname": 3, "city": 3}, people=3)
+    assert (remark.code, remark.part) == ("field_unknown", "subject")
+    assert "3 recipients get the default; did you mean {{ firstname }}?" in remark.message
+    [remark] = lint(letter, fields={"city": 3}, people=3)
+    assert remark.message.endswith("the fields are city")
+
+
 def test_fields_of_a_letter_cover_all_parts() -> None:
     """The fields are those of subject, HTML and text, without the built-in variables."""
     letter = CampaignContent(

@@ -64,11 +64,11 @@ HARD = (
     "email,name,time_zone,First Name,note\r\n"
     'ann@example.org,"Ännchen, ""A""",Europe/Rome,"Ann\r\nMaria","say ""hi"", twice\n"\r\n'
     "\r\n"
-    "bob@example.org,,Moon/Base,Bob,🙂\r\n"
+    "bob@example.org,,,Bob,🙂\r\n"
 ).encode()
 HARD_PEOPLE = [
-    ("ann@example.org", 'Ännchen, "A"', "Europe/Rome", {"First_Name": "Ann\nMaria", "note": 'say "hi", twice\n'}),
-    ("bob@example.org", None, "", {"First_Name": "Bob", "note": "🙂"}),
+    ("ann@example.org", 'Ännchen, "A"', "Europe/Rome", {"first_name": "Ann\nMaria", "note": 'say "hi", twice\n'}),
+    ("bob@example.org", None, "", {"first_name": "Bob", "note": "🙂"}),
 ]
 
 
@@ -232,3 +232,23 @@ def test_header_with_many_columns_is_parsed_fast() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-500:]
+
+
+def test_unknown_time_zone_rejects_the_line() -> None:
+    """An abbreviation or a city alone would send at another time than the file says."""
+    text = b"email,time_zone\nada@example.org,EST\nbob@example.org,Berlin\neve@example.org, Europe/Berlin\n"
+    lines = CsvLines()
+    lines.feed(text)
+    lines.close()
+    assert [(person[0], person[2]) for person in lines.people] == [("eve@example.org", "Europe/Berlin")]
+    refused = [(each.line, each.field, each.value) for each in lines.refused]
+    assert refused == [(2, "time_zone", "EST"), (3, "time_zone", "Berlin")]
+
+
+def test_fields_of_a_header_are_in_lower_case() -> None:
+    """`First name` is the field that the hint of the editor names; two columns may not become one field."""
+    lines = CsvLines()
+    read(lines, b"E-Mail,Email,First name,CITY\nx,ada@example.org,Ada,London\n")
+    assert tuple(lines.fields) == ("e_mail", "first_name", "city")
+    with pytest.raises(BadInput, match="first_name twice"):
+        read(CsvLines(), b"email,First Name,first_name\nada@example.org,Ada,Ada\n")

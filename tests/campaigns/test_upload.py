@@ -29,7 +29,7 @@ async def test_result_accounts_for_every_line(pool: Pool) -> None:
     )
     refused: list[RejectedLine] = []
     result = await upload(pool, campaign.id, lines.encode(), refused=refused)
-    assert result == Uploaded(total=5, added=2, duplicate=1, invalid=1, suppressed=1)
+    assert result == Uploaded(total=5, added=2, duplicate=1, invalid=1, suppressed=1, fields=("first_name",))
     assert [(each.line, each.field) for each in refused] == [(5, "email")]
     told = await service.get_campaign(pool, campaign.id)
     assert (told.total, told.suppressed, told.duplicate, told.invalid) == (3, 1, 1, 1)

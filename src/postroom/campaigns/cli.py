@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from postroom.campaigns.model import Campaign, CampaignHour, LineFormat, Rejecte
 from postroom.campaigns.shapes import CampaignBody, campaign_shape, plan_of, started_shape, summary_shape
 from postroom.campaigns.upload import Upload
 from postroom.db.room import Room
+from postroom.runtime.spreadsheet import write_rows
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -129,7 +131,7 @@ def upload(
         done = in_room(lambda room: _upload(room, campaign_id, file, line_format=line_format, notes=notes))
     text = (
         f"read {done.total}: {done.added} added, {done.duplicate} duplicate, {done.suppressed} suppressed, "
-        f"{done.invalid} rejected"
+        f"{done.invalid} rejected; merge fields: {', '.join(done.fields) or 'none'}"
     )
     say_or_json(text, done, as_json=as_json)
     if done.invalid:
@@ -272,18 +274,16 @@ class _Notes:
     """Print the first rejected lines, and write all of them to the file if one is given."""
 
     def __init__(self, file: Any) -> None:
-        import csv
-
-        self._writer = csv.writer(file) if file else None
-        self._shown = 0
-        if self._writer:
-            self._writer.writerow(("line", "field", "message"))
+        self._file, self._shown = file, 0
+        if file:
+            file.write(write_rows([RejectedLine.__slots__]))
 
     def __call__(self, refused: Sequence[RejectedLine]) -> None:
-        if self._writer:
-            self._writer.writerows((each.line, each.field, each.message) for each in refused)
+        if self._file:
+            self._file.write(write_rows(map(astuple, refused)))
         for each in refused[: max(SHOWN_REFUSED - self._shown, 0)]:
-            sys.stderr.write(f"line {each.line}: {each.field}: {printable(each.message)}\n")
+            shown = f" ({printable(each.value)})" if each.value else ""
+            sys.stderr.write(f"line {each.line}: {each.field}: {printable(each.message)}{shown}\n")
         self._shown += len(refused)
 
 

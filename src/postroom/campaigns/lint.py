@@ -6,6 +6,7 @@ say, merge fields that every recipient has. No check is about evading spam filte
 
 import re
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from minijinja import Environment, TemplateError
 
@@ -65,7 +66,7 @@ def _html(html: str) -> Iterator[LetterWarning]:
 
 
 def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, people: int) -> Iterator[LetterWarning]:
-    """Warnings about fields that the letter uses without a default and some recipients lack."""
+    """Warnings about fields that some recipients lack and have no default, or that no recipient has."""
     if fields is None:
         return
     named = sorted(merge_fields(letter))[:MOST_FIELDS]
@@ -75,11 +76,20 @@ def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, peo
         return
     for name in named:
         lacking = people - fields.get(name, 0)
-        if lacking > 0 and _needs(parsed, name, named):
+        if lacking == people > 0 and fields and not _needs(parsed, name, named):
+            yield LetterWarning("field_unknown", _part_of(letter, name), _unknown(name, fields, people))
+        elif lacking > 0 and _needs(parsed, name, named):
             who = "no recipient has" if lacking == people else f"{count_of(lacking, 'recipient')} of {people} lack"
             unknown = " and their mail will fail" if name not in fields else ""
             message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
             yield LetterWarning("field_missing", _part_of(letter, name), message)
+
+
+def _unknown(name: str, fields: Mapping[str, int], people: int) -> str:
+    near = get_close_matches(name.lower(), [field.lower() for field in fields], n=1)
+    meant = next((field for field in fields if near and field.lower() == near[0]), None)
+    hint = f"did you mean {{{{ {meant} }}}}?" if meant else f"the fields are {', '.join(sorted(fields)[:10])}"
+    return f"no recipient has a value for {{{{ {name} }}}}, {count_of(people, 'recipient')} get the default; {hint}"
 
 
 def merge_fields(letter: CampaignContent) -> set[str]:

@@ -222,22 +222,24 @@ class CampaignReport:
 
 @dataclass(frozen=True, slots=True)
 class RejectedLine:
-    """A rejected line of an upload: its number, the field, and the reason."""
+    """A rejected line of an upload: its number, the field, the reason, and the beginning of the field's value."""
 
     line: int
     field: str
     message: str
+    value: str = ""
 
 
 @dataclass(slots=True)
 class Uploaded:
-    """The result of an upload: total = added + duplicate + invalid + suppressed."""
+    """The result of an upload: total = added + duplicate + invalid + suppressed. `fields` are the merge fields found."""
 
     total: int = 0
     added: int = 0
     duplicate: int = 0
     invalid: int = 0
     suppressed: int = 0
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

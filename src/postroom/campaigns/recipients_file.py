@@ -2,8 +2,8 @@
 
 A reader accepts chunks that may end anywhere, inside a line, a quoted field or a character, and buffers only the
 incomplete rest. CSV has a header line: `email` is required, `name` and `time_zone` are optional, and every other column
-is a merge field under its name, with `_` for characters that a name cannot contain. The separator is a comma, a
-semicolon or a tab, detected from the header. Lines may end in LF, CRLF or CR; quoted fields may contain line breaks; a
+is a merge field under its name in lower case, with `_` for characters that a name cannot contain. The separator is a
+comma, a semicolon or a tab, detected from the header. Lines may end in LF, CRLF or CR; quoted fields may contain line breaks; a
 byte order mark and empty lines are skipped. A JSON line is an object with the same names.
 
 An invalid line is rejected with its number and the reason; the other lines are read. Input that makes the rest
@@ -22,11 +22,12 @@ from typing import Any
 import msgspec
 
 from postroom.campaigns.model import LineFormat, RejectedLine
-from postroom.campaigns.zones import OWN_ZONE, zone_named
+from postroom.campaigns.zones import OWN_ZONE
 from postroom.delivery.check import MAX_DEPTH, has_unstorable
 from postroom.errors import BadInput
 from postroom.post.address import parse_address
 from postroom.runtime.spreadsheet import LONGEST_LINE, CsvReader, Row
+from postroom.runtime.zones import is_zone
 
 Person = tuple[str, str | None, str, str]
 """Address, name, time zone, and the merge fields as JSON: columns for a bulk insert."""
@@ -38,6 +39,7 @@ OURS = frozenset({"unsubscribe_url", "preferences_url"})
 LONGEST_DATA = 32 * 1024  # bounds a row of a recipient; ten million rows must stay storable
 LONGEST_NAME = 200  # bounds the display name in the To header
 MOST_COLUMNS = 200  # a header with more is usually another kind of file
+LONGEST_SHOWN = 100  # characters of a rejected value in a report
 
 _NOT_IN_NAMES = re.compile(r"\W")
 _encode = msgspec.json.Encoder().encode
@@ -52,6 +54,8 @@ class Lines(ABC):
         self.refused: list[RejectedLine] = []
         self.line = 0
         """The number of lines read."""
+        self.fields: dict[str, None] = {}
+        """The merge fields found, in the order of their appearance."""
 
     @abstractmethod
     def feed(self, chunk: bytes) -> None:
@@ -67,25 +71,28 @@ class Lines(ABC):
         self.people, self.refused = [], []
         return taken
 
-    def _refuse(self, line: int, field: str, message: str) -> None:
-        self.refused.append(RejectedLine(line, field, message))
+    def _refuse(self, line: int, field: str, message: str, value: str = "") -> None:
+        self.refused.append(RejectedLine(line, field, message, " ".join(value[:LONGEST_SHOWN].split())))
 
     def _add(self, line: int, email: str, name: str | None, time_zone: str | None, data: bytes) -> None:
         """Add a recipient with a valid address and fields within the limits; reject the line otherwise."""
         try:
             address = parse_address(email)
         except ValueError as error:
-            self._refuse(line, "email", str(error))
+            self._refuse(line, "email", str(error), email)
             return
         if len(data) > LONGEST_DATA:
             self._refuse(line, "line", f"holds more than {LONGEST_DATA} bytes of merge fields")
             return
         shown = " ".join(name.split()) if name else address.name
         if shown is not None and len(shown) > LONGEST_NAME:
-            self._refuse(line, "name", f"is longer than {LONGEST_NAME} characters")
+            self._refuse(line, "name", f"is longer than {LONGEST_NAME} characters", shown)
             return
-        zone = zone_named(time_zone.strip()) if time_zone else OWN_ZONE
-        self.people.append((address.email, shown or None, zone, data.decode()))
+        zone = (time_zone or "").strip()
+        if zone and not is_zone(zone):
+            self._refuse(line, "time_zone", "is not a time zone such as Europe/Berlin", zone)
+            return
+        self.people.append((address.email, shown or None, zone or OWN_ZONE, data.decode()))
 
 
 def open_lines(line_format: LineFormat) -> Lines:
@@ -120,6 +127,7 @@ class CsvLines(Lines):
         if columns is None:
             if any(cell.strip() for cell in row):
                 self._columns = _Columns(row, self.line)
+                self.fields = dict.fromkeys(self._columns.fields)
             return
         if len(row) != columns.width:
             if any(cell.strip() for cell in row):
@@ -176,9 +184,8 @@ class _Columns:
 
 
 def _field_name(cell: str) -> str:
-    """The merge field of a column: `First Name` becomes `First_Name`; known names match in any case."""
-    name = _NOT_IN_NAMES.sub("_", cell.strip())
-    return name.lower() if name.lower() in KNOWN else name
+    """The merge field of a column: `First Name` becomes `first_name`."""
+    return _NOT_IN_NAMES.sub("_", cell.strip()).lower()
 
 
 def _separator_of(block: str) -> str:
@@ -236,6 +243,7 @@ class JsonLines(Lines):
             )
         else:
             self._add(self.line, email.strip(), name, zone, _encode(found))
+            self.fields.update(dict.fromkeys(found if len(self.fields) < MOST_COLUMNS else ()))
 
 
 def _is_text(value: Any) -> bool:

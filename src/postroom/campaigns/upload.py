@@ -54,6 +54,7 @@ class Upload:
 
     async def _store(self, lines: Lines) -> None:
         people, refused = lines.take()
+        self.result.fields = tuple(lines.fields)
         if refused and self._on_refused is not None:
             self._on_refused(refused)
         for start in range(0, max(len(people), 1), BATCH):

@@ -3,15 +3,10 @@
 from collections.abc import Iterable
 from datetime import datetime, time
 
-from postroom.runtime.zones import is_zone, next_local
+from postroom.runtime.zones import next_local
 
 OWN_ZONE = ""
-"""The campaign's own zone, for recipients without a zone or with an unknown one."""
-
-
-def zone_named(written: str) -> str:
-    """The zone of this name, or the campaign's own if the name is unknown."""
-    return written if is_zone(written) else OWN_ZONE
+"""The campaign's own zone, for recipients without a zone."""
 
 
 def due_times(

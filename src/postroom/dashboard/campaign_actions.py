@@ -1,7 +1,7 @@
 """The actions on a campaign: start, pause, resume, cancel, delete, and the upload of recipients from a file."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import UTC, datetime
 from pathlib import PurePath
 
@@ -15,12 +15,15 @@ from postroom.dashboard.listing import PageAction, columns
 from postroom.dashboard.page import PageRequest, actions, form, page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.spreadsheet import write_rows
 
 MOST_SHOWN = 200
 """Rejected lines in the report of an upload; the counts cover all lines."""
 
 _FORMATS = {".jsonl": LineFormat.JSON_LINES, ".ndjson": LineFormat.JSON_LINES}
-_REJECTED = columns(RejectedLine, "line", "field", "message", field={"form": "code"}, message={"label": "Problem"})
+_REJECTED = columns(
+    RejectedLine, "line", "field", "value", "message", field={"form": "code"}, message={"label": "Problem"}
+)
 _ONE = "/campaigns/{campaign_id:int}"
 _START = PageAction("Start", f"{_ONE}/start", WRITE, is_link=True, is_main=True)
 _EDIT = PageAction("Edit", f"{_ONE}/edit", WRITE, is_link=True)
@@ -141,6 +144,7 @@ async def ask_upload_page(
         campaign=await service.get_campaign(request.pool, request.id("campaign_id")),
         result=result,
         rejected=rejected,
+        rejected_csv=write_rows([RejectedLine.__slots__, *map(astuple, rejected)]),
         columns=_REJECTED,
     )
 

@@ -48,10 +48,12 @@
   const said = document.querySelector("[data-upload-said]");
 
   const report = (html) => {
-    const found = new DOMParser().parseFromString(html, "text/html").getElementById("report");
-    const place = document.getElementById("report");
-    if (found) place.replaceWith(document.adoptNode(found));
-    return Boolean(found);
+    const answer = new DOMParser().parseFromString(html, "text/html");
+    for (const part of ["report", "stored"]) {
+      const found = answer.getElementById(part);
+      if (found) document.getElementById(part).replaceWith(document.adoptNode(found));
+    }
+    return Boolean(answer.body && document.getElementById("report").childElementCount);
   };
 
   // The network takes a file faster than the database stores its lines: the page then says how many are stored.
