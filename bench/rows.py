@@ -134,6 +134,13 @@ EXPERIMENTS: tuple[Experiment, ...] = (
         5_000,
         memory_row("end-to-end", "sending"),
     ),
+    by_rate(
+        "end-to-end-tls",
+        "queue to SMTP sink over STARTTLS, 5 KB from a template, 2 processes",
+        5_000,
+        memory_row("end-to-end-tls", "sending over STARTTLS"),
+        Row("end-to-end-tls-plain", "CPU of Python over STARTTLS: ÷ without TLS, same round", Unit.RATIO),
+    ),
     Experiment(
         "campaign",
         (

@@ -4,7 +4,7 @@ It runs as its own process, so that its work is never charged to a client's even
 the protocol allows: three command verbs by their first letter, the end of data by one search. It offers PIPELINING,
 8BITMIME and SMTPUTF8 and never refuses a mail.
 
-    with start_sink() as sink:
+    with start_sink() as sink:    # with tls=True it also offers STARTTLS
         ...                       # deliver to 127.0.0.1:sink.port
         sink.counts()             # Counts(messages=…, recipients=…)
 
@@ -18,8 +18,10 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,6 +36,7 @@ GREETING = b"220 sink.invalid ESMTP\r\n"
 CAPABILITIES = b"250-sink.invalid\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SIZE 67108864\r\n250 SMTPUTF8\r\n"
 OK = b"250 2.0.0 OK\r\n"
 GO_AHEAD = b"354 End data with <CR><LF>.<CR><LF>\r\n"
+TLS_READY = b"220 2.0.0 Ready\r\n"
 BYE = b"221 2.0.0 Bye\r\n"
 UNKNOWN = b"500 5.5.2 Unknown command\r\n"
 RECORDS_PER_WRITE = 512
@@ -107,8 +110,9 @@ def address_in(command: bytes) -> bytes:
 class SinkProtocol(asyncio.Protocol):
     """One connection. Commands are read line by line, data up to its closing dot."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, tls: ssl.SSLContext | None) -> None:
         self._tally = tally
+        self._tls = tls
         self._unread = b""
         self._in_data = False
         self._recipients: list[bytes] = []
@@ -116,6 +120,7 @@ class SinkProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._transport.write(GREETING)
+        self._loop = asyncio.get_running_loop()
 
     def data_received(self, data: bytes) -> None:
         self._unread = self._unread + data if self._unread else data
@@ -128,6 +133,14 @@ class SinkProtocol(asyncio.Protocol):
             self._transport.write(b"".join(replies))
         if replies and replies[-1] is BYE:
             self._transport.close()
+        if replies and replies[-1] is TLS_READY:
+            self._securing = self._loop.create_task(self._secure())
+
+    async def _secure(self) -> None:
+        assert self._tls
+        secured = await self._loop.start_tls(self._transport, self, self._tls, server_side=True)
+        assert secured
+        self._transport, self._tls = secured, None
 
     def _read_command(self, replies: list[bytes]) -> bool:
         line, newline, rest = self._unread.partition(b"\r\n")
@@ -159,7 +172,10 @@ class SinkProtocol(asyncio.Protocol):
             return OK
         if verb == b"RSET":
             self._recipients = []
-        replies = {b"EHLO": CAPABILITIES, b"HELO": OK, b"NOOP": OK, b"RSET": OK, b"QUIT": BYE}
+        capabilities = CAPABILITIES.replace(b"250 ", b"250-STARTTLS\r\n250 ") if self._tls else CAPABILITIES
+        if verb == b"STAR" and self._tls:
+            return TLS_READY
+        replies = {b"EHLO": capabilities, b"HELO": OK, b"NOOP": OK, b"RSET": OK, b"QUIT": BYE}
         return replies.get(verb, UNKNOWN)
 
     def _read_data(self, replies: list[bytes]) -> bool:
@@ -180,11 +196,13 @@ class Sink:
 
     port: int
     record: Path | None = None
+    authority: Path | None = None  # of its certificate, if it offers STARTTLS
     host: str = "127.0.0.1"
 
     @property
     def url(self) -> str:
-        return f"smtp://{self.host}:{self.port}"
+        tls = f"?tls=starttls&ca_file={self.authority}" if self.authority else ""
+        return f"smtp://{self.host}:{self.port}{tls}"
 
     def counts(self) -> Counts:
         messages, recipients = self._ask(b"XCOUNT").split()
@@ -214,26 +232,49 @@ def read_record(line: str) -> Record:
 
 
 @contextlib.contextmanager
-def start_sink(*, record: Path | None = None, only: str = "") -> Iterator[Sink]:
+def start_sink(*, record: Path | None = None, only: str = "", tls: bool = False) -> Iterator[Sink]:
     """A sink process on a free port of the loopback interface, stopped at the end of the block."""
-    command = [sys.executable, "-m", "bench.sink", f"--only={only}"]
-    if record:
-        record.touch()
-        command.append(f"--record={record}")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
-        assert process.stdout
-        try:
-            yield Sink(int(process.stdout.readline()), record)
-        finally:
-            process.terminate()
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "bench.sink", f"--only={only}"]
+        authority = make_certificate(Path(folder)) if tls else None
+        if authority:
+            command.append(f"--certificate={folder}/server.pem")
+        if record:
+            record.touch()
+            command.append(f"--record={record}")
+        with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+            assert process.stdout
+            try:
+                yield Sink(int(process.stdout.readline()), record, authority)
+            finally:
+                process.terminate()
 
 
-async def serve(tally: Tally, port: int) -> None:
+def make_certificate(folder: Path) -> Path:
+    """Write the sink's certificate with its key; return the file of its authority."""
+    import trustme  # only for TLS: cryptography takes a tenth of a second
+
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    authority.cert_pem.write_to_path(str(folder / "authority.pem"))
+    return folder / "authority.pem"
+
+
+def server_context(certificate: Path | None) -> ssl.SSLContext | None:
+    """The server's side of TLS."""
+    if certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    return context
+
+
+async def serve(tally: Tally, port: int, tls: ssl.SSLContext | None) -> None:
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    server = await loop.create_server(lambda: SinkProtocol(tally), "127.0.0.1", port, backlog=1024)
+    server = await loop.create_server(lambda: SinkProtocol(tally, tls), "127.0.0.1", port, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await stopped.wait()
     server.close()
@@ -245,8 +286,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one and prints it")
     parser.add_argument("--record", type=Path, help="append one line per mail to this file")
     parser.add_argument("--only", default="", help="record only mail whose first recipient starts so")
+    parser.add_argument("--certificate", type=Path, help="offer STARTTLS with the certificate and key in this file")
     options = parser.parse_args()
-    uvloop.run(serve(Tally(options.record, options.only.encode()), options.port))
+    tally = Tally(options.record, options.only.encode())
+    uvloop.run(serve(tally, options.port, server_context(options.certificate)))
 
 
 if __name__ == "__main__":

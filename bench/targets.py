@@ -77,6 +77,11 @@ TARGETS: tuple[Target, ...] = (
     Target("end-to-end", MOONSHOT, 0.5, peer="postgresql"),
     Target("end-to-end-memory", MUST, 100, bound=Bound.AT_MOST),
     Target("end-to-end-memory", MOONSHOT, 80, bound=Bound.AT_MOST),
+    Target("end-to-end-tls", MUST, 5.0, peer="django-post-office"),
+    Target("end-to-end-tls", MOONSHOT, 7.0, peer="django-post-office"),
+    Target("end-to-end-tls-plain", MUST, 2.0, bound=Bound.AT_MOST),
+    Target("end-to-end-tls-plain", MOONSHOT, 1.5, bound=Bound.AT_MOST),
+    Target("end-to-end-tls-memory", MUST, 100, bound=Bound.AT_MOST),
     Target("campaign", MUST, 4_000),  # 1.6 times the 2,500/s before waiting mail had its own table
     Target("campaign", MOONSHOT, 5_000),
     Target("wire-p50", MUST, 15, bound=Bound.AT_MOST),

@@ -16,7 +16,7 @@ from bench import load
 from bench.cost import Spent
 from bench.harness import Measure, Readings
 from bench.server import Arena
-from bench.sink import start_sink
+from bench.sink import Sink, start_sink
 from bench.workers import PATIENCE_S, REPOSITORY, Command, Drained, drain, environment_for, python_command
 
 APP = "bench.subjects.django_post_office_app"
@@ -45,7 +45,8 @@ class DjangoPostOffice:
             "enqueue-batch": partial(self._enqueue, row="enqueue-batch", kind="batch", clients=load.BULK_CLIENTS),
             "enqueue-bodies": partial(self._enqueue, row="enqueue-bodies", kind="bodies", clients=load.BULK_CLIENTS),
             "drain": self._drain,
-            "end-to-end": self._end_to_end,
+            "end-to-end": partial(self._end_to_end, tls=False),
+            "end-to-end-tls": partial(self._end_to_end, tls=True),
         }
 
     async def _enqueue(self, count: int, *, row: str, kind: str, clients: int) -> Readings:
@@ -59,24 +60,27 @@ class DjangoPostOffice:
         await self._enqueue(count, row="fill", kind="batch", clients=load.BULK_CLIENTS)
 
     async def _drain(self, count: int) -> Readings:
-        return (await self._send_queued(count, smtp_port=0)).readings("drain")
+        return (await self._send_queued(count, None)).readings("drain")
 
-    async def _end_to_end(self, count: int) -> Readings:
-        with start_sink() as sink:
-            drained = await self._send_queued(count, smtp_port=sink.port)
+    async def _end_to_end(self, count: int, *, tls: bool) -> Readings:
+        with start_sink(tls=tls) as sink:
+            drained = await self._send_queued(count, sink)
             accepted = sink.counts().messages
         assert accepted == count, f"the sink has {accepted} of {count}"
-        return drained.readings("end-to-end")
+        return drained.readings("end-to-end-tls" if tls else "end-to-end")
 
-    async def _send_queued(self, count: int, *, smtp_port: int) -> Drained:
+    async def _send_queued(self, count: int, sink: Sink | None) -> Drained:
         await self._ask("clear")
-        drained = await drain(self._meter, [self._command("work", "2", smtp_port=smtp_port)], self._fill, count)
+        drained = await drain(self._meter, [self._command("work", "2", sink=sink)], self._fill, count)
         left = int(await self._ask("unsent"))
         assert left == 0, f"{left} were not sent"
         return drained
 
-    def _command(self, *arguments: str, smtp_port: int = 0) -> Command:
-        return python_command(APP, self._url, str(smtp_port), *arguments)
+    def _command(self, *arguments: str, sink: Sink | None = None) -> Command:
+        """A command of the project; Django verifies the certificate with OpenSSL's default authorities."""
+        environment = {"SSL_CERT_FILE": str(sink.authority)} if sink and sink.authority else {}
+        port = sink.port if sink else 0
+        return python_command(APP, self._url, str(port), *arguments, environment=environment)
 
     async def _ask(self, *arguments: str) -> str:
         command = self._command(*arguments)

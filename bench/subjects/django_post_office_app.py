@@ -9,6 +9,7 @@ unsent                            prints how many are not sent
 clear                             empties the queue
 """
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -42,6 +43,7 @@ def configure(url: str, smtp_port: int) -> None:
         DEFAULT_FROM_EMAIL=letters.SENDER,
         EMAIL_HOST="127.0.0.1",
         EMAIL_PORT=smtp_port,
+        EMAIL_USE_TLS="SSL_CERT_FILE" in os.environ,
         USE_TZ=True,
         TEMPLATES=[
             {"BACKEND": "django.template.backends.django.DjangoTemplates"},

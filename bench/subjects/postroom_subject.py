@@ -27,7 +27,7 @@ from bench.postroom_process import ask, create_api_key, free_port, postroom, run
 from bench.server import Arena
 from bench.sink import Sink, start_sink
 from bench.statements import read_statements
-from bench.workers import Command, drain, run_workers
+from bench.workers import Command, Drained, drain, run_workers
 from postroom import send
 from postroom.db.pool import connect
 from postroom.delivery import service
@@ -116,6 +116,7 @@ class PostroomSubject:
             "accept-http": self._accept_over_http,
             "drain": self._drain,
             "end-to-end": self._end_to_end,
+            "end-to-end-tls": self._end_to_end_tls,
             "campaign": self._campaign,
             "latency": self._latency,
             "wire": self._wire,
@@ -189,13 +190,22 @@ class PostroomSubject:
         return drained.readings("drain")
 
     async def _end_to_end(self, count: int) -> Readings:
+        return (await self._send_queued(count, tls=False)).readings("end-to-end")
+
+    async def _end_to_end_tls(self, count: int) -> Readings:
+        """Over STARTTLS, and once more without TLS, for the ratio of their CPU within one round."""
+        plain, secured = [await self._send_queued(count, tls=tls) for tls in (False, True)]
+        readings = secured.readings("end-to-end-tls")
+        return {**readings, "end-to-end-tls-plain": secured.spent.python / plain.spent.python}
+
+    async def _send_queued(self, count: int, *, tls: bool) -> Drained:
         await self._connections[0].execute(SQL["clear"])
-        with start_sink() as sink:
+        with start_sink(tls=tls) as sink:
             drained = await drain(self._meter, [self._workers("main", "--until-empty", sink=sink)], self._fill, count)
             accepted = sink.counts().messages
         assert accepted == count, f"the sink has {accepted} of {count}"
         await self._check_sent(count)
-        return drained.readings("end-to-end")
+        return drained
 
     async def _campaign(self, count: int) -> Readings:
         """Ten sender accounts, as an operator of campaigns has them."""

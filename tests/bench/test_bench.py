@@ -4,6 +4,7 @@ import contextlib
 import json
 import smtplib
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from email.message import EmailMessage
 from pathlib import Path
@@ -323,6 +324,15 @@ def test_the_sink_records_what_it_is_asked_to(tmp_path: Path) -> None:
         ("<2@example.org>", ("code-2@example.org",)),
     ]
     assert found[0].at < found[1].at
+
+
+def test_the_sink_takes_mail_over_starttls() -> None:
+    """Its certificate is valid for its authority, and mail over TLS counts."""
+    with start_sink(tls=True) as sink, smtplib.SMTP(sink.host, sink.port) as client:
+        client.starttls(context=ssl.create_default_context(cafile=sink.authority))
+        client.send_message(letter(1))
+        assert "starttls" not in client.esmtp_features
+        assert sink.counts() == Counts(messages=1, recipients=1)
 
 
 @pytest.mark.parametrize("cut", [1, 7, 64])

@@ -272,7 +272,7 @@ class Dialogue:
             self._sender, self._parameters, self._recipients = path.strip("<>"), tuple(parameters), []
 
     async def _rcpt(self, command: str) -> None:
-        address = command[len("RCPT TO:") :].strip("<>")
+        address = command[len("RCPT TO:") :].lstrip("<").partition(">")[0]  # parameters may follow
         well = "250 2.1.5 OK" if self._sender is not None else "503 5.5.1 MAIL first"
         if (await self._say(well, f"RCPT {address}", "RCPT")).startswith("2"):
             self._recipients.append(address)
