@@ -66,6 +66,9 @@ def test_any_other_word_is_passed_to_postroom(repository: Path) -> None:
     """Arguments and exit code are those of the program."""
     done = _dev(repository, "send", "--to", "a b@example.org")
     assert (done.returncode, done.stdout) == (0, "postroom send --to a b@example.org []\n")
+    (repository / ".venv" / "bin" / "postroom").write_text("#!/bin/sh\necho $STARTED_BY\n")
+    assert _dev(repository, "up").stdout == "./dev\n"
+    (repository / ".venv" / "bin" / "postroom").write_text(ECHO)
     assert _dev(repository, "up", failing="postroom").returncode == 3
 
 

@@ -69,7 +69,7 @@ async def test_a_missing_room_is_one_failure_that_names_the_others(database_url:
     found = await _examine(database_url, "elsewhere")
     assert found["room"].found == "There is no room 'elsewhere' in this database; it has 'postroom'."
     assert found["room"].advice == "Create it with `postroom migrate`, or correct POSTROOM_SCHEMA."
-    assert (found["room"].verdict, found.keys()) == (Severity.FAIL, {"database", "room"})
+    assert (found["room"].verdict, set(found)) == (Severity.FAIL, {"database", "room"})
 
 
 async def test_loops_that_failed_lately_are_shown(database_url: str, room: Room) -> None:

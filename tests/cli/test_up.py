@@ -137,6 +137,50 @@ def test_the_banner_has_a_sign_in_link_on_a_terminal(settings: dict[str, str]) -
             process.send_signal(signal.SIGKILL)
 
 
+def test_commands_of_other_terminals_find_the_address(settings: dict[str, str]) -> None:
+    """`up` on another port is remembered beside the key, for as long as it answers there; a setting still wins."""
+    elsewhere = {name: value for name, value in settings.items() if name != "POSTROOM_HTTP_ADDR"}
+    with running("up", settings=settings) as up:
+        url = re.findall(r"Dashboard  (http://[\d.:]+)/", _until_ready(up))[0]
+        assert postroom("sign-in-link", settings=elsewhere).stdout.startswith(f"{url}/")
+        assert f"{url.removeprefix('http://')} is answered by Postroom" in postroom("doctor", settings=elsewhere).stdout
+        chosen = {**elsewhere, "POSTROOM_HTTP_ADDR": "127.0.0.1:1"}
+        assert postroom("sign-in-link", settings=chosen).stdout.startswith("http://127.0.0.1:1/")
+        assert up.stop() == 0
+    assert postroom("sign-in-link", settings=elsewhere).stdout.startswith("http://127.0.0.1:8025/")
+
+
+def test_serve_keeps_its_address_where_there_is_a_data_directory(settings: dict[str, str]) -> None:
+    """It creates none: a service may run in a folder that it must not fill."""
+    data = Path(settings["POSTROOM_DATA_DIR"])
+    for is_there in (False, True):
+        if is_there:
+            data.mkdir()
+        with running("serve", settings=settings) as serving:
+            line = serving.line(lambda line: "Postroom answers at" in line)
+            kept = data / "http-address"
+            assert kept.exists() == is_there
+            assert not is_there or line.endswith(kept.read_text().strip())
+
+
+def test_the_banner_names_the_command_and_the_database(settings: dict[str, str], tmp_path: Path) -> None:
+    """A checkout is used by `./dev`; the version of PostgreSQL and the folder of an embedded one are no secret."""
+    with running("up", settings={**settings, "STARTED_BY": "./dev"}) as up:
+        banner = _until_ready(up)
+    assert "`./dev sign-in-link` prints a link" in banner
+    assert re.search(r"Database   `\./dev psql`: your PostgreSQL \d+\.\d+, room 'postroom'", banner)
+    with running("up", settings={**settings, "POSTROOM_DATABASE_URL": ""}) as up:
+        banner = _until_ready(up)
+    assert re.search(r"Database   `.* psql`: the embedded PostgreSQL \d+\.\d+ \(/.*/bin\), room", banner)
+
+
+def test_a_missing_folder_of_templates_is_named_with_its_setting(settings: dict[str, str], tmp_path: Path) -> None:
+    """The sentence has the variable and the whole path, whatever the folder in which the command was started."""
+    done = postroom("up", settings={**settings, "POSTROOM_TEMPLATE_DIR": "templates"})
+    expected = f"postroom: POSTROOM_TEMPLATE_DIR: there is no folder {Path('templates').absolute()}; create it first"
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, expected)
+
+
 def test_an_embedded_server_that_crashes_is_started_again(settings: dict[str, str]) -> None:
     """PostgreSQL is killed under `up`: within moments mail is accepted and delivered again, by the same processes."""
     data = Path(settings["POSTROOM_DATA_DIR"])

@@ -67,7 +67,7 @@ class Front:
 
     async def _curl(self, target: str, *options: str | Path) -> asyncio.subprocess.Process:
         url, place = f"https://{HOST}:{self.port}{target}", f"{HOST}:{self.port}:127.0.0.1"
-        command = [program("curl", "curl"), "--silent", "--show-error", "--http2", "--resolve", place]
+        command: list[str | Path] = [program("curl", "curl"), "--silent", "--show-error", "--http2", "--resolve", place]
         return await asyncio.create_subprocess_exec(
             *command, "--cacert", self.authority, *options, url, stdin=-1, stdout=-1, stderr=-1
         )
@@ -96,7 +96,15 @@ async def nginx(backend: int) -> AsyncIterator[Front]:
             f"daemon off;\nmaster_process off;\npid {folder / 'pid'};\nerror_log stderr warn;\n"
             f"events {{}}\nhttp {{\naccess_log off;\n{temporary}{site}}}\n"
         )
-        command = [program("nginx", "nginx"), "-p", folder, "-e", "stderr", "-c", folder / "nginx.conf"]
+        command: list[str | Path] = [
+            program("nginx", "nginx"),
+            "-p",
+            folder,
+            "-e",
+            "stderr",
+            "-c",
+            folder / "nginx.conf",
+        ]
         async with running(command, [front.port]):
             yield front
 

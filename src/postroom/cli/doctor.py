@@ -28,8 +28,9 @@ def doctor(
 ) -> None:
     """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails."""
     from postroom.runtime.finding import Severity
+    from postroom.runtime.http_address import with_running_address
 
-    settings = read_settings()
+    settings = with_running_address(read_settings())
     findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
     if as_json:
         print_json({"healthy": all(f.verdict is not Severity.FAIL for f in findings), "checks": findings})

@@ -28,6 +28,7 @@ from postroom.post.message_id import room_keys
 from postroom.rooms.service import Discover, find_rooms, servers_of
 from postroom.runtime import uvicorn_server
 from postroom.runtime.endpoint import Site
+from postroom.runtime.http_address import remembered
 from postroom.runtime.http_connection import HttpLimits
 from postroom.runtime.peers import LOOPBACK, is_within
 from postroom.runtime.tracing import enable_tracing
@@ -80,6 +81,7 @@ async def keep_doors(room: Room, doors: BoundSockets, *, stop: asyncio.Event, on
         enable_tracing()
     auth = Authenticator(room.pool)  # one: wrong keys of a client count wherever it presents them
     async with AsyncExitStack() as stack:
+        stack.enter_context(remembered(settings, doors.http.getsockname()[:2]))
         accepting = make_combiner(room)
         stack.push_async_callback(accepting.close)
         discover = partial(find_rooms, servers_of(room), inspecting=True)

@@ -28,6 +28,7 @@ from postroom.rooms.errors import RoomNotFound
 from postroom.rooms.service import ROOMS_UNKNOWN, Discover, Server, find_rooms, open_servers
 from postroom.rooms.sharing import SharedConnections, connections_shared
 from postroom.runtime import uvicorn_server
+from postroom.runtime.http_address import remembered
 from postroom.runtime.loop import run_loops
 from postroom.runtime.secret_key import with_secret_key
 from postroom.runtime.terminal import say
@@ -41,7 +42,7 @@ async def serve_rooms(settings: Settings, pattern: str, life: Lifetime) -> None:
     if settings.tracing:
         enable_tracing()
     address = RoomAddress(settings.base_url)
-    with take_doors(settings) as doors:
+    with take_doors(settings) as doors, remembered(settings, doors.http.getsockname()[:2]):
         async with open_servers(settings) as servers, connections_shared(servers) as shared:
             discover = partial(find_rooms, servers, inspecting=True)
             open_app = partial(open_one, shared=shared, stop=life.stop, home=settings.schema, discover=discover)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from postroom.runtime.terminal import actor, load_settings, run, say
+from postroom.runtime.terminal import actor, load_settings, own_command, run, say
 from postroom.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ async def start_everything(settings: Settings, life: "Lifetime", *, workers: int
             await settle_room(room.direct_url, settings, actor=actor())
             await prepare(room)
             key_file, made = await _admin_key(room.pool, settings.data_dir.absolute() / _API_KEY_FILE)
-            link = await _sign_in_link(room, doors)
+            link, database = await _sign_in_link(room, doors), await _describe_database(room)
 
             def ready() -> None:
-                say(banner(room, doors, key_file=key_file, made=made, link=link))
+                say(banner(room, doors, database=database, key_file=key_file, made=made, link=link))
 
             life.running()
             work = _worker(room, life, workers=workers)
@@ -154,10 +154,30 @@ async def _run(
         together.create_task(work(), name="work")
 
 
-def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: str | None, link: str | None) -> str:
+async def _describe_database(room: "Room") -> str:
+    """The version of PostgreSQL, and for the embedded server the folder of its programs."""
+    from postroom.embedded.binaries import find_binaries
+
+    async with room.pool.acquire() as connection:
+        version = connection.get_server_version()
+    shown = f"PostgreSQL {version.major}.{version.minor}"
+    if room.settings.database_url is not None:
+        return f"your {shown}"
+    binaries = await asyncio.to_thread(find_binaries, version.major)
+    return f"the embedded {shown} ({binaries.bin_dir})"
+
+
+def banner(
+    room: "Room",
+    doors: "BoundSockets",
+    *,
+    database: str,
+    key_file: Path | None,
+    made: str | None,
+    link: str | None,
+) -> str:
     """The text printed after the start: addresses, sign-in link, API key and a first request."""
-    database = "the embedded PostgreSQL" if room.settings.database_url is None else "your PostgreSQL"
-    url = doors.url
+    command, url = own_command(), doors.url
     lines = [
         "",
         "  Postroom is up.",
@@ -168,16 +188,16 @@ def banner(room: "Room", doors: "BoundSockets", *, key_file: Path | None, made: 
         lines.append("  Sign in    `postroom sign-in-link` prints a link that works once, in a browser on this machine")
     else:
         lines.append(f"  Sign in    {link}")
-        lines.append("             (works once, for 10 minutes; `postroom sign-in-link` prints another)")
+        lines.append(f"             (works once, for 10 minutes; `{command} sign-in-link` prints another)")
     lines.append(f"  API        {url}/v1, described at {url}/openapi.json")
     if doors.smtp_address is not None:
         password = "any password" if room.settings.smtp_any_login else "the API key as password"
         lines.append(f"  SMTP       {doors.smtp_address}, any user name, {password}")
     if room.settings.transport == "capture":
-        lines.append(f"  Inbox      {url}/inbox, or `postroom inbox list`: all mail is captured, none leaves,")
+        lines.append(f"  Inbox      {url}/inbox, or `{command} inbox list`: all mail is captured, none leaves,")
         lines.append("             also not through sender accounts, until you set POSTROOM_TRANSPORT")
-        lines.append("  Demo       `postroom demo` in another terminal: a story of a minute, for the dashboard")
-    lines.append(f"  Database   `postroom psql`: {database}, room {room.name!r}")
+        lines.append(f"  Demo       `{command} demo` in another terminal: a story of a minute, for the dashboard")
+    lines.append(f"  Database   `{command} psql`: {database}, room {room.name!r}")
     if made is not None:
         # The key itself goes to a terminal only, like the link.
         shown = f"{made}  (shown this once; kept in {key_file})" if sys.stdout.isatty() else f"kept in {key_file}"

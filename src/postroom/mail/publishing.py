@@ -13,6 +13,7 @@ import structlog
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.room import Room
+from postroom.errors import SettingInvalid
 from postroom.events.audit import audited
 from postroom.mail import store
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
@@ -23,7 +24,12 @@ _log = structlog.get_logger()
 
 def load_catalog(settings: Settings) -> Catalog:
     """Parse the built-in templates and the installation's own."""
-    return Catalog.load(BUILTIN_TEMPLATES, *([settings.template_dir] if settings.template_dir else []))
+    own = settings.template_dir
+    if own is None:
+        return Catalog.load(BUILTIN_TEMPLATES)
+    if not own.is_dir():
+        raise SettingInvalid("POSTROOM_TEMPLATE_DIR", f"there is no folder {own.absolute()}; create it first")
+    return Catalog.load(BUILTIN_TEMPLATES, own)
 
 
 async def publish_files(room: Room, *, actor: str) -> dict[str, int]:

@@ -7,6 +7,9 @@ first command that needs the database driver or the table printer imports it, so
 import asyncio
 import getpass
 import json
+import os
+import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -45,6 +48,18 @@ def actor() -> str:
         return "cli:unknown"
 
 
+def own_command() -> str:
+    """The command that started this process, to be printed: `./dev` in a checkout, or as Python found the program."""
+    wrapper = os.environ.get("STARTED_BY")
+    if wrapper:
+        return wrapper
+    program = Path(sys.argv[0])
+    if program.name != "postroom":
+        return f"{Path(sys.executable).name} -m postroom.cli"
+    on_path = shutil.which("postroom")
+    return "postroom" if on_path and Path(on_path).absolute() == program.absolute() else shlex.quote(str(program))
+
+
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on uvloop, or on asyncio's loop without it."""
     try:
@@ -60,10 +75,11 @@ def in_room(command: Callable[["Room"], Awaitable[Result]], *, pool_size: int = 
     from dataclasses import replace
 
     from postroom.db.room import open_room
+    from postroom.runtime.http_address import with_running_address
     from postroom.runtime.log import configure_logging
     from postroom.runtime.secret_key import with_secret_key
 
-    settings = with_secret_key(read_settings(), making=False)
+    settings = with_running_address(with_secret_key(read_settings(), making=False))
     configure_logging(settings.log_level, settings.log_format)
 
     async def opened() -> Result:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from postroom.runtime.terminal import in_room, say
+from postroom.runtime.terminal import in_room, own_command, say
 
 if TYPE_CHECKING:
     import aiohttp
@@ -70,7 +70,7 @@ async def _check_running(room: "Room", http: "aiohttp.ClientSession") -> None:
         async with http.get(f"{url}/healthz") as response:
             await response.read()
     except aiohttp.ClientError as error:
-        raise StoryStuck(f"Nothing answers at {url}. Start `postroom up` in another terminal first.") from error
+        raise StoryStuck(f"Nothing answers at {url}. Start `{own_command()} up` in another terminal first.") from error
 
 
 async def _play_scenes(story: "Story") -> None:
@@ -99,6 +99,6 @@ async def _play_scenes(story: "Story") -> None:
 
 
 def _print_links(story: "Story") -> None:
-    say("\n  To look at it in the dashboard (`postroom sign-in-link` prints a link that signs in):\n")
+    say(f"\n  To look at it in the dashboard (`{own_command()} sign-in-link` prints a link that signs in):\n")
     for name, path in [("Overview", "/"), *story.links, ("Statistics", "/statistics"), ("Inbox", "/inbox")]:
         say(f"  {name:<24} {story.url}{path}")
