@@ -156,7 +156,8 @@ class Ledger:
 
     async def _write(self, batch: list[AttemptResult]) -> None:
         newest = self._newest(batch)
-        written, rejected = await self._record(list(newest.values()))
+        # in the order of their ids, in which every writer locks deliveries
+        written, rejected = await self._record(sorted(newest.values(), key=lambda result: result.outgoing.id))
         self._failures = 0
         del self._results[: len(batch)]
         over = [result.outgoing for result in batch if result.outgoing.id not in rejected]

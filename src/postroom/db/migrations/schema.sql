@@ -1447,6 +1447,10 @@ CREATE FUNCTION touch_api_key(p_id bigint) RETURNS void
     LANGUAGE sql
     AS $$…$$;
 
+CREATE FUNCTION unfinished_campaigns() RETURNS TABLE(id bigint, status campaign_status, due_at timestamp with time zone, has_more boolean, has_mail boolean, has_stray_mail boolean)
+    LANGUAGE sql STABLE ROWS 10
+    AS $$…$$;
+
 CREATE FUNCTION unrepeatable_id(p_at timestamp with time zone DEFAULT clock_timestamp()) RETURNS bigint
     LANGUAGE sql
     AS $$…$$;
