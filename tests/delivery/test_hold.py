@@ -1,9 +1,10 @@
 """Rate and quota of the room in workers: mail of every source, and mail beyond them waits."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
-from tests.support.builders import BUSY, Recording, a_compose, a_mail, a_worker, accepted
+from tests.support.builders import BUSY, Hands, Recording, a_compose, a_mail, a_worker, accepted, redrive
 from tests.support.dashboard import open_guest, text_of
 
 from postroom.cli import room_checks
@@ -102,8 +103,8 @@ async def test_workers_share_the_quota(room: Room) -> None:
     assert await states(room) == {"sent": 50, "queued": 40}
 
 
-async def test_retries_are_not_counted_again(room: Room) -> None:
-    """A deferred mail was counted at its first attempt."""
+async def test_deferred_attempts_are_not_counted(room: Room) -> None:
+    """A mail that no server has accepted yet leaves the quota to others."""
     await set_limits(room.pool, daily_quota=2)
     await accepted(room.pool, to(1))
     worker = a_worker(room.pool, Recording(BUSY))
@@ -114,6 +115,47 @@ async def test_retries_are_not_counted_again(room: Room) -> None:
     sent = Recording()
     await a_worker(room.pool, sent).run_once(Lane.TRANSACTIONAL)
     assert len(sent.envelopes) == 1
+
+
+async def test_retry_counts_when_it_is_sent(room: Room, transport: Recording) -> None:
+    """Deferred and forgiven attempts count nothing, so the attempt after them does."""
+    await set_limits(room.pool, daily_quota=1)
+    await accepted(room.pool, to(1))
+    await a_worker(room.pool, Recording(BUSY)).run_once(Lane.TRANSACTIONAL)
+    await accepted(room.pool, to(1))
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"sent": 1, "queued": 1}
+    await room.pool.execute("UPDATE deliveries SET next_attempt_at = now() WHERE next_attempt_at IS NOT NULL")
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"sent": 1, "queued": 1}
+    assert await room.pool.fetchval("SELECT day_used FROM allowances WHERE holder = 'sent'") == 1
+
+
+async def test_redriven_mail_counts(room: Room, transport: Recording) -> None:
+    """Dead letters of an outage leave within the quota of the day on which they are redriven."""
+    await accepted(room.pool, *(to(1, max_retries=0) for _ in range(3)))
+    await a_worker(room.pool, Recording(BUSY)).run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"dead_letter": 3}
+    await set_limits(room.pool, daily_quota=2)
+    await redrive(room.pool)
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert await states(room) == {"sent": 2, "queued": 1}
+
+
+async def test_mail_counted_before_midnight_is_counted_again_after_it(room: Room, transport: Recording) -> None:
+    """A mail that waited for its turn until the next day is released; it is sent once that day has counted it."""
+    hands = Hands(datetime.now(UTC))
+
+    def compose(outgoing: Outgoing) -> tuple[Envelope, Content]:
+        hands.forward(days=1)
+        return a_compose()(outgoing)
+
+    await set_limits(room.pool, daily_quota=5)
+    await accepted(room.pool, to(1), now=hands())
+    await a_worker(room.pool, transport, compose=compose, clock=hands).run_once(Lane.TRANSACTIONAL)
+    assert transport.envelopes == []
+    row = await room.pool.fetchrow("SELECT state::text, attempt_count FROM deliveries")
+    assert tuple(row) == ("queued", 0)
 
 
 async def test_mail_with_more_recipients_than_the_limit_leaves(room: Room, transport: Recording) -> None:

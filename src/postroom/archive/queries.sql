@@ -39,10 +39,6 @@ SELECT drop_restored_table(:name) AS pieces;
 -- Drop the table of a piece that is in the archive; see functions/drop_archived_source.sql.
 SELECT drop_archived_source(:id, coalesce(:now::timestamptz, now()));
 
--- name: ensure_partitions :one
--- Create a table's partitions for this month and the next ones.
-SELECT ensure_partitions(:table_name, :months, coalesce(:now::timestamptz, now())) AS made;
-
 -- name: find_folder :maybe
 -- The folder of this room in a store; no row while it has the id of the room it is a copy of.
 SELECT archive_folder() AS name FROM archive_room WHERE place = archive_place();

@@ -34,6 +34,7 @@ from postroom.archive.model import (
     SegmentState,
 )
 from postroom.archive.objects import Objects, normal_url, objects_of, open_objects
+from postroom.db.partitions import ensure_partitions
 from postroom.db.pool import Pool, Session, connected
 from postroom.db.room import Room
 from postroom.errors import BadInput, PostroomError
@@ -241,7 +242,7 @@ class Archiver:
         made = 0
         for table in self._options.tables:
             try:
-                made += await store.ensure_partitions(
+                made += await ensure_partitions(
                     self._session, table_name=table, months=self._options.months_ahead, now=self._clock()
                 )
             except asyncpg.LockNotAvailableError:

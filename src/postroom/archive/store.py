@@ -38,7 +38,6 @@ count_rows = QUERIES["count_rows"].one_as(column("rows", int))
 detach_partition = QUERIES["detach_partition"].exec
 drop_restored_table = QUERIES["drop_restored_table"].one_as(column("pieces", int))
 drop_source = QUERIES["drop_source"].exec
-ensure_partitions = QUERIES["ensure_partitions"].one_as(column("made", int))
 find_folder = QUERIES["find_folder"].maybe_as(column("name", str))
 find_partition_column = QUERIES["find_partition_column"].one_as(columns("name"))
 find_segment = QUERIES["find_segment"].maybe_as(_segment)

@@ -33,6 +33,10 @@ SELECT system_identifier AS system, current_database()::text AS database,
     (pg_current_wal_insert_lsn() - '0/0')::bigint AS position
 FROM pg_control_system();
 
+-- name: ensure_partitions :one
+-- Create a table's partitions for this month and the next ones.
+SELECT ensure_partitions(:table_name, :months, coalesce(:now::timestamptz, now())) AS made;
+
 -- name: enter_room :exec
 -- Let this session find the tables of another room.
 SELECT set_config('search_path', :search_path, false);

@@ -91,6 +91,7 @@ class AttemptRunner:
         held_lanes: Sequence[str],
     ) -> None:
         self._writers, self._routes, self._senders = writers, routes, senders
+        self.is_counted: Callable[[int], bool] = lambda _delivery_id: True  # False: not on this day
         self._now, self._signal, self._held_lanes = now, signal, held_lanes
 
     def attempt_now(self, outgoing: Outgoing) -> AttemptResult | None:
@@ -149,7 +150,9 @@ class AttemptRunner:
             self._senders.turns.skip(outgoing.slot)
 
     def begin_turn(self, outgoing: Outgoing) -> bool:
-        """Begin the turn of a mail that need not wait for it. False: its account was stopped."""
+        """Begin the turn of a mail that need not wait. False: its account was stopped, or another day has begun."""
+        if not self.is_counted(outgoing.id):
+            return False
         if outgoing.slot is None or self._senders is None:
             return True
         return self._senders.turns.begin_now(outgoing.slot)
@@ -189,7 +192,8 @@ class AttemptRunner:
     async def _send(self, outgoing: Outgoing, on_start: Callable[[SendProgress], None]) -> AttemptResult | None:
         """Try once; `on_start` is called immediately before the transport.
 
-        None: the attempt was cancelled before the other side can have had the message.
+        None: the attempt was cancelled before the other side can have had the message, or the mail waited for it until
+        a day on which the room has not counted it.
         """
         written = self.compose(outgoing)
         if isinstance(written, AttemptResult):
@@ -199,6 +203,8 @@ class AttemptRunner:
         passage = SendProgress(self.expiry(outgoing))
         if not passage.may_leave():
             return expired(outgoing)
+        if not self.is_counted(outgoing.id):
+            return None
         on_start(passage)
         started = perf_counter()
         said = await self._say_once(outgoing, transport, envelope, content, passage)

@@ -62,6 +62,15 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     is_plain: bool = False  # accepted for the only recipient, which needs no entry of its own
 
 
+def is_uncounted(result: AttemptResult) -> bool:
+    """True if the room need not count the mail: no attempt was made, or none of its recipients has got it yet."""
+    if result.is_forgiven or result.outcome is None:
+        return True
+    return result.outcome == "deferred" and all(
+        recipient.outcome is not RecipientOutcome.DELIVERED for recipient in result.recipients
+    )
+
+
 class AttemptPolicy(msgspec.Struct, frozen=True):
     """Inputs of a decision besides the attempt: the jitter, and the lanes whose ambiguous mail is held."""
 

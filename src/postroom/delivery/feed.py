@@ -98,7 +98,7 @@ class TransportFeed:
             return False
         if mail.started is not None:
             return True
-        if outgoing.slot is not None and not self._attempter.begin_turn(outgoing):
+        if not self._attempter.begin_turn(outgoing):
             self._end(mail)
             self._owner.release(outgoing.lane, [outgoing])
             return False

@@ -10,7 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from postroom.db.pool import Pool
@@ -216,12 +216,18 @@ class RoomHold:
     """Counts the mails of one worker process against the rate and the quota of its room; mail beyond them stays queued.
 
     Limits are looked up only while mail is claimed, so an idle room costs nothing, and only if the start of a chunk has
-    found that the room has some. While the room has no mail left, the worker claims no mail; webhooks go on. A retry is
-    not counted again, but waits too.
+    found that the room has some. While the room has no mail left, the worker claims no mail; webhooks go on.
+    Each attempt counts on the day on which it begins. Mails that were not sent are returned: a retry counts by itself.
     """
 
-    def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._now, self._monotonic = now, monotonic
         self._limiter = Limiter(pool, monotonic=monotonic)
         self._held: tuple[HeldLimits, float] | None = None
         self._has_counted = False
@@ -253,6 +259,12 @@ class RoomHold:
             return len(chunk)
         most = min(filter(None, (limits.rate_per_minute, limits.daily_quota)))
         return await self._fit([(delivery_id, min(count, most)) for delivery_id, count in deliveries], limits)
+
+    def may_begin(self, delivery_id: int) -> bool:
+        """False if a delivery was counted on an earlier day than today: it must be counted again before it is sent."""
+        if (grant := self._in_flight.get(delivery_id)) is None or grant.minute is None:
+            return True
+        return self._now().astimezone(UTC).date() <= grant.minute.astimezone(UTC).date()
 
     def give_back(self, delivery_ids: Sequence[int]) -> None:
         """Return the mails of deliveries that were not sent."""
@@ -290,6 +302,5 @@ class RoomHold:
 
 
 def _mails_of(outgoing: Outgoing) -> int:
-    """The mails that an attempt counts as: one per recipient, and none for a retry or a webhook."""
-    is_first = outgoing.channel is Channel.EMAIL and outgoing.attempt_no == 1
-    return len(outgoing.open_addresses) if is_first else 0
+    """The mails that an attempt counts as: one per recipient who has not got it, and none for a webhook."""
+    return len(outgoing.open_addresses) if outgoing.channel is Channel.EMAIL else 0

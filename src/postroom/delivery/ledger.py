@@ -24,7 +24,14 @@ from msgspec.structs import replace
 from postroom.db.faults import DATABASE_ERRORS, is_about_data
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
-from postroom.delivery.decision import NO_TIME, NOWHERE, AttemptResult, complete_columns, unwritable_columns
+from postroom.delivery.decision import (
+    NO_TIME,
+    NOWHERE,
+    AttemptResult,
+    complete_columns,
+    is_uncounted,
+    unwritable_columns,
+)
 from postroom.delivery.model import Channel, ClaimId, DeliveryId, Outgoing, RecipientOutcome
 from postroom.feedback import record as feedback
 from postroom.feedback.model import RefusedRecipient
@@ -87,7 +94,7 @@ class Ledger:
         return list(self._open)
 
     def add(self, result: AttemptResult) -> None:
-        if result.is_forgiven or result.outcome is None:
+        if not result.is_plain and is_uncounted(result):
             self.on_unsent([result.outgoing.id])
         self._results.append(result)
         if len(self._results) == 1:
@@ -157,7 +164,8 @@ class Ledger:
 
     async def _write(self, batch: list[AttemptResult]) -> None:
         newest = self._newest(batch)
-        written, rejected = await self._record(list(newest.values()))
+        # in the order of their ids, in which every writer locks deliveries
+        written, rejected = await self._record(sorted(newest.values(), key=lambda result: result.outgoing.id))
         self._failures = 0
         del self._results[: len(batch)]
         over = [result.outgoing for result in batch if result.outgoing.id not in rejected]

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from postroom.db.partitions import make_partitions
 from postroom.db.pool import Pool, Session
 from postroom.db.queries import Connection
 from postroom.db.retention import STEP, Retention
@@ -126,5 +127,4 @@ class Maintenance:
         return total
 
     async def make_partitions(self) -> int:
-        async with self._pool.acquire() as connection:
-            return await store.ensure_ledger_partitions(connection, now=self._clock())
+        return await make_partitions(self._pool, ("attempts", "delivery_steps"), now=self._clock())

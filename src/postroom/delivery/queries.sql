@@ -123,6 +123,7 @@ ORDER BY ordinal;
 DELETE FROM claims
 WHERE id = ANY(:claim_ids::bigint[])
     AND (SELECT set_config('synchronous_commit', 'off', true)) IS NOT NULL -- until the end of this transaction
+    -- Only the transaction that inserts a claim gives it deliveries: what holds none now will never hold one.
     AND NOT EXISTS (SELECT FROM deliveries AS d WHERE d.id = ANY(claims.delivery_ids) AND d.claim_id = claims.id);
 
 -- name: complete :many
@@ -329,20 +330,16 @@ SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS l
     coalesce(bool_and(created_at >= coalesce(:now::timestamptz, now()) - :retention::interval), true) AS is_over
 FROM page;
 
--- name: ensure_ledger_partitions :one
--- Create the partitions of the ledger and of the log of steps for this month and the next two.
-SELECT ensure_partitions('attempts', 2, coalesce(:now::timestamptz, now()))
-    + ensure_partitions('delivery_steps', 2, coalesce(:now::timestamptz, now())) AS made;
-
 -- name: expire_waiting :many
--- Cancel waiting deliveries whose expiry has passed. SKIP LOCKED: a worker is claiming the others, and checks their expiry
--- itself.
+-- Cancel waiting deliveries whose expiry has passed, also by the locked record: SQL may have changed it meanwhile. SKIP LOCKED: a
+-- worker is claiming the others, and checks their expiry itself.
 SELECT cancel_deliveries(
     ARRAY(
         SELECT d.id
         FROM due_deliveries AS w
         JOIN deliveries AS d ON d.id = w.id
         WHERE w.watch_at > '-infinity' AND w.watch_at <= coalesce(:now::timestamptz, now())
+            AND d.expires_at <= coalesce(:now::timestamptz, now())
         ORDER BY w.watch_at
         LIMIT :batch_limit
         FOR UPDATE OF d SKIP LOCKED
@@ -416,13 +413,15 @@ FROM unnest(enum_range(NULL::delivery_channel)) AS channel(name),
     ) AS first;
 
 -- name: forget_workers :exec
--- Remove a worker that ends, and workers that have not been seen for a while: every acceptance would notify them.
+-- Remove a worker that ends, and workers that have not been seen for a while: every acceptance would notify them. FOR UPDATE
+-- checks again that a worker has not been seen meanwhile.
 DELETE FROM workers
 WHERE id IN (
     SELECT id
     FROM workers
     WHERE id = :worker_id OR seen_at < coalesce(:now::timestamptz, now()) - :retention::interval
     LIMIT :batch_limit
+    FOR UPDATE SKIP LOCKED
 );
 
 -- name: list_attempts :many
@@ -488,6 +487,14 @@ SELECT kind::text, position, email, name, outcome::text, code, enhanced_code, de
 FROM delivery_recipients AS r
 WHERE delivery_id = :delivery_id
 ORDER BY r.kind, r.position; -- by the enum, not by the text column: to, cc, bcc, reply_to
+
+-- name: lock_delivery :maybe
+-- Lock one delivery until the transaction ends, in a statement before the one that reads its content: an erasure for which
+-- both would wait has then changed what the second one reads.
+SELECT id
+FROM deliveries
+WHERE id = :delivery_id
+FOR UPDATE;
 
 -- name: lock_notice :maybe
 -- Lock a kind of notice if its interval is over; no row if it is not, or if another process is sending it.
@@ -607,7 +614,7 @@ WHERE a.delivery_id = i.delivery_id AND a.outcome = 'ambiguous' AND a.message_id
 -- been sent: the lane's policy either retries them, with an entry in the ledger, or holds them as dead letters for a
 -- person. A worker that was cut off from the database may still hold results. It renews its claims when it returns, so
 -- after an outage its claims are kept until it was seen again, or one lease has passed since the outage.
-WITH expired AS (
+WITH expired AS MATERIALIZED (
     SELECT id, started_through, claimed_at, delivery_ids
     FROM claims
     WHERE expires_at <= coalesce(:now::timestamptz, now())
@@ -624,6 +631,8 @@ held AS MATERIALIZED (
     FROM expired
     CROSS JOIN LATERAL unnest(expired.delivery_ids) WITH ORDINALITY AS claimed(id, ordinal)
     JOIN deliveries AS d ON d.id = claimed.id AND d.claim_id = expired.id
+    ORDER BY d.id
+    FOR UPDATE OF d -- in the order in which every writer locks several deliveries
 ),
 recovered AS (
     UPDATE deliveries AS d
@@ -711,7 +720,9 @@ CROSS JOIN (SELECT wake_event_followers()) AS woken;
 
 -- name: redrive :many
 -- Return these dead letters to the queue with all their attempts. Those without a body and those of a cancelled campaign stay
--- dead letters; those of a paused campaign wait until it resumes.
+-- dead letters; those of a paused campaign wait until it resumes. The caller has locked the deliveries in a statement before
+-- (`lock_deliveries`): an erasure that it waited for has deleted the body. Mail of a campaign that is cancelled meanwhile is
+-- cancelled by the feeder (unfinished_campaigns).
 WITH chosen AS (
     SELECT l.delivery_id
     FROM dead_letters AS l
@@ -815,7 +826,8 @@ RETURNING id;
 -- name: resend :many
 -- Create deliveries with the same content to the same recipients, or to another URL; the originals are unchanged. An
 -- erased recipient stays suppressed. Key and Message-ID are not copied: a mailbox that knows the Message-ID would hide
--- the second mail. An expired delivery is not sent again, and mail of a paused campaign waits until that resumes.
+-- the second mail. An expired delivery is not sent again, and mail of a paused campaign waits until that resumes. The caller has
+-- locked the originals in a statement before: an erasure of the recipient either is seen here or waits, and finds the copy.
 WITH original AS (
     SELECT *
     FROM deliveries
@@ -920,10 +932,14 @@ SELECT @room.send(
 ) AS delivery_id;
 
 -- name: settle_ambiguous :maybe
--- Mark an ambiguous delivery as sent, on the word of an operator.
-WITH freed AS (
+-- Mark an ambiguous delivery as sent, on the word of an operator. The delivery is locked before its dead letter, as by every
+-- other writer.
+WITH locked AS MATERIALIZED (
+    SELECT id FROM deliveries WHERE id = :delivery_id AND state = 'dead_letter' FOR UPDATE
+),
+freed AS (
     DELETE FROM dead_letters
-    WHERE delivery_id = :delivery_id AND reason = 'ambiguous'
+    WHERE delivery_id IN (SELECT id FROM locked) AND reason = 'ambiguous'
     RETURNING delivery_id
 ),
 delivered AS (

@@ -256,6 +256,7 @@ async def resend(
 ) -> DeliveryId:
     """Send the same content again as a new delivery; the original is unchanged. A webhook may go to another `url`."""
     async with audited(pool, actor, "delivery.resend", f"delivery:{delivery_id}") as (connection, note):
+        await store.lock_delivery(connection, delivery_id=delivery_id)
         await refuse_cancelled(connection, [delivery_id], "resent")
         clones = await store.resend(connection, delivery_ids=[delivery_id], url=url, now=now)
         if not clones:
@@ -270,6 +271,7 @@ async def resend(
 async def retry(pool: Pool, delivery_id: int, *, actor: str, now: datetime | None = None) -> None:
     """Retry now instead of at `next_attempt_at`; a dead letter returns to the queue first."""
     async with audited(pool, actor, "delivery.retry", f"delivery:{delivery_id}") as (connection, _note):
+        await store.lock_delivery(connection, delivery_id=delivery_id)
         await refuse_cancelled(connection, [delivery_id], "retried")
         done = await store.retry_now(connection, delivery_ids=[delivery_id], now=now)
         if not done:

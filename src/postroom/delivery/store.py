@@ -128,7 +128,6 @@ async def delete_old_payloads(
     return Step(0 if row["is_over"] else row["seen"], row["deleted"], row["last_id"])
 
 
-ensure_ledger_partitions = QUERIES["ensure_ledger_partitions"].one_as(column("made", int))
 expire_waiting = QUERIES["expire_waiting"].many_as(column("id", DeliveryId))
 
 
@@ -189,6 +188,7 @@ async def list_last_attempts(connection: Connection, *, delivery_ids: Sequence[i
 
 
 list_recipients = QUERIES["list_recipients"].many_as(read_recipient)
+lock_delivery = QUERIES["lock_delivery"].has
 lock_notice = QUERIES["lock_notice"].has
 lock_unrendered = QUERIES["lock_unrendered"].many_as(read_unrendered)
 mark_dead_letters_notified = QUERIES["mark_dead_letters_notified"].one_as(column("notified", int))

@@ -82,11 +82,11 @@ class Worker:
         ways_out: WayOutWatch | None = None,
     ) -> None:
         self._failed, self._precedence = failed, precedence or Precedence()
-        self._pool, self._writers, self._senders = pool, writers, senders
-        self._options = options or WorkerOptions()
+        self._pool, self._writers, self._senders, self._options = pool, writers, senders, options or WorkerOptions()
         self._waker = waker or LaneWakeups()
         self._clock, self._signal, self._on_started = clock, signal, on_started
-        self._now, self._room = DatabaseClock(clock), RoomHold(pool)
+        self._now = DatabaseClock(clock)
+        self._room = RoomHold(pool, now=self._now)
         self._ledger = Ledger(
             pool,
             worker_id=lambda: self._leases.worker_id,
@@ -120,6 +120,7 @@ class Worker:
         self._attempter = AttemptRunner(
             writers, routes, senders=senders, now=self._now, signal=signal, held_lanes=self._options.held_lanes
         )
+        self._attempter.is_counted = self._room.may_begin
         self._dispatcher = Dispatcher(
             self._attempter, self._ledger, self._precedence, lanes=self._lanes, places=self._places, hosts=self._hosts
         )

@@ -30,10 +30,11 @@ SELECT erase_audit(:address, :pseudonym) AS touched;
 SELECT last_id, touched FROM erase_delivery_batch(:address, :pseudonym, :after_id, :batch_limit);
 
 -- name: erase_indexed :one
--- Call each capability's function for the rows that an index finds; each returns the rows it changed.
-SELECT erase_deliveries(:address, :pseudonym) AS delivery_ids,
+-- Call each capability's function for the rows that an index finds; each returns the rows it changed. Campaigns first: while
+-- their rows are locked, no feeder makes a delivery for the person that the search for deliveries would not find.
+SELECT erase_campaigns(:address, :pseudonym) AS campaign_recipients,
+    erase_deliveries(:address, :pseudonym) AS delivery_ids,
     erase_feedback(:address, :pseudonym) AS suppressions,
-    erase_campaigns(:address, :pseudonym) AS campaign_recipients,
     erase_inbox(:address) AS inbox_messages;
 
 -- name: erase_pages :one

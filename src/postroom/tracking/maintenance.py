@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from postroom.db.partitions import make_partitions
 from postroom.db.pool import Pool
 from postroom.db.retention import Retention
 from postroom.runtime.clock import Clock, database_time
@@ -25,4 +26,4 @@ class TrackingPartitions:
         return Loop("tracking partitions", self.run_once, rest=PARTITION_INTERVAL, interruption=interruption)
 
     async def run_once(self) -> int:
-        return await store.ensure_tracking_partitions(self._pool, now=self._clock())
+        return await make_partitions(self._pool, ("open_events", "click_events"), now=self._clock())

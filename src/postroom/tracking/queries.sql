@@ -8,11 +8,6 @@ WHERE ctid = ANY (ARRAY(
     WHERE first_at < coalesce(:now::timestamptz, now()) - :retention::interval
     LIMIT :batch_limit));
 
--- name: ensure_tracking_partitions :one
--- Create the partitions of this month and the next two.
-SELECT sum(ensure_partitions(name, 2, coalesce(:now::timestamptz, now()))) AS made
-FROM unnest(ARRAY['open_events', 'click_events']) AS t(name);
-
 -- name: find_engagement :maybe
 -- The first opens and clicks of a delivery, of anyone and of people.
 SELECT first_open_at, first_human_open_at, first_click_at, first_human_click_at

@@ -6,7 +6,6 @@ from postroom.tracking.model import BulkMailStatus, ClickedLink, DeliveryEngagem
 QUERIES = load("postroom.tracking")
 
 delete_old_engagements = QUERIES["delete_old_engagements"].exec
-ensure_tracking_partitions = QUERIES["ensure_tracking_partitions"].one_as(column("made", int))
 find_engagement = QUERIES["find_engagement"].maybe_as(lambda row: DeliveryEngagement(**row))
 find_standing = QUERIES["find_standing"].one_as(lambda row: BulkMailStatus(**row))
 list_clicks = QUERIES["list_clicks"].search_as(model(ClickedLink))

@@ -9,7 +9,9 @@ AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared(hashtextextended('postroom:start:' || current_schema(), 0));
     DELETE FROM processes
-    WHERE id IN (SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000);
+    WHERE id IN ( -- FOR UPDATE checks again that a process has not been seen meanwhile
+        SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000 FOR UPDATE SKIP LOCKED
+    );
     INSERT INTO processes (id, pid, release, host, command)
     VALUES (unrepeatable_id(), p_pid, p_release, p_host, p_command)
     RETURNING id INTO process_id;

@@ -1,19 +1,25 @@
 -- Erase an address from the queue and the ledger. Mail to this recipient only is cancelled, also while it is being
 -- sent; mail with other recipients continues without this one. The delivery stays, with the pseudonym as recipient. A
 -- finished delivery loses its body; the body of a waiting one loses the address. Returns the ids of the recipient's
--- deliveries.
+-- deliveries. A resend locks its original, so it has committed its copy when the original can be locked here: the search is
+-- repeated until it finds no further delivery. Later resends wait for the locks, and copy the pseudonym.
 CREATE OR REPLACE FUNCTION erase_deliveries(p_address text, p_pseudonym text, p_now timestamptz DEFAULT now()) RETURNS bigint[]
 LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 DECLARE
-    v_ids  bigint[];
-    v_sole bigint[];
+    v_ids    bigint[];
+    v_sole   bigint[];
+    v_locked bigint[] := '{}';
 BEGIN
-    SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
-    FROM delivery_recipients
-    WHERE hashtext(lower(email)) = hashtext(p_address) AND lower(email) = p_address AND kind <> 'reply_to';
-    PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
+    LOOP
+        SELECT coalesce(array_agg(DISTINCT delivery_id), '{}') INTO v_ids
+        FROM delivery_recipients
+        WHERE hashtext(lower(email)) = hashtext(p_address) AND lower(email) = p_address AND kind <> 'reply_to';
+        EXIT WHEN v_ids <@ v_locked;
+        PERFORM FROM deliveries WHERE id = ANY(v_ids) ORDER BY id FOR UPDATE;
+        v_locked := v_ids;
+    END LOOP;
 
     SELECT coalesce(array_agg(id), '{}') INTO v_sole
     FROM unnest(v_ids) AS id

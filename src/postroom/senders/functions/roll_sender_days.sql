@@ -17,7 +17,7 @@ BEGIN
         RETURN 0; -- every claim but the first of a day
     END IF;
     WITH yesterday AS (
-        SELECT id, warmup_stage_sent + daily_sent AS stage_sent, warmup_stage_bounces + daily_bounces AS stage_bounces,
+        SELECT id, warmup_stage, warmup_limits, warmup_days_per_stage, warmup_stage_sent + daily_sent AS stage_sent, warmup_stage_bounces + daily_bounces AS stage_bounces,
             warmup_days + CASE WHEN daily_sent * 2 >= least(daily_limit, warmup_current_limit) THEN 1 ELSE 0 END AS days
         FROM sender_accounts
         WHERE counted_on < v_today
@@ -32,8 +32,7 @@ BEGIN
                 WHEN warmup_stage < cardinality(warmup_limits) THEN warmup_stage + 1
                 ELSE 0
             END AS stage
-        FROM yesterday AS y
-        JOIN sender_accounts USING (id)
+        FROM yesterday AS y -- the locked rows: a join with the table would read it as it was before the wait for them
     )
     UPDATE sender_accounts AS a
     SET counted_on = v_today,
