@@ -76,6 +76,7 @@ _IS_FINISHED = """
     SELECT NOT EXISTS (SELECT FROM deliveries WHERE finished_at IS NULL) AND NOT EXISTS (SELECT FROM claims)
         AND NOT EXISTS (SELECT FROM campaigns WHERE status = 'active')
         AND NOT EXISTS (SELECT FROM mass_actions WHERE finished_at IS NULL)
+        AND NOT EXISTS (SELECT unnest($1::int[]) EXCEPT SELECT pid FROM processes) -- every worker has started
 """
 _SENT_AFTER_CANCEL = """
     SELECT a.delivery_id FROM attempts AS a JOIN mass_actions AS m ON m.id = $1
@@ -133,7 +134,7 @@ async def run(room: Room, plan: Plan, directory: Path) -> tuple[MailLedger, Know
                     for number in range(CLIENTS)
                 ]
                 await asyncio.gather(*(client.run(plan.operations // CLIENTS) for client in clients))
-            await _let_out(room.pool, known)
+            await _let_out(room.pool, known, fleet)
             codes = [code for code in await fleet.stop() if code != -signal.SIGKILL]
         finally:
             fleet.kill()
@@ -161,8 +162,8 @@ async def _killed(fleet: Fleet, chance: random.Random) -> AsyncIterator[None]:
         await asyncio.gather(killing, return_exceptions=True)
 
 
-async def _let_out(pool: Pool, known: Known) -> None:
-    """Resume every campaign, and make all mail due until it has ended; what is left then is in the ledger."""
+async def _let_out(pool: Pool, known: Known, fleet: Fleet) -> None:
+    """Resume every campaign, and make all mail due until it has ended; mail that is left then is in the ledger."""
     for campaign in known.campaigns:
         try:
             await resume_campaign(pool, campaign, actor=ACTOR)
@@ -170,7 +171,7 @@ async def _let_out(pool: Pool, known: Known) -> None:
             continue
     try:
         async with asyncio.timeout(2 * PATIENCE_S):
-            while not await pool.fetchval(_IS_FINISHED):
+            while not await pool.fetchval(_IS_FINISHED, [worker.pid for worker in fleet.running]):
                 await pool.execute(_LET_OUT)
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
