@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import asyncpg
 from tests.support.agreement import disagreements
 from tests.support.chaos import Entry, delivery_of
+from tests.support.crashing_proxy import with_database
 from tests.support.fleet import Fleet, say, sending_settings, workplace
 from tests.support.forked import Forked
 from tests.support.mail_ledger import MailLedger
@@ -34,7 +34,6 @@ from postroom.campaigns.service import resume_campaign
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
-from postroom.db.url import joined
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.errors import PostroomError
 from postroom.events import EventStore, Query, split_tag
@@ -267,7 +266,7 @@ async def _run_all(plans: list[Plan], directory: Path) -> int:
             home = directory / name
             home.mkdir()
             await _execute(server.url, f"CREATE DATABASE {name}")
-            url = joined(urlsplit(server.url)._replace(path=f"/{name}"))
+            url = with_database(server.url, name)
             settings = Settings(database_url=url)
             await migrate(url, settings.schema)
             async with open_room(settings) as room:
