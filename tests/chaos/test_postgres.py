@@ -62,7 +62,7 @@ async def test_a_crash_before_the_answer_takes_the_answer(server_directory: Path
         connection = await asyncpg.connect(proxy.url, server_settings={"search_path": ROOM})
         with pytest.raises(DATABASE_ERRORS):
             await _claim(connection)
-        assert crashed.is_set()
+        await asyncio.wait_for(crashed.wait(), PATIENCE_S)
         assert await _ask(server, "SELECT count(*) FROM claims") == claims
 
 

@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-import asyncpg
 import pytest
 from tests.support.agreement import disagreements
 from tests.support.chaos import ledger, received
 from tests.support.command_line import outcome
 from tests.support.fleet import Fleet, sending_settings
+from tests.support.forked import Forked
 from tests.support.mail_ledger import MailLedger
 from tests.support.moody_server import Moods, MoodyServer
 from tests.support.patience import PATIENCE_S
 from tests.support.releases import Release, ReleaseMissing, export_last_release
 from tests.support.smtp_server import Server, smtp_server
 from tests.support.soak import TIMES
-from tests.support.upgrade import POLL_S, ROOM, Accepted, arrives, code_problems, connect, load
+from tests.support.upgrade import POLL_S, ROOM, Accepted, arrives, code_problems, connected, load
 
 from postroom.db.pool import open_pool
 
@@ -33,6 +33,7 @@ _IS_FINISHED = """
         AND NOT EXISTS (SELECT FROM accounts AS a
             WHERE NOT EXISTS (SELECT FROM deliveries AS d WHERE d.recipient_email = a.email))
 """
+_IS_REGISTERED = "SELECT EXISTS (SELECT FROM processes WHERE pid = $1)"
 _LET_OUT = "UPDATE deliveries SET next_attempt_at = now() WHERE next_attempt_at > now()"
 _LET_TIME_PASS = "UPDATE processes SET seen_at = seen_at - interval '1 hour' WHERE pid = ANY($1)"
 SETTINGS = {"POSTROOM_LEASE": "4s", "POSTROOM_WORKER_BATCH": "40", "POSTROOM_SMTP_CONNECTIONS": "8"}
@@ -42,13 +43,27 @@ SETTINGS = {"POSTROOM_LEASE": "4s", "POSTROOM_WORKER_BATCH": "40", "POSTROOM_SMT
 class Scene:
     """Everything that a phase of the upgrade needs."""
 
+    url: str
     old: Release
     fleet: Fleet  # of the present release
     sink: Server
     stack: AsyncExitStack
 
     async def start_old(self) -> asyncio.subprocess.Process:
-        return await self.stack.enter_async_context(self.old.running("work"))
+        process = await self.stack.enter_async_context(self.old.running("work"))
+        await self._registered(process.pid)
+        return process
+
+    async def start_new(self) -> Forked:
+        process = self.fleet.start("work")
+        await self._registered(process.pid)
+        return process
+
+    async def _registered(self, pid: int) -> None:
+        """Wait until a worker has started: before, it does not know how to stop."""
+        async with connected(self.url) as connection:
+            while not await connection.fetchval(_IS_REGISTERED, pid):  # noqa: ASYNC110 - another process changes it
+                await asyncio.sleep(POLL_S)
 
     async def migrate(self, *options: str) -> tuple[int, str]:
         code, _, errors = await outcome("migrate", "--no-backup", *options, settings=self.old.settings)
@@ -67,17 +82,17 @@ async def test_room_of_the_last_release_is_upgraded_under_load(
         await _make_room(old, database_url)
         fleet = Fleet(tmp_path, settings)
         stack.callback(fleet.kill)
-        scene = Scene(old, fleet, sink, stack)
+        scene = Scene(database_url, old, fleet, sink, stack)
         async with asyncio.timeout(PATIENCE_S * 5 * TIMES):
             async with load(database_url) as accepted:
-                await _upgrade(scene, database_url)
+                await _upgrade(scene)
             await _until_finished(database_url)
         codes = await fleet.stop()
         assert await _problems(database_url, accepted, sink, codes) == []
     assert accepted.deliveries
 
 
-async def _upgrade(scene: Scene, url: str) -> None:
+async def _upgrade(scene: Scene) -> None:
     """Migrate under load, run both releases side by side while workers of both are killed, end the old release."""
     doomed, last = await scene.start_old(), await scene.start_old()
     await arrives(scene.sink, SOME)
@@ -85,13 +100,13 @@ async def _upgrade(scene: Scene, url: str) -> None:
     assert code == 0, errors
     killed = []
     for _ in range(TIMES):
-        new = scene.fleet.start("work")
+        new = await scene.start_new()
         await arrives(scene.sink, SOME)
         doomed.kill()
         killed.append(doomed.pid)
         doomed = await scene.start_old()
         await arrives(scene.sink, SOME)
-        scene.fleet.start("work")
+        await scene.start_new()
         new.send_signal(signal.SIGKILL)
         await arrives(scene.sink, SOME)
     code, errors = await scene.migrate("--after")
@@ -99,9 +114,8 @@ async def _upgrade(scene: Scene, url: str) -> None:
     for process in (doomed, last):
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-    connection = await connect(url)
-    await connection.execute(_LET_TIME_PASS, killed)
-    await connection.close()
+    async with connected(scene.url) as connection:
+        await connection.execute(_LET_TIME_PASS, killed)
     code, errors = await scene.migrate("--after")
     assert code == 0, errors
     await arrives(scene.sink, SOME)
@@ -109,20 +123,18 @@ async def _upgrade(scene: Scene, url: str) -> None:
 
 async def _make_room(old: Release, url: str) -> None:
     """Replace the room by one that the last release has made."""
-    connection = await asyncpg.connect(url)
-    await connection.execute(f"DROP SCHEMA {ROOM} CASCADE")
-    await connection.close()
+    async with connected(url) as connection:
+        await connection.execute(f"DROP SCHEMA {ROOM} CASCADE")
     code, said = await old.outcome("migrate")
     assert code == 0, said
 
 
 async def _until_finished(url: str) -> None:
     """Wait until all mail has ended; deferred mail need not wait for its time."""
-    connection = await connect(url)
-    while not await connection.fetchval(_IS_FINISHED):
-        await connection.execute(_LET_OUT)
-        await asyncio.sleep(POLL_S)
-    await connection.close()
+    async with connected(url) as connection:
+        while not await connection.fetchval(_IS_FINISHED):
+            await connection.execute(_LET_OUT)
+            await asyncio.sleep(POLL_S)
 
 
 async def _problems(url: str, accepted: Accepted, sink: Server, codes: list[int]) -> list[str]:

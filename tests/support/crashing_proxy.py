@@ -10,15 +10,16 @@ import os
 import random
 import signal
 import struct
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import asyncpg
+import psutil
 
 from postroom.db.queries import load
 from postroom.db.url import hosts_of, joined
@@ -26,6 +27,7 @@ from postroom.embedded.data_directory import DataDirectory
 from postroom.embedded.server import EmbeddedServer
 
 LENGTH = struct.Struct("!i")
+POLL_S = 0.005
 RUNS_AT_MOST_S = 0.005  # a statement of a few mails takes less
 UNFLUSHED = (("synchronous_commit", "on"), ("wal_writer_delay", "10s"))
 """Settings of the server under which an unflushed commit stays unflushed until a later one flushes it too."""
@@ -80,6 +82,11 @@ def crashes_of(statements: Sequence[str]) -> list[Crash]:
     ]
 
 
+def with_database(url: str, name: str) -> str:
+    """The URL of another database on the same server."""
+    return joined(urlsplit(url)._replace(path=f"/{name}"))
+
+
 class CrashingProxy:
     """Forwards sessions to an embedded server, and crashes it once for each `crash`."""
 
@@ -108,8 +115,11 @@ class CrashingProxy:
         login, port = parts.netloc.rpartition("@")[0], self._listener.sockets[0].getsockname()[1]
         return joined(parts._replace(netloc=f"{login}@127.0.0.1:{port}", query="sslmode=disable"))
 
+    def url_of(self, database: str) -> str:
+        return with_database(self.url, database)
+
     def crash_at(self, crash: Crash) -> asyncio.Event:
-        """Crash at the next occurrence of the statement; returns an event that is set then."""
+        """Crash at the next occurrence of the statement; returns an event that is set when the server has noticed."""
         self._crash, self._is_over = crash, asyncio.Event()
         return self._is_over
 
@@ -129,9 +139,15 @@ class CrashingProxy:
             await asyncio.sleep(random.uniform(0, RUNS_AT_MOST_S))
         if crash.is_flushed:
             await self._execute(_FLUSH)
-        victim = backend if crash.victim is Victim.BACKEND else self._home.find_postmaster()
+        victim = backend if crash.victim is Victim.BACKEND else self._home.find_postmaster() or backend
         with suppress(ProcessLookupError):
-            os.kill(victim or backend, signal.SIGKILL)
+            os.kill(victim, signal.SIGKILL)
+        self._start(self._end(victim))  # a task of its own: the crash ends the session that this one serves
+
+    async def _end(self, victim: int) -> None:
+        """Wait until the server has noticed the death; before, it takes new sessions."""
+        while psutil.pid_exists(victim):  # noqa: ASYNC110 - the server reaps it
+            await asyncio.sleep(POLL_S)
         self._is_over.set()
 
     async def log_next_values(self) -> None:
@@ -145,7 +161,10 @@ class CrashingProxy:
         await connection.close()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._start(self._serve(reader, writer))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

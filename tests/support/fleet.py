@@ -41,16 +41,21 @@ class Fleet:
     def logs(self) -> list[str]:
         return [path.read_text() for path in sorted(self._directory.glob("*.log"))]
 
+    @property
+    def running(self) -> list[Forked]:
+        return [process for process in self._all if process.poll() is None]
+
     async def stop(self) -> list[int]:
         """Stop all that run; returns their exit codes."""
-        running = [process for process in self._all if process.poll() is None]
+        running = self.running
         for process in running:
             process.send_signal(signal.SIGTERM)
         return [await asyncio.to_thread(process.wait, PATIENCE_S) for process in running]
 
     def kill(self) -> None:
-        for process in self._all:
+        for process in self.running:
             process.send_signal(signal.SIGKILL)
+            process.wait(PATIENCE_S)
 
 
 def sending_settings(url: str, smtp_port: int, **more: str) -> dict[str, str]:

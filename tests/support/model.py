@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import asyncpg
 from tests.support.agreement import disagreements
 from tests.support.chaos import Entry, delivery_of
+from tests.support.crashing_proxy import with_database
 from tests.support.fleet import Fleet, say, sending_settings, workplace
 from tests.support.forked import Forked
 from tests.support.mail_ledger import MailLedger
@@ -34,7 +34,6 @@ from postroom.campaigns.service import resume_campaign
 from postroom.db.migrate import migrate
 from postroom.db.pool import Pool
 from postroom.db.room import Room, open_room
-from postroom.db.url import joined
 from postroom.embedded.server import EmbeddedServer, ServerOptions
 from postroom.errors import PostroomError
 from postroom.events import EventStore, Query, split_tag
@@ -76,6 +75,7 @@ _IS_FINISHED = """
     SELECT NOT EXISTS (SELECT FROM deliveries WHERE finished_at IS NULL) AND NOT EXISTS (SELECT FROM claims)
         AND NOT EXISTS (SELECT FROM campaigns WHERE status = 'active')
         AND NOT EXISTS (SELECT FROM mass_actions WHERE finished_at IS NULL)
+        AND NOT EXISTS (SELECT unnest($1::int[]) EXCEPT SELECT pid FROM processes) -- every worker has started
 """
 _SENT_AFTER_CANCEL = """
     SELECT a.delivery_id FROM attempts AS a JOIN mass_actions AS m ON m.id = $1
@@ -133,7 +133,7 @@ async def run(room: Room, plan: Plan, directory: Path) -> tuple[MailLedger, Know
                     for number in range(CLIENTS)
                 ]
                 await asyncio.gather(*(client.run(plan.operations // CLIENTS) for client in clients))
-            await _let_out(room.pool, known)
+            await _let_out(room.pool, known, fleet)
             codes = [code for code in await fleet.stop() if code != -signal.SIGKILL]
         finally:
             fleet.kill()
@@ -161,8 +161,8 @@ async def _killed(fleet: Fleet, chance: random.Random) -> AsyncIterator[None]:
         await asyncio.gather(killing, return_exceptions=True)
 
 
-async def _let_out(pool: Pool, known: Known) -> None:
-    """Resume every campaign, and make all mail due until it has ended; what is left then is in the ledger."""
+async def _let_out(pool: Pool, known: Known, fleet: Fleet) -> None:
+    """Resume every campaign, and make all mail due until it has ended; mail that is left then is in the ledger."""
     for campaign in known.campaigns:
         try:
             await resume_campaign(pool, campaign, actor=ACTOR)
@@ -170,7 +170,7 @@ async def _let_out(pool: Pool, known: Known) -> None:
             continue
     try:
         async with asyncio.timeout(2 * PATIENCE_S):
-            while not await pool.fetchval(_IS_FINISHED):
+            while not await pool.fetchval(_IS_FINISHED, [worker.pid for worker in fleet.running]):
                 await pool.execute(_LET_OUT)
                 await asyncio.sleep(POLL_S)
     except TimeoutError:
@@ -266,7 +266,7 @@ async def _run_all(plans: list[Plan], directory: Path) -> int:
             home = directory / name
             home.mkdir()
             await _execute(server.url, f"CREATE DATABASE {name}")
-            url = joined(urlsplit(server.url)._replace(path=f"/{name}"))
+            url = with_database(server.url, name)
             settings = Settings(database_url=url)
             await migrate(url, settings.schema)
             async with open_room(settings) as room:

@@ -47,17 +47,22 @@ class Accepted:
     accounts: list[str] = field(default_factory=list)
 
 
-async def connect(url: str) -> asyncpg.Connection:
-    return await asyncpg.connect(url, server_settings={"search_path": ROOM})
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection to the room."""
+    connection = await asyncpg.connect(url, server_settings={"search_path": ROOM})
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 @asynccontextmanager
 async def load(url: str) -> AsyncIterator[Accepted]:
     """Accept mail of every lane and sign-ups for as long as the block runs, beside a campaign."""
     accepted, stop = Accepted(), asyncio.Event()
-    connection = await connect(url)
-    await _start_campaign(connection)
-    await connection.close()
+    async with connected(url) as connection:
+        await _start_campaign(connection)
     async with asyncio.TaskGroup() as group:
         for lane in Lane:
             group.create_task(_send(url, lane, accepted, stop))
@@ -76,26 +81,24 @@ async def _start_campaign(connection: asyncpg.Connection) -> None:
 
 
 async def _send(url: str, lane: Lane, accepted: Accepted, stop: asyncio.Event) -> None:
-    connection = await connect(url)
-    for number in count():
-        if stop.is_set():
-            break
-        key = f"{lane}-{number}@example.org"
-        accepted.deliveries[key] = {await connection.fetchval(_SEND, key, lane)}
-        await asyncio.sleep(PACE_S)
-    await connection.close()
+    async with connected(url) as connection:
+        for number in count():
+            if stop.is_set():
+                return
+            key = f"{lane}-{number}@example.org"
+            accepted.deliveries[key] = {await connection.fetchval(_SEND, key, lane)}
+            await asyncio.sleep(PACE_S)
 
 
 async def _sign_up(url: str, accepted: Accepted, stop: asyncio.Event) -> None:
-    connection = await connect(url)
-    for number in count():
-        if stop.is_set():
-            break
-        email = f"user{number}@example.org"
-        await connection.execute(_SIGN_UP, email)
-        accepted.accounts.append(email)
-        await asyncio.sleep(PACE_S)
-    await connection.close()
+    async with connected(url) as connection:
+        for number in count():
+            if stop.is_set():
+                return
+            email = f"user{number}@example.org"
+            await connection.execute(_SIGN_UP, email)
+            accepted.accounts.append(email)
+            await asyncio.sleep(PACE_S)
 
 
 async def arrives(sink: Server, messages: int) -> None:
