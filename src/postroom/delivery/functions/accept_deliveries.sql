@@ -79,7 +79,8 @@ DECLARE
     v_tags         jsonb[]            := p_tags::jsonb[];
     v_custom_data  jsonb[]            := p_custom_data::jsonb[];
     v_others       text[]; -- the recipients after the first of each request, for its fingerprint; NULL: one recipient each
-    v_fingerprints bigint[];
+    v_digests      bigint[]; -- see request_fingerprint
+    v_fingerprints bigint[]; -- see keyed_fingerprint
     -- These concern requests with a suppressed recipient; NULL without one.
     v_stopped      timestamptz[]; -- until when each first recipient gets no mail
     v_stopped_other timestamptz[]; -- until when each other recipient gets no mail
@@ -133,7 +134,7 @@ BEGIN
                 ) AS other USING (ordinal)
                 ORDER BY ordinal);
         END IF;
-        v_fingerprints := ARRAY(
+        v_digests := ARRAY(
             SELECT CASE WHEN idempotency_key IS NOT NULL THEN request_fingerprint(
                     lane::text, template_id, locale, variables, subject, text_body, html_body, email,
                     rest_of_request(channel, send_at, from_email, from_name, headers, attachments, tags, custom_data, name, others)) END
@@ -146,6 +147,10 @@ BEGIN
                     unnest(v_custom_data) AS custom_data, unnest(p_email) AS email, unnest(p_name) AS name,
                     unnest(v_others) AS others, generate_series(1, v_count) AS ordinal
             ) AS r
+            ORDER BY ordinal);
+        v_fingerprints := ARRAY(
+            SELECT keyed_fingerprint(digest, (SELECT key FROM fingerprint_key))
+            FROM unnest(v_digests) WITH ORDINALITY AS r(digest, ordinal)
             ORDER BY ordinal);
     END IF;
 
@@ -193,12 +198,16 @@ BEGIN
         v_acceptances := coalesce(v_acceptances, array_fill(NULL::text, ARRAY[cardinality(v_ids)]));
         v_futile := v_futile + 1;
         FOR v_row IN
-            SELECT ordinal, source, idempotency_key, fingerprint
-            FROM unnest(v_ids, v_sources, p_idempotency_key, v_fingerprints) WITH ORDINALITY
-                AS r(id, source, idempotency_key, fingerprint, ordinal)
+            SELECT ordinal, source, idempotency_key, fingerprint, digest, lane, template_id, email
+            FROM unnest(v_ids, v_sources, p_idempotency_key, v_fingerprints, v_digests, v_lanes, v_templates, p_email)
+                WITH ORDINALITY AS r(id, source, idempotency_key, fingerprint, digest, lane, template_id, email, ordinal)
             WHERE id IS NOT NULL AND (NOT v_is_stored OR id = ANY (v_repeated))
         LOOP
-            SELECT d.id, d.state, d.request_fingerprint, NOT v_is_stored AND d.idempotency_expires_at <= p_now AS is_expired
+            -- Fingerprints of release 0.1.0 are digests. Ended mail of the lane auth has none: its content is not compared.
+            SELECT d.id, d.state,
+                coalesce(d.request_fingerprint IN (v_row.fingerprint, v_row.digest), (d.lane, d.template_id, d.recipient_email)
+                    IS NOT DISTINCT FROM (v_row.lane, v_row.template_id, v_row.email)) AS is_same,
+                NOT v_is_stored AND d.idempotency_expires_at <= p_now AS is_expired
             INTO v_existing
             FROM deliveries AS d
             WHERE d.source = v_row.source AND d.idempotency_key = v_row.idempotency_key;
@@ -212,8 +221,7 @@ BEGIN
             v_ids[v_row.ordinal] := NULL;
             v_known_ids[v_row.ordinal] := v_existing.id;
             v_states[v_row.ordinal] := v_existing.state;
-            v_acceptances[v_row.ordinal] :=
-                CASE WHEN v_existing.request_fingerprint = v_row.fingerprint THEN 'replayed' ELSE 'conflict' END;
+            v_acceptances[v_row.ordinal] := CASE WHEN v_existing.is_same THEN 'replayed' ELSE 'conflict' END;
         END LOOP;
         EXIT WHEN v_is_stored;
         v_repeated := ARRAY(

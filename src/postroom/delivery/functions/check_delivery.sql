@@ -23,7 +23,8 @@ BEGIN
         AND (NEW.state > 'sending') = (NEW.finished_at IS NOT NULL)
         AND (NEW.state <= 'sent' OR NEW.reason IS NOT NULL)
         AND (NEW.state <> 'rendered' OR NEW.template_version_id IS NOT NULL)
-        AND num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
+        AND (num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
+            OR NEW.lane = 'auth' AND NEW.request_fingerprint IS NULL AND num_nulls(NEW.idempotency_key, NEW.idempotency_expires_at) = 0)
         AND NEW.attempt_count >= 0
         AND coalesce(NEW.max_retries BETWEEN 0 AND 100, true)
         AND coalesce(NEW.give_up_after BETWEEN interval '1 second' AND interval '30 days', true)
@@ -53,7 +54,8 @@ CREATE OR REPLACE TRIGGER deliveries_check_updated
         AND (NEW.state > 'sending') = (NEW.finished_at IS NOT NULL)
         AND (NEW.state <= 'sent' OR NEW.reason IS NOT NULL)
         AND (NEW.state <> 'rendered' OR NEW.template_version_id IS NOT NULL)
-        AND num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
+        AND (num_nulls(NEW.idempotency_key, NEW.request_fingerprint, NEW.idempotency_expires_at) IN (0, 3)
+            OR NEW.lane = 'auth' AND NEW.request_fingerprint IS NULL AND num_nulls(NEW.idempotency_key, NEW.idempotency_expires_at) = 0)
         AND NEW.attempt_count >= 0
         AND coalesce(NEW.max_retries BETWEEN 0 AND 100, true)
         AND coalesce(NEW.give_up_after BETWEEN interval '1 second' AND interval '30 days', true)
