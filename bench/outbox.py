@@ -166,7 +166,7 @@ async def measure(many: int, times: int) -> dict[str, float]:
                 found[f"{name} p99 ms"] = quantile(spread, 0.99)
             hooks = Topic(name="hooks", types=("Common",))
             await save_topic(room.pool, hooks, actor="bench")
-            box = SecretBox.from_key(settings.secret_key)
+            box = SecretBox(settings.sealing_keys)
             await webhooks.register(room.pool, box, url="https://example.org/", topics=["hooks"], actor="bench")
             found["webhook 100"] = await relay_rate(room, hooks, WebhookPublisher(), batch=100, many=many)
     return found

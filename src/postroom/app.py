@@ -87,7 +87,7 @@ def make_writers(room: Room, templates: TemplateRendering, *, accounts: Accounts
     settings = room.settings
     domain = domain_of(read_address("POSTROOM_FROM", settings.default_from).email)
     campaigns = CampaignRendering(room.pool, link_signer(settings), RenderingOptions(default_domain=domain))
-    box = SecretBox.from_key(settings.secret_key, *settings.old_secret_keys)
+    box = SecretBox(settings.sealing_keys)
     return {
         Channel.EMAIL: MailWriter(
             make_composer(settings),

@@ -19,6 +19,7 @@ from postroom.db.failures import record_loop_failure
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
+from postroom.post.keyed_hash import SecretKey
 from postroom.runtime.finding import Finding, Severity, rough
 from postroom.runtime.secrets import SecretBox
 from postroom.settings import Settings
@@ -108,9 +109,15 @@ async def test_secrets_of_another_key_are_reported(room: Room) -> None:
         new = replace(room.settings, secret_key=b"new" * 8)
         checks = {each.check: each for each in await database_checks.examine(session, new)}
         assert (checks["sealed secrets"].verdict, "webhooks" in checks["sealed secrets"].found) == (Severity.FAIL, True)
-        both = replace(new, old_secret_keys=(b"old" * 8,))
+        both = replace(new, old_secret_keys=(SecretKey(b"old" * 8, {"postroom": 7}),))
         checks = {each.check: each for each in await database_checks.examine(session, both)}
         assert checks["sealed secrets"].verdict is Severity.OK
+        endless = replace(new, old_secret_keys=(SecretKey(b"old" * 8),))
+        checks = {each.check: each for each in await database_checks.examine(session, endless)}
+        assert (checks["sealed secrets"].verdict, "without an end" in checks["sealed secrets"].found) == (
+            Severity.WARN,
+            True,
+        )
 
 
 async def test_stalled_publishers_are_reported(database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch) -> None:

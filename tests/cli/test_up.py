@@ -19,9 +19,9 @@ from urllib.request import Request, urlopen
 
 import asyncpg
 import pytest
-from tests.support.command_line import COMMAND, PATIENT, Running, Streams, answer, environment, postroom, running
+from tests.support.command_line import COMMAND, PATIENT, Running, answer, environment, postroom, running
 from tests.support.embedded import postmaster
-from tests.support.forked import start
+from tests.support.forked import Streams, start
 from tests.support.patience import PATIENCE_S
 from tests.support.smtp_server import Hold, Script, smtp_server
 

@@ -21,7 +21,7 @@ from postroom.transports.webhook.transport import WebhookTransport
 
 URL = "https://shop.example/hooks"
 KEY = bytes(32)
-BOX = SecretBox.from_key(KEY)
+BOX = SecretBox([KEY])
 
 
 @pytest.fixture

@@ -25,14 +25,15 @@ from postroom.delivery.model import (
 from postroom.mail.compose import Composer, format_date
 from postroom.post.address import Address
 from postroom.post.dkim import Signer
+from postroom.post.keyed_hash import RoomKey
 from postroom.post.return_path import make_return_path
 from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner
 
 NOW = datetime(2026, 1, 5, 10, 30, tzinfo=UTC)
 SENDER = Address("shop@example.org", "The Shop")
-KEY = bytes(32)
-LINKS = TokenSigner(KEY, "https://u.example", room="postroom")
+KEY = RoomKey(bytes(32))
+LINKS = TokenSigner(KEY.key, "https://u.example", room="postroom")
 UNSUBSCRIBE = f"<{LINKS.unsubscribe_url(LinkSubject(None, 42, 'ann@example.net'))}>"
 
 
@@ -113,7 +114,7 @@ class TestEnvelope:
             ("bounce.example", [KEY], make_return_path(42, domain="bounce.example", key=KEY)),
         ],
     )
-    def test_return_path(self, domain: str | None, keys: list[bytes], expected: str) -> None:
+    def test_return_path(self, domain: str | None, keys: list[RoomKey], expected: str) -> None:
         """Bounces go to the signed address of the delivery, without a domain or a key to the sender."""
         composer = Composer(default_sender=SENDER, message_domain="example.org", keys=keys, bounce_domain=domain)
         assert composer.compose(OUTGOING, now=NOW)[0].sender == expected

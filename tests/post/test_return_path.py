@@ -9,11 +9,12 @@ from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.mail.compose import Composer
 from postroom.post.address import Address
-from postroom.post.message_id import find_message_ids, is_message_id_of, room_keys
+from postroom.post.keyed_hash import RoomKey, SecretKey
+from postroom.post.message_id import find_message_ids, is_message_id_of, make_message_id, room_keys
 from postroom.post.return_path import find_return_paths, make_return_path, read_return_path
 from postroom.settings import Settings
 
-KEY, OTHER = bytes(range(32)), bytes(reversed(range(32)))
+KEY, OTHER = RoomKey(bytes(range(32))), RoomKey(bytes(reversed(range(32))))
 DOMAIN = "bounce.example.net"
 
 
@@ -72,7 +73,18 @@ def test_return_paths_are_found_in_text() -> None:
     assert find_return_paths(text, domain=DOMAIN, keys=[KEY]) == [7, 8]
 
 
-def composer(key: bytes | None) -> Composer:
+def test_a_key_is_valid_for_deliveries_up_to_its_end() -> None:
+    """A leaked key signs addresses of older mail only, whenever it is used."""
+    ended, now = KEY._replace(last_id=7), datetime(2030, 1, 1, tzinfo=UTC)
+    for number, found in ((7, 7), (8, None)):
+        address = make_return_path(number, domain=DOMAIN, key=KEY)
+        assert read_return_path(address, domain=DOMAIN, keys=[OTHER, ended]) == found
+        assert find_return_paths(address, domain=DOMAIN, keys=[ended]) == [number for each in [found] if each]
+        (message_id,) = find_message_ids(make_message_id(number, now, domain=DOMAIN, key=KEY))
+        assert is_message_id_of(now, message_id, keys=[ended]) is (found is not None)
+
+
+def composer(key: RoomKey | None) -> Composer:
     return Composer(default_sender=Address("post@example.org"), message_domain="example.org", keys=[key] if key else [])
 
 
@@ -112,7 +124,7 @@ async def test_without_a_key_no_message_id_is_believed(pool: Pool) -> None:
 
 def test_rooms_with_one_secret_have_marks_of_their_own() -> None:
     """The key of a room depends on its name; old secrets still read what they signed."""
-    secrets = Settings(secret_key=KEY, old_secret_keys=(OTHER,)).secret_keys
+    secrets = Settings(secret_key=KEY.key, old_secret_keys=(SecretKey(OTHER.key),)).secret_keys
     one, other = room_keys(secrets, "one"), room_keys(secrets, "other")
     address = make_return_path(7, domain=DOMAIN, key=one[0])
     assert read_return_path(address, domain=DOMAIN, keys=one) == 7

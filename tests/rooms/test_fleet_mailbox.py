@@ -17,6 +17,7 @@ from tests.support.rooms import fetch_value, servers_with
 
 from postroom.app import run_fleet
 from postroom.errors import SettingInvalid
+from postroom.post.keyed_hash import SecretKey
 from postroom.post.message_id import room_keys
 from postroom.post.return_path import make_return_path
 from postroom.settings import Settings
@@ -27,7 +28,7 @@ UNREACHABLE = ("c", "postgresql://x@127.0.0.1:1/none")
 
 def bounce_of(room: str) -> bytes:
     """A bounce of a mail of this room."""
-    path = make_return_path(7, domain=DOMAIN, key=room_keys([SECRET], room)[0])
+    path = make_return_path(7, domain=DOMAIN, key=room_keys([SecretKey(SECRET)], room)[0])
     return (REPORTS / "postfix-unknown-user.eml").read_bytes().replace(b"@@RETURN_PATH@@", path.encode())
 
 

@@ -27,6 +27,7 @@ from postroom.feedback.report_rooms import ReportRooms
 from postroom.http.open_rooms import OpenRooms
 from postroom.http.rooms_app import RoomsApplication
 from postroom.intake.smtp.server import submission_server
+from postroom.post.keyed_hash import RoomKey, SecretKey
 from postroom.post.message_id import room_keys
 from postroom.post.return_path import make_return_path
 from postroom.rooms.address import RoomAddress
@@ -213,9 +214,13 @@ async def unread(settings: Settings) -> list[int]:
 
 async def test_a_bounce_finds_the_room_of_its_mail(two_rooms: Settings) -> None:
     """By the key of the return path, or by one that a report to a mailbox quotes; else it is for POSTROOM_SCHEMA."""
-    domain, foreign = "bounces.example.org", make_return_path(7, domain="bounces.example.org", key=b"another" * 5)
+    domain, foreign = (
+        "bounces.example.org",
+        make_return_path(7, domain="bounces.example.org", key=RoomKey(b"another" * 5)),
+    )
     paths = {
-        name: make_return_path(7, domain=domain, key=room_keys([SECRET], name)[0]) for name in (*ROOMS, "tenant_x")
+        name: make_return_path(7, domain=domain, key=room_keys([SecretKey(SECRET)], name)[0])
+        for name in (*ROOMS, "tenant_x")
     }
     before = await unread(two_rooms)
     async with serving(two_rooms) as process:
@@ -237,7 +242,7 @@ async def test_a_bounce_waits_for_a_server_that_does_not_respond(two_rooms: Sett
     """Its room may be there; the bounces of the other rooms are taken."""
     domain = "bounces.example.org"
     known, unknown = (
-        make_return_path(8, domain=domain, key=room_keys([SECRET], name)[0]) for name in ("tenant_a", "x")
+        make_return_path(8, domain=domain, key=room_keys([SecretKey(SECRET)], name)[0]) for name in ("tenant_a", "x")
     )
     down = Settings(servers=(*two_rooms.servers, ("c", "postgresql://x@127.0.0.1:1/none")))
     async with serving(down) as process:

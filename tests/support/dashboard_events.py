@@ -20,7 +20,7 @@ async def fill_people_and_events(pool: Pool, text: str) -> list[str]:
     )
     await topics.create_topic(pool, Topic(name="orders", types=(text[:64],)), publishers=["log"], actor="tests")
     endpoint, _secret = await webhooks.register(
-        pool, SecretBox.from_key(bytes(32)), url="https://x.example/", topics=["orders"], actor="tests"
+        pool, SecretBox([bytes(32)]), url="https://x.example/", topics=["orders"], actor="tests"
     )
     await pool.execute("UPDATE webhook_endpoints SET url = $1, description = $1, disabled_reason = $1", text)
     await pool.execute("UPDATE outbox_topic_progress SET last_error = $1, failed_position = 1", text)

@@ -146,7 +146,7 @@ async def _order_placed(walker: Walker) -> None:
 
 async def _receiver_was_down(walker: Walker) -> None:
     """The worker tries the queued webhook while its endpoint is disabled, so that it fails."""
-    pool, box = walker.office.pool, SecretBox.from_key(walker.office.room.settings.secret_key)
+    pool, box = walker.office.pool, SecretBox(walker.office.room.settings.sealing_keys)
     transport = WebhookTransport(allow_private=True)
     writers, routes = {Channel.WEBHOOK: WebhookWriter(pool, box)}, {Channel.WEBHOOK: dict.fromkeys(Lane, transport)}
     await Worker(pool, writers=writers, routes=routes, options=WorkerOptions(until_empty=True)).run()

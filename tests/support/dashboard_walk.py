@@ -29,7 +29,7 @@ from postroom.outbox.webhooks.service import register
 from postroom.runtime.secrets import SecretBox
 from postroom.schedule.service import create_user
 
-BOX = SecretBox.from_key(bytes(32))
+BOX = SecretBox([bytes(32)])
 
 NOT_PAGES = (
     "/static/",

@@ -9,11 +9,12 @@ from tests.support.builders import NOON, a_mail, accepted
 from postroom.db.pool import Pool
 from postroom.feedback.attribution import ReturnPaths
 from postroom.feedback.model import BounceClass, Feedback, FeedbackKind, report_identity
+from postroom.post.keyed_hash import SecretKey
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.return_path import make_return_path
 
 SECRET = bytes(range(32))
-KEY = room_keys([SECRET], "postroom")[0]
+KEY = room_keys([SecretKey(SECRET)], "postroom")[0]
 DOMAIN = "bounce.example.net"
 PATHS = ReturnPaths(DOMAIN, (KEY,))
 REPORTS = Path(__file__).parents[1] / "post" / "reports"

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.tracking import ADA, KEY
 
+from postroom.post.keyed_hash import SecretKey
 from postroom.tracking.model import LinkSubject
 from postroom.tracking.tokens import TokenSigner, is_web_address
 
@@ -76,10 +77,24 @@ def test_token_is_valid_for_one_purpose() -> None:
 
 def test_old_keys_still_verify() -> None:
     """After a change of the key, links in sent mail stay valid, and new ones use the new key."""
-    renewed = TokenSigner(bytes(32), "https://mail.example.com", room="postroom", old_keys=(KEY,))
+    renewed = TokenSigner(bytes(32), "https://mail.example.com", room="postroom", old_keys=(SecretKey(KEY),))
     assert renewed.read_open(token_of(SIGNER.open_url(ADA))) == ADA
     assert SIGNER.read_open(token_of(renewed.open_url(ADA))) is None
     assert TokenSigner(bytes(32), "", room="postroom").read_open(token_of(SIGNER.open_url(ADA))) is None
+
+
+def test_an_old_key_is_valid_for_deliveries_up_to_its_end() -> None:
+    """Links in mail from before the change stay valid; whoever has the old key forges no others."""
+    for ends, found in (
+        ({"postroom": ADA.delivery_id}, ADA),
+        ({"postroom": ADA.delivery_id - 1}, None),
+        ({"x": 99}, None),
+    ):
+        renewed = TokenSigner(bytes(32), "", room="postroom", old_keys=(SecretKey(KEY, ends),))
+        assert renewed.read_open(token_of(SIGNER.open_url(ADA))) == found
+        assert renewed.read_unsubscribe(token_of(SIGNER.unsubscribe_url(ADA))) == found
+        clicked = renewed.read_click(token_of(SIGNER.click_url(ADA, "https://example.org/")))
+        assert clicked == (found and (found, "https://example.org/"))
 
 
 def test_link_of_another_room_is_rejected() -> None:

@@ -82,6 +82,7 @@ GROUPS = (
     CommandEntry("archive", "archive.cli", CARE, "Old months as Parquet: run, list, verify, restore, query."),
     CommandEntry("audit", "events.cli", CARE, "Manual actions: who did what to which object, and when."),
     CommandEntry("rooms", "rooms.cli", CARE, "Rooms on all servers: list, create, migrate, move, drop."),
+    CommandEntry("secrets", "cli.sealed_secrets", CARE, "Sealed secrets: rotate after a change of the secret key."),
     CommandEntry("keys", "http.cli", CARE, "API keys: create, list, revoke."),
     CommandEntry("operators", "http.cli", CARE, "People of the dashboard and their roles."),
 )

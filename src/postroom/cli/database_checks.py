@@ -220,12 +220,16 @@ async def _schedule(session: Session) -> Finding:
 async def _seals(session: Session, settings: Settings) -> Finding:
     """Check that secrets can be decrypted: a restore without the key fails only at the first webhook."""
     keyed = with_secret_key(settings, making=False)
-    ours = SecretBox.from_key(keyed.secret_key, *keyed.old_secret_keys).key_ids
+    ours = SecretBox(keyed.sealing_keys).key_ids
     rows = await _QUERIES["list_seals"].many(session)
     closed = [f"{row['owner']} with the key {row['key_id']}" for row in rows if row["key_id"] not in ours]
     if closed:
         advice = "restore POSTROOM_SECRET_KEY from the original installation, or enter the secrets again"
         return fail("sealed secrets", f"cannot be opened, sealed for {', '.join(closed)}", advice)
+    endless = sum(each.ends is None for each in keyed.old_secret_keys)
+    if endless:
+        advice = "run `postroom secrets rotate`, which prints their end, and set it in POSTROOM_OLD_SECRET_KEYS"
+        return warn("sealed secrets", f"{endless} old secret keys verify links without an end", advice)
     return ok("sealed secrets", "can be opened" if rows else "none")
 
 

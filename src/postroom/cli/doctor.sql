@@ -137,13 +137,18 @@ ORDER BY 1, 2
 LIMIT 5;
 
 -- name: list_seals :many
--- The keys that secrets of this room are sealed with: of webhooks, and of senders whose credentials AWS KMS does not keep.
+-- The keys that secrets of this room are sealed with: of webhooks, of operators, and of senders whose credentials AWS KMS
+-- does not keep.
 SELECT DISTINCT 'webhooks' AS owner, unnest(array_remove(ARRAY[secret_key_id, previous_key_id], NULL)) AS key_id
 FROM webhook_endpoints
 UNION
 SELECT DISTINCT 'senders', split_part(sealed, ':', 2)
 FROM sender_accounts, unnest(ARRAY[smtp_password_encrypted, credentials_encrypted]) AS sealed
 WHERE sealed LIKE 'local:%'
+UNION
+SELECT DISTINCT 'operators', totp_key_id
+FROM operators
+WHERE totp_key_id IS NOT NULL
 ORDER BY owner DESC, key_id;
 
 -- name: list_stalled_claims :many

@@ -118,7 +118,7 @@ def _show_secret(request: PageRequest, endpoint: WebhookEndpoint, secret: str) -
 
 
 def _box(request: PageRequest) -> SecretBox:
-    return SecretBox.from_key(request.call.room.settings.secret_key)
+    return SecretBox(request.call.room.settings.sealing_keys)
 
 
 # ── recovery ───────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -400,6 +400,10 @@ FROM deliveries
 LEFT JOIN delivery_payloads ON delivery_id = id
 WHERE id = :delivery_id;
 
+-- name: find_last_id :one
+-- The last id that a delivery got; 0 before the first.
+SELECT coalesce(pg_sequence_last_value('deliveries_id_seq'), 0) AS id;
+
 -- name: find_schedule :one
 -- The time at which the next waiting delivery of a lane is due, if any.
 SELECT min(first.due_at) AS due_at

@@ -286,6 +286,11 @@ async def settle(pool: Pool, delivery_id: int, *, actor: str) -> None:
             raise DeadLetterNotFound.of(delivery_id, kind="ambiguous dead letter")
 
 
+async def find_last_id(pool: Pool) -> int:
+    """The last id that a delivery got; 0 before the first."""
+    return await store.find_last_id(pool)
+
+
 async def _must(
     connection: Connection, delivery_id: int, action: str, *, done: bool, with_body: Collection[DeliveryState] = ()
 ) -> None:

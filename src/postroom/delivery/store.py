@@ -150,6 +150,9 @@ async def find_delivery(connection: Connection, *, delivery_id: int) -> Delivery
     return read_delivery(row, recipients)
 
 
+find_last_id = QUERIES["find_last_id"].one_as(column("id", int))
+
+
 async def find_schedule(connection: Connection, *, lane: Lane) -> datetime | None:
     row = await QUERIES["find_schedule"].one(connection, lane=lane.value)
     moment: datetime | None = row["due_at"]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from postroom.feedback.model import LONGEST_TEXT, Feedback, FeedbackKind, classify, report_identity
+from postroom.post.keyed_hash import RoomKey
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.report import Failure, Report
 from postroom.post.return_path import find_return_paths
@@ -36,7 +37,7 @@ class ReturnPaths:
     """Verifies the return paths and Message-IDs of this room; without a key it accepts none."""
 
     domain: str | None = None
-    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    keys: tuple[RoomKey, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def find_candidates(report: Report, envelope_to: Sequence[str], paths: ReturnPat
 
 
 def attribute(
-    report: Report, origin: str, candidates: Candidates, known: Mapping[int, SentDelivery], *, keys: Sequence[bytes]
+    report: Report, origin: str, candidates: Candidates, known: Mapping[int, SentDelivery], *, keys: Sequence[RoomKey]
 ) -> list[Feedback]:
     """The report's statements, tied to deliveries and recipients as far as they can be trusted."""
     proved = [known[delivery_id] for delivery_id in candidates.proved if delivery_id in known]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from postroom.db.pool import Pool
+from postroom.post.keyed_hash import RoomKey, SecretKey
 from postroom.post.message_id import room_keys
 from postroom.post.return_path import quoted_return_paths, read_return_path
 
@@ -19,7 +20,7 @@ class ReportRoom:
     """A room that gets reports: its connections, and the keys of its return paths."""
 
     pool: Pool = field(repr=False, compare=False)
-    keys: tuple[bytes, ...] = field(repr=False)
+    keys: tuple[RoomKey, ...] = field(repr=False)
     is_home: bool = True
 
 
@@ -28,7 +29,7 @@ ReportRooms = Callable[[], Iterable[ReportRoom]]
 """The rooms of the process. The iterator ends with `DatabaseError` if some cannot be known now."""
 
 
-def report_rooms(pools: RoomPools, secrets: Sequence[bytes], *, home: str) -> ReportRooms:
+def report_rooms(pools: RoomPools, secrets: Sequence[SecretKey], *, home: str) -> ReportRooms:
     """The rooms of these names and connections; `pools` ends with `DatabaseError` if some cannot be known now."""
     keys_of = lru_cache(maxsize=4096)(lambda name: room_keys(secrets, name))
 

@@ -1,12 +1,13 @@
 """API keys, operators and roles, and the scopes that each of them has."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
 from postroom.limits.model import MailLimits
+from postroom.runtime.secrets import Sealed
 
 
 class Role(StrEnum):
@@ -156,6 +157,28 @@ class Operator:
 
     def allows(self, scope: str) -> bool:
         return self.role.allows(scope)
+
+
+@dataclass(frozen=True, slots=True)
+class TriedFactor:
+    """The second factor of an operator, for which a try was counted."""
+
+    totp_secret: Sealed = field(repr=False)
+    totp_step: int
+    recovery_hashes: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session of the dashboard, as its owner sees it."""
+
+    nonce: str
+    began_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    method: str  # how it was opened: key, code, link or oidc
+    client: str  # address or IPv6 network
+    browser: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from postroom.delivery.model import ClaimId, Lane, Outgoing, Recipient, Recipien
 from postroom.post import dkim
 from postroom.post.address import ERASED, Address, domain_of, parse_address
 from postroom.post.header import Field, encode_addresses, encode_custom, encode_mailbox, encode_text
+from postroom.post.keyed_hash import RoomKey
 from postroom.post.message_id import make_message_id, room_keys
 from postroom.post.mime import ComposedMessage
 from postroom.post.reply import Content, Envelope
@@ -110,7 +111,7 @@ class Composer:
         *,
         default_sender: Address,
         message_domain: str,
-        keys: Sequence[bytes] = (),
+        keys: Sequence[RoomKey] = (),
         bounce_domain: str | None = None,
         links: TokenSigner | None = None,
         signers: Mapping[str, Sequence[dkim.Signer]] | None = None,

@@ -15,21 +15,21 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from postroom.post.keyed_hash import KeyedHash
+from postroom.post.keyed_hash import LARGEST_ID, KeyedHash, RoomKey, SecretKey
 
 _ROOM_LABEL = b"postroom:feedback:v2\0"
 _LABEL = b"message id\0"
 _DIGEST_BYTES = 8  # 64 bits of a hash: the id of another mail cannot be guessed
-LARGEST_ID = 2**63 - 1  # bigint
 PATTERN = re.compile(r"<?\bpr\.(\d{1,19})\.([0-9a-f]{16})@([A-Za-z0-9.-]{1,253})>?", re.IGNORECASE)
 
 
-def room_keys(secrets: Iterable[bytes], room: str) -> tuple[bytes, ...]:
+def room_keys(secrets: Iterable[SecretKey], room: str) -> tuple[RoomKey, ...]:
     """The keys of a room's Message-IDs and return paths, one per secret: rooms that share a secret share no key."""
-    return tuple(hmac.digest(secret, _ROOM_LABEL + room.encode(), hashlib.sha256) for secret in secrets)
+    label = _ROOM_LABEL + room.encode()
+    return tuple(RoomKey(hmac.digest(each.key, label, hashlib.sha256), each.last_id(room)) for each in secrets)
 
 
-def make_message_id(delivery_id: int, created_at: datetime, *, domain: str, key: bytes | None) -> str:
+def make_message_id(delivery_id: int, created_at: datetime, *, domain: str, key: RoomKey | None) -> str:
     """The Message-ID of a delivery whose caller gave none, the same at every attempt."""
     return f"<pr.{delivery_id}.{_digest(delivery_id, created_at, domain, key)}@{domain}>"
 
@@ -40,15 +40,19 @@ def find_message_ids(text: str) -> list[tuple[int, str, str]]:
     return [each for each in dict.fromkeys(found) if each[0] <= LARGEST_ID]
 
 
-def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys: Sequence[bytes]) -> bool:
+def is_message_id_of(created_at: datetime, found: tuple[int, str, str], *, keys: Sequence[RoomKey]) -> bool:
     """True if a delivery of this id and time of acceptance has this Message-ID; without keys always false."""
     delivery_id, digest, domain = found
-    return any(hmac.compare_digest(_digest(delivery_id, created_at, domain, key), digest) for key in keys)
+    return any(
+        hmac.compare_digest(_digest(delivery_id, created_at, domain, key), digest)
+        for key in keys
+        if delivery_id <= key.last_id
+    )
 
 
-def _digest(delivery_id: int, created_at: datetime, domain: str, key: bytes | None) -> str:
+def _digest(delivery_id: int, created_at: datetime, domain: str, key: RoomKey | None) -> str:
     text = f"{delivery_id} {_written(created_at)} {domain}".encode()
-    digest = hashlib.sha256(text).digest() if key is None else _keyed(key).digest(text)
+    digest = hashlib.sha256(text).digest() if key is None else _keyed(key.key).digest(text)
     return digest[:_DIGEST_BYTES].hex()
 
 

@@ -28,16 +28,11 @@ class Sealed:
 
 
 class SecretBox:
-    """Seals with the first key and opens with any."""
+    """Seals with the first key and opens with any; without a key it can do neither."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         derived = [hmac.digest(key, _LABEL, hashlib.sha256) for key in keys]
         self._keys = {hashlib.sha256(key).hexdigest()[:16]: AESGCM(key) for key in derived}
-
-    @classmethod
-    def from_key(cls, secret_key: bytes | None, *old: bytes) -> "SecretBox":
-        """The box of an installation; without a key it cannot seal or open. Old keys only open."""
-        return cls([] if secret_key is None else [secret_key, *old])
 
     @property
     def key_ids(self) -> frozenset[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from postroom.post.keyed_hash import ANY_ROOM, LARGEST_ID, SecretKey
 from postroom.runtime.setting import address_or_off, http_url, one_of, setting, switch, up_to
 
 
@@ -29,8 +30,16 @@ def _redis_url(value: str) -> str:
     return value
 
 
-def _secret_keys(value: str) -> tuple[bytes, ...]:
-    return tuple(_secret_key(part.strip()) for part in value.split(","))
+def _old_secret_keys(value: str) -> tuple[SecretKey, ...]:
+    """`key`, `key@4711` or `key@shop:4711@blog:99`, separated by commas."""
+    return tuple(_old_secret_key(*part.strip().split("@")) for part in value.split(","))
+
+
+def _old_secret_key(key: str, *ends: str) -> SecretKey:
+    pairs = [end.rpartition(":") for end in ends]
+    if not all(number.isdecimal() and int(number) <= LARGEST_ID for _room, _colon, number in pairs):
+        raise ValueError("must be keys, each with the last delivery that it signed, such as <key>@4711")
+    return SecretKey(_secret_key(key), {room or ANY_ROOM: int(number) for room, _colon, number in pairs} or None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +47,11 @@ class ProcessSettings:
     secret_key: bytes | None = setting(
         _secret_key, None, "key of 64 hexadecimal characters that signs links and encrypts credentials", secret=True
     )
-    old_secret_keys: tuple[bytes, ...] = setting(
-        _secret_keys,
+    old_secret_keys: tuple[SecretKey, ...] = setting(
+        _old_secret_keys,
         (),
-        "previous values of POSTROOM_SECRET_KEY, which still verify links and decrypt secrets",
+        "previous values of POSTROOM_SECRET_KEY, which decrypt secrets and verify links of mail up to a delivery: "
+        "key@4711, or key@room:4711@room2:99 for several rooms, as `postroom secrets rotate` prints it",
         secret=True,
     )
     metrics_addr: tuple[str, int] | None = setting(
@@ -79,6 +89,11 @@ class ProcessSettings:
     nats_replicas: int = setting(up_to(5), 1, "replicas of the streams that Postroom creates on NATS; 3 in a cluster")
 
     @property
-    def secret_keys(self) -> tuple[bytes, ...]:
+    def secret_keys(self) -> tuple[SecretKey, ...]:
         """The key that signs and encrypts, then the old keys, which only verify and decrypt; empty without a key."""
-        return () if self.secret_key is None else (self.secret_key, *self.old_secret_keys)
+        return () if self.secret_key is None else (SecretKey(self.secret_key), *self.old_secret_keys)
+
+    @property
+    def sealing_keys(self) -> tuple[bytes, ...]:
+        """The key that encrypts, then those that only decrypt, whatever their end."""
+        return tuple(each.key for each in self.secret_keys)

@@ -1,7 +1,6 @@
 """Commands for sender accounts. Secrets come from a prompt or a file, never from arguments."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +25,7 @@ from postroom.runtime.terminal import (
 from postroom.senders import service
 from postroom.senders.check import SenderRequest
 from postroom.senders.model import AuthType, SenderAccount
-from postroom.senders.tools import sealer_of, tools_of
+from postroom.senders.tools import tools_of
 from postroom.settings import read_settings
 
 senders = typer.Typer()
@@ -171,31 +170,12 @@ def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@senders.command("rotate-key")
-def rotate_key(
-    *,
-    old_key_file: Annotated[Path, typer.Option(help="File with the previous key (-: standard input).")],
-) -> None:
-    """Re-encrypt every secret with POSTROOM_SECRET_KEY or the AWS KMS key. Safe to interrupt and run again."""
-    from rich.progress import Progress
-
-    try:
-        before = bytes.fromhex(_read(old_key_file))
-    except ValueError as error:
-        raise typer.BadParameter("must hold 64 hexadecimal characters") from error
-
-    async def rotated(room: Room) -> int:
-        sealer = sealer_of(replace(room.settings, old_secret_keys=(before, *room.settings.old_secret_keys)))
-        with Progress(transient=True) as progress:
-            task = progress.add_task("sealing")
-            return await service.rotate_keys(
-                room.pool,
-                sealer,
-                actor=actor(),
-                progress=lambda done, of: progress.update(task, completed=done, total=of),
-            )
-
-    say(f"{in_room(rotated)} sealed")
+@senders.command("rotate-key", hidden=True, context_settings={"ignore_unknown_options": True})
+def rotate_key(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Name the command that replaced this one: other secrets than those of senders are sealed too."""
+    raise typer.BadParameter(
+        "rotate-key was replaced: put the old key into POSTROOM_OLD_SECRET_KEYS and run `postroom secrets rotate`"
+    )
 
 
 @domains.command("list")

@@ -1,6 +1,6 @@
 """Services of sender accounts, their keys and the limits of destinations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,10 +22,6 @@ from postroom.senders.seal import Sealer, purpose_of
 from postroom.senders.trial import Trial, TrialStep, run_trial
 from postroom.transports.guard import AddressForbidden
 from postroom.transports.smtp.relay import is_loopback
-
-Progress = Callable[[int, int], None]
-"""Progress callback: done, total."""
-
 
 SLOWEST, FASTEST = 0.001, 100_000
 """Bounds of the messages per second of a destination."""
@@ -136,17 +132,16 @@ async def resume_sender(pool: Pool, sender_id: int, *, actor: str) -> SenderAcco
     return await get_sender(pool, sender_id)
 
 
-async def rotate_keys(pool: Pool, sealer: Sealer, *, actor: str, progress: Progress = lambda _done, _of: None) -> int:
+async def rotate_keys(pool: Pool, sealer: Sealer, *, actor: str) -> int:
     """Reseal every secret with the current key; returns their number.
 
     Each secret has its own transaction, so the rotation can be interrupted and run again.
     """
     waiting = await store.list_sealed(pool)
-    for done, sender_id in enumerate(waiting, 1):
+    for sender_id in waiting:
         async with pool.acquire() as connection, connection.transaction():
             if await store.lock_sender(connection, id=sender_id):  # else it was deleted meanwhile
                 await _seal_again(connection, sender_id, sealer, actor=actor)
-        progress(done, len(waiting))
     return len(waiting)
 
 

@@ -31,7 +31,7 @@ def tools_of(room: Room) -> Tools:
 
 def sealer_of(settings: Settings) -> Sealer:
     """Return the sealer. Previous keys, and the installation's own key after a move to KMS, still open old secrets."""
-    local = LocalSealer.from_keys(settings.secret_key, *settings.old_secret_keys)
+    local = LocalSealer.from_keys(*settings.sealing_keys)
     if settings.kms_key_id is None:
         return local
     region = settings.kms_region or find_region()

@@ -6,8 +6,8 @@
 
 Each purpose has its own key, derived from the key of the installation and the name of the room: a pixel token is
 invalid for other purposes, and a link of one room is invalid in another room with the same secret key. Verification
-runs in constant time without a database. After a change of the installation's key, old keys still verify tokens,
-because sent mail cannot be signed again. Pure.
+runs in constant time without a database. After a change of the installation's key, old keys still verify tokens of
+the deliveries that they signed, because sent mail cannot be signed again. Pure.
 """
 
 import base64
@@ -16,7 +16,7 @@ import hmac
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from postroom.post.keyed_hash import KeyedHash
+from postroom.post.keyed_hash import KeyedHash, RoomKey, SecretKey
 from postroom.tracking.model import LinkSubject
 
 MAC_BYTES = 16  # 128 bits cannot be guessed, and links stay short
@@ -36,8 +36,8 @@ def is_web_address(url: str) -> bool:
 class TokenSigner:
     """Creates links under `base_url`, and reads their tokens."""
 
-    def __init__(self, secret_key: bytes, base_url: str, *, room: str, old_keys: Sequence[bytes] = ()) -> None:
-        keys = (secret_key, *old_keys)
+    def __init__(self, secret_key: bytes, base_url: str, *, room: str, old_keys: Sequence[SecretKey] = ()) -> None:
+        keys = [RoomKey(each.key, each.last_id(room)) for each in (SecretKey(secret_key), *old_keys)]
         self._open, self._click, self._unsubscribe = (
             tuple(_Key(key, f"{room} {purpose}") for key in keys) for purpose in ("open", "click", "unsubscribe")
         )
@@ -84,11 +84,12 @@ class TokenSigner:
 class _Key:
     """The key of one purpose."""
 
-    __slots__ = ("_digest",)
+    __slots__ = ("_digest", "last_id")
 
-    def __init__(self, secret_key: bytes, purpose: str) -> None:
-        key = hmac.digest(secret_key, f"postroom tracking 1 {purpose}".encode(), "sha256")
+    def __init__(self, secret: RoomKey, purpose: str) -> None:
+        key = hmac.digest(secret.key, f"postroom tracking 1 {purpose}".encode(), "sha256")
         self._digest = KeyedHash(key).digest
+        self.last_id = secret.last_id
 
     def sign(self, payload: bytes) -> str:
         raw = self._digest(payload)[:MAC_BYTES] + payload
@@ -96,7 +97,7 @@ class _Key:
 
 
 def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
-    """The payload, if one of the keys signed it and its encoding is canonical."""
+    """The payload, if one of the keys signed it before its end, and its encoding is canonical."""
     if not MAC_BYTES < len(token) <= LONGEST or not token.isascii():
         return None
     try:
@@ -106,7 +107,7 @@ def _verify(keys: Sequence[_Key], token: str) -> bytes | None:
     payload = raw[MAC_BYTES:]
     for key in keys:
         # Compare the encoded text: the last character may have bits that decoding ignores.
-        if hmac.compare_digest(key.sign(payload), token):
+        if hmac.compare_digest(key.sign(payload), token) and _delivery_of(payload) <= key.last_id:
             return payload
     return None
 
@@ -145,6 +146,11 @@ def _decode_click(payload: bytes | None) -> tuple[LinkSubject, str] | None:
     if not is_web_address(url):
         return None
     return LinkSubject(campaign - 1 if campaign else None, delivery, payload[position:end].decode()), url
+
+
+def _delivery_of(payload: bytes) -> int:
+    _campaign, position = _decode_number(payload, 0)
+    return _decode_number(payload, position)[0]
 
 
 def _encode_number(number: int) -> bytes:

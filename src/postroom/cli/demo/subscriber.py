@@ -91,7 +91,7 @@ async def _listening(subscriber: Subscriber) -> AsyncIterator[str]:
 async def _subscribe(story: Story, subscriber: Subscriber, url: str) -> WebhookEndpoint:
     """The endpoint of the demo, registered by the first run and changed by later ones."""
     pool, settings, actor = story.pool, story.room.settings, story.actor
-    box = SecretBox.from_key(settings.secret_key, *settings.old_secret_keys)
+    box = SecretBox(settings.sealing_keys)
     await save_topic(pool, Topic(name=TOPIC, types=("ParcelShipped",)), publishers=[PUBLISHER], actor=actor)
     found, _cursor = await webhooks.list_endpoints(pool, limit=1000)
     known = next((each for each in found if each.description == _DESCRIPTION), None)

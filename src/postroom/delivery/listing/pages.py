@@ -15,7 +15,7 @@ from postroom.db.queries import Connection
 from postroom.delivery.listing import store
 from postroom.delivery.model import WAITING, DeliveryFilter, DeliveryState, DeliverySummary
 from postroom.post.address import as_stored, domain_of, fold_local
-from postroom.post.message_id import LARGEST_ID
+from postroom.post.keyed_hash import LARGEST_ID
 from postroom.runtime.page import Found, decode_cursor, encode_cursor
 
 EXAMINED = 5_000

@@ -25,7 +25,7 @@ from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState
 from postroom.delivery.service import refuse_cancelled
 from postroom.errors import IdempotencyConflict
 from postroom.events.audit import record_audit
-from postroom.post.message_id import LARGEST_ID
+from postroom.post.keyed_hash import LARGEST_ID
 from postroom.runtime.page import Found, read_page
 
 STEP = 1000

@@ -9,13 +9,14 @@ from postroom.feedback.metrics import WEBHOOKS
 from postroom.feedback.model import LONGEST_TEXT, BounceClass, Feedback, report_identity
 from postroom.feedback.providers.model import ProviderNotice, ProviderReports
 from postroom.post.address import find_address
+from postroom.post.keyed_hash import RoomKey
 from postroom.post.message_id import find_message_ids, is_message_id_of
 from postroom.post.text import storable
 
 _LARGEST_CODE = 999  # SMTP replies have three digits
 
 
-async def receive(connection: Connection, batch: ProviderReports, *, provider: str, keys: Sequence[bytes]) -> int:
+async def receive(connection: Connection, batch: ProviderReports, *, provider: str, keys: Sequence[RoomKey]) -> int:
     """Record the events of a verified request in the caller's transaction; returns the number of new events.
 
     `keys` verify the room's Message-IDs: without them no event is tied to a delivery.
@@ -49,7 +50,7 @@ def _feedback(notice: ProviderNotice, provider: str, delivery_id: int | None) ->
     )
 
 
-def _delivery(notice: ProviderNotice, known: dict[int, SentDelivery], keys: Sequence[bytes]) -> int | None:
+def _delivery(notice: ProviderNotice, known: dict[int, SentDelivery], keys: Sequence[RoomKey]) -> int | None:
     """The delivery whose Message-ID the event carries, if it went to this recipient."""
     address = find_address(notice.address) or ""
     for message_id in find_message_ids(notice.trace):

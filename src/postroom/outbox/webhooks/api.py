@@ -111,7 +111,7 @@ def _id(call: Call) -> int:
 
 
 def _box(call: Call) -> SecretBox:
-    return SecretBox.from_key(call.room.settings.secret_key)
+    return SecretBox(call.room.settings.sealing_keys)
 
 
 def _with_secret(endpoint: WebhookEndpoint, secret: str, status: int) -> Answer:

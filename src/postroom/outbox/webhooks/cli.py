@@ -140,7 +140,7 @@ def _set_status(endpoint_id: int, status: EndpointStatus, reason: str | None) ->
 
 def _box(room: Room) -> SecretBox:
     """The installation's key, from the environment or the file that the first `postroom up` created."""
-    return SecretBox.from_key(room.settings.secret_key)
+    return SecretBox(room.settings.sealing_keys)
 
 
 def _duration(text: str) -> timedelta:

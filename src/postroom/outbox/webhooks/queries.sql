@@ -42,6 +42,12 @@ WHERE :after_id::bigint IS NULL OR id > :after_id
 ORDER BY id
 LIMIT :page_limit;
 
+-- name: list_sealed :many
+-- Every endpoint: each has a secret.
+SELECT id
+FROM webhook_endpoints
+ORDER BY id;
+
 -- name: list_signing :many
 -- The endpoints of a claim with their secrets; the previous secret only until it expires.
 SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, topics, description, format,
@@ -57,6 +63,21 @@ SELECT id, status, created_at, updated_at, disabled_at, disabled_reason, url, to
 FROM webhook_endpoints
 WHERE status = 'enabled' AND :topic::text = ANY (topics)
 ORDER BY id;
+
+-- name: lock_secrets :maybe
+-- The sealed secrets of an endpoint, locked until the transaction ends; the previous one only until it expires.
+SELECT secret_key_id, secret, CASE WHEN previous_until > now() THEN previous_key_id END AS previous_key_id,
+    CASE WHEN previous_until > now() THEN previous_secret END AS previous_secret
+FROM webhook_endpoints
+WHERE id = :id
+FOR UPDATE;
+
+-- name: replace_secrets :exec
+-- Store the same secrets, sealed with another key. A previous secret that has expired is removed.
+UPDATE webhook_endpoints
+SET secret_key_id = :secret_key_id, secret = :secret, previous_key_id = :previous_key_id,
+    previous_secret = :previous_secret, previous_until = CASE WHEN :previous_key_id::text IS NOT NULL THEN previous_until END
+WHERE id = :id;
 
 -- name: reserve_id :one
 -- Reserve the id of a new endpoint, because its secret is sealed for this id.

@@ -1,6 +1,6 @@
 """Register, change and delete endpoints; rotate their secrets; replay deliveries."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,7 +34,7 @@ from postroom.outbox.webhooks.model import (
 )
 from postroom.outbox.webhooks.publisher import PUBLISHER
 from postroom.runtime.page import OLDEST_FIRST, Found, read_page
-from postroom.runtime.secrets import SecretBox
+from postroom.runtime.secrets import Sealed, SecretBox
 
 _log = structlog.get_logger()
 
@@ -204,6 +204,35 @@ async def rotate(
             )
         )
     return endpoint, secret
+
+
+async def rotate_keys(pool: Pool, box: SecretBox, *, actor: str) -> int:
+    """Seal every secret again with the current key; returns the number of endpoints.
+
+    Each endpoint has its own transaction, so the rotation can be interrupted and run again.
+    """
+    waiting = await store.list_sealed(pool)
+    for endpoint_id in waiting:
+        async with audited(pool, actor, "webhook.rotate_key", f"webhook:{endpoint_id}") as (connection, note):
+            old = await store.lock_secrets(connection, id=endpoint_id)
+            note.is_dropped = old is None  # it was deleted meanwhile
+            if old is not None:
+                await _seal_again(connection, box, endpoint_id, old)
+    return len(waiting)
+
+
+async def _seal_again(connection: Connection, box: SecretBox, endpoint_id: int, old: Mapping[str, Sealed]) -> None:
+    purpose = purpose_of(endpoint_id)
+    new = {name: box.seal(box.open(each, purpose=purpose), purpose=purpose) for name, each in old.items()}
+    previous = new.get("previous")
+    await store.replace_secrets(
+        connection,
+        id=endpoint_id,
+        secret_key_id=new["secret"].key_id,
+        secret=new["secret"].data,
+        previous_key_id=None if previous is None else previous.key_id,
+        previous_secret=None if previous is None else previous.data,
+    )
 
 
 async def set_status(
