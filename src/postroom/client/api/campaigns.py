@@ -89,22 +89,27 @@ class CampaignRecipient(Struct, frozen=True, kw_only=True):
 
 
 class Upload(Struct, frozen=True, kw_only=True):
-    """The result of an upload: total = added + duplicate + invalid + suppressed."""
+    """The result of an upload: total = added + duplicate + invalid + suppressed.
+
+    `fields` are the merge fields found.
+    """
 
     total: int
     added: int
     duplicate: int
     invalid: int
     suppressed: int
+    fields: list[str]
     refused: list[RejectedLine]
 
 
 class RejectedLine(Struct, frozen=True, kw_only=True):
-    """A rejected line of an upload: its number, the field, and the reason."""
+    """A rejected line of an upload: its number, the field, the reason, and the beginning of the field's value."""
 
     line: int
     field: str
     message: str
+    value: str
 
 
 class CampaignPreview(Struct, frozen=True, kw_only=True):

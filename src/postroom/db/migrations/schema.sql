@@ -884,6 +884,10 @@ CREATE FUNCTION keep_heap() RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$…$$;
 
+CREATE FUNCTION keyed_fingerprint(p_digest bigint, p_key bytea) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$…$$;
+
 CREATE FUNCTION last_event_position() RETURNS bigint
     LANGUAGE plpgsql STABLE
     SET search_path TO 'postroom', 'pg_temp'
@@ -2237,6 +2241,13 @@ CREATE TABLE event_tags (
     CONSTRAINT event_tags_form CHECK (((POSITION(('='::text) IN (tag)) > 1) AND (octet_length(tag) <= 1024)))
 );
 
+CREATE TABLE fingerprint_key (
+    is_only boolean DEFAULT true NOT NULL,
+    key bytea NOT NULL,
+    CONSTRAINT fingerprint_key_length CHECK ((octet_length(key) = 32)),
+    CONSTRAINT fingerprint_key_one_row CHECK (is_only)
+);
+
 CREATE TABLE inbox_messages (
     id bigint NOT NULL,
     delivery_id bigint NOT NULL,
@@ -3083,6 +3094,9 @@ ALTER TABLE ONLY event_tags
 ALTER TABLE ONLY events
     ADD CONSTRAINT events_pkey PRIMARY KEY ("position");
 
+ALTER TABLE ONLY fingerprint_key
+    ADD CONSTRAINT fingerprint_key_pkey PRIMARY KEY (is_only);
+
 ALTER TABLE ONLY inbox_messages
     ADD CONSTRAINT inbox_messages_pkey PRIMARY KEY (id);
 
@@ -3477,7 +3491,7 @@ CREATE TRIGGER default_send_delay BEFORE INSERT ON sender_accounts FOR EACH ROW 
 
 CREATE TRIGGER deliveries_check_inserted BEFORE INSERT ON deliveries FOR EACH ROW EXECUTE FUNCTION check_delivery();
 
-CREATE TRIGGER deliveries_check_updated AFTER UPDATE ON deliveries FOR EACH ROW WHEN ((NOT (((new.state < 'sending'::delivery_state) = (new.next_attempt_at IS NOT NULL)) AND ((new.state = 'sending'::delivery_state) = (new.claim_id IS NOT NULL)) AND ((new.state > 'sending'::delivery_state) = (new.finished_at IS NOT NULL)) AND ((new.state <= 'sent'::delivery_state) OR (new.reason IS NOT NULL)) AND ((new.state <> 'rendered'::delivery_state) OR (new.template_version_id IS NOT NULL)) AND (num_nulls(new.idempotency_key, new.request_fingerprint, new.idempotency_expires_at) = ANY (ARRAY[0, 3])) AND (new.attempt_count >= 0) AND COALESCE(((new.max_retries >= 0) AND (new.max_retries <= 100)), true) AND COALESCE(((new.give_up_after >= '00:00:01'::interval) AND (new.give_up_after <= '30 days'::interval)), true) AND (LEAST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))) EXECUTE FUNCTION check_delivery();
+CREATE TRIGGER deliveries_check_updated AFTER UPDATE ON deliveries FOR EACH ROW WHEN ((NOT (((new.state < 'sending'::delivery_state) = (new.next_attempt_at IS NOT NULL)) AND ((new.state = 'sending'::delivery_state) = (new.claim_id IS NOT NULL)) AND ((new.state > 'sending'::delivery_state) = (new.finished_at IS NOT NULL)) AND ((new.state <= 'sent'::delivery_state) OR (new.reason IS NOT NULL)) AND ((new.state <> 'rendered'::delivery_state) OR (new.template_version_id IS NOT NULL)) AND ((num_nulls(new.idempotency_key, new.request_fingerprint, new.idempotency_expires_at) = ANY (ARRAY[0, 3])) OR ((new.lane = 'auth'::delivery_lane) AND (new.request_fingerprint IS NULL) AND (num_nulls(new.idempotency_key, new.idempotency_expires_at) = 0))) AND (new.attempt_count >= 0) AND COALESCE(((new.max_retries >= 0) AND (new.max_retries <= 100)), true) AND COALESCE(((new.give_up_after >= '00:00:01'::interval) AND (new.give_up_after <= '30 days'::interval)), true) AND (LEAST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) >= '1900-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(new.next_attempt_at, new.created_at, new.dated_at, new.first_attempt_at, new.expires_at, new.finished_at, new.idempotency_expires_at) < '9999-12-31 00:00:00+00'::timestamp with time zone)))) EXECUTE FUNCTION check_delivery();
 
 CREATE TRIGGER deliveries_deferred AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.channel = 'email'::delivery_channel) AND ((old.first_attempt_at IS NOT NULL) OR (new.first_attempt_at IS NOT NULL)) AND (((((old.first_attempt_at IS NULL) IS DISTINCT FROM (new.first_attempt_at IS NULL)) OR ((old.finished_at IS NULL) IS DISTINCT FROM (new.finished_at IS NULL))) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.dated_at IS DISTINCT FROM new.dated_at)))) EXECUTE FUNCTION list_deferred();
 
