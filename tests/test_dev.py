@@ -132,6 +132,24 @@ def test_pure_tests_exist_and_other_pythons_are_supported(repository: Path) -> N
     assert all(version != own and 11 <= int(version.split(".")[1]) <= 14 for version in module.other_pythons())
 
 
+def test_tests_of_mail_run_on_the_python_of_the_distribution(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its name and version are shown and a failure is reported; where it runs `./dev` itself, the step is left out."""
+    module = _load(repository / "dev")
+    for found, expected in (({"3.11.2": "/usr/bin/python3"}, "tests/mail"), ({"3.12.1": "/opt/python3"}, "")):
+        monkeypatch.setattr(module, "other_pythons", lambda found=found: found)
+        monkeypatch.setattr(module, "ensure_distribution", lambda version: str(repository / ".venv" / "bin" / "python"))
+        assert module.on_distribution(["-n", "3"]) == []
+        (repository / "tests" / "mail").mkdir(exist_ok=True)
+        monkeypatch.setenv("FAILING", "python")
+        failed = module.on_distribution(["-n", "3"])
+        assert failed == (["pytest on /usr/bin/python3, Python 3.11.2"] if expected else [])
+        assert (f"python -m pytest -n 3 {expected} []" in capfd.readouterr().out) == bool(expected)
+        (repository / "tests" / "mail").rmdir()
+        monkeypatch.delenv("FAILING")
+
+
 def test_a_changed_lock_makes_the_environment_stale(repository: Path) -> None:
     """The stamp holds for this lock, these entry points, this Python and this place, and no other."""
     module = _load(repository / "dev")
@@ -174,5 +192,5 @@ def test_the_build_server_runs_dev_test() -> None:
 def test_every_named_test_exists() -> None:
     """The lists of pure, soaking and older-PostgreSQL tests name files and folders of the repository."""
     dev = _load(ROOT / "dev")
-    named = (*dev.PURE_TESTS, *dev.SOAKING, *dev.OLDER_POSTGRES_TESTS, dev.WORLD)
+    named = (*dev.PURE_TESTS, *dev.SOAKING, *dev.OLDER_POSTGRES_TESTS, *dev.DISTRIBUTION_TESTS, dev.WORLD)
     assert [path for path in named if not (ROOT / path).exists()] == []

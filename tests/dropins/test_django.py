@@ -168,7 +168,7 @@ with transaction.atomic():
 
 
 async def test_missing_schema_is_reported(room: Room, database_url: str) -> None:
-    """A missing schema is the database's error, or nothing with fail_silently; the transaction goes on."""
+    """A missing room is named, or nothing is raised with fail_silently; the transaction goes on."""
     program = """
 with transaction.atomic():
     silent = send_mail("x", "x", None, ["ada@example.org"], fail_silently=True)
@@ -179,7 +179,7 @@ try:
 except Exception as error:
     result = [silent, type(error).__name__]
 """
-    assert await run(program, database_url, ROOM="nowhere") == [0, "ProgrammingError"]
+    assert await run(program, database_url, ROOM="nowhere") == [0, "RoomMissing"]
 
 
 async def test_a_bad_address_is_an_error_that_names_it(room: Room, database_url: str) -> None:
