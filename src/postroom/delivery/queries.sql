@@ -56,6 +56,26 @@ FROM accept_usual(
     p_idempotency_ttl => :idempotency_ttl::interval
 );
 
+-- name: add_erased_attempts :many
+-- Add the attempts of mail whose only recipient was erased while it was being sent: the delivery has ended as cancelled and stays
+-- so, but the ledger has each mail that left. Nothing that could name the person is stored. The claim lists the mail that its
+-- worker began, so that a late result of any other mail is not added; a repetition adds nothing.
+INSERT INTO attempts (
+    delivery_id, attempt_no, outcome, lane, code, claim_id, started_at, finished_at, transport, stage, enhanced_code,
+    remote_host, tls, campaign_id, sender_account_id, recipient, template_id
+)
+SELECT d.id, d.attempt_count, i.outcome::attempt_outcome, d.lane, i.code, i.claim_id,
+    coalesce(:now::timestamptz, now()) - i.elapsed, coalesce(:now::timestamptz, now()), i.transport, i.stage,
+    i.enhanced_code, i.remote_host, i.tls, d.campaign_id, d.sender_account_id, d.recipient_email, d.template_id
+FROM unnest(
+    :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :elapsed::interval[], :transport::text[],
+    :stage::text[], :code::integer[], :enhanced::text[], :remote_host::text[], :tls::text[]
+) AS i(delivery_id, claim_id, outcome, elapsed, transport, stage, code, enhanced_code, remote_host, tls)
+JOIN claims AS c ON c.id = i.claim_id AND c.worker_id = :worker_id AND i.delivery_id = ANY(c.delivery_ids)
+JOIN deliveries AS d ON d.id = i.delivery_id AND d.state = 'cancelled' AND d.reason = 'erased' AND d.claim_id IS NULL
+WHERE NOT EXISTS (SELECT FROM attempts AS a WHERE a.delivery_id = d.id AND a.attempt_no = d.attempt_count)
+RETURNING delivery_id AS id;
+
 -- name: cancel :many
 -- Cancel these deliveries, except the ones that no longer wait.
 SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;
@@ -165,6 +185,7 @@ input AS MATERIALIZED (
         stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain,
         recipient, other_recipients, message_id, first_outcome, first_code, first_enhanced_code, first_detail, n
     )
+    ORDER BY delivery_id -- every writer locks several deliveries in this order
 ),
 done AS (
     UPDATE deliveries AS d

@@ -49,6 +49,7 @@ def _lane_depth(row: asyncpg.Record) -> LaneDepth:
 accept = QUERIES["accept"].one_as(read_accepted)
 """Accept requests given as columns."""
 accept_usual = QUERIES["accept_usual"].one_as(read_accepted_one)
+add_erased_attempts = QUERIES["add_erased_attempts"].many_as(column("id", DeliveryId))
 cancel = QUERIES["cancel"].many_as(column("id", DeliveryId))
 choose_facts = QUERIES["choose_facts"].exec
 
