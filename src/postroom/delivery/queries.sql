@@ -840,6 +840,11 @@ FROM mine
 WHERE claims.id = mine.id
 RETURNING claims.id, was_held;
 
+-- name: repair_queue :one
+-- Compare a range of deliveries with the queue; see functions/repair_queue.sql.
+SELECT last_id, missing, orphans
+FROM repair_queue(:after::bigint, :batch_limit::integer);
+
 -- name: reschedule :maybe
 -- Move a delivery that was never attempted to another time; one in the past makes it due at once.
 UPDATE deliveries

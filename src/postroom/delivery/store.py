@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from postroom.db.queries import Connection, column, load
+from postroom.db.queries import Connection, column, columns, load
 from postroom.db.retention import Step
 from postroom.delivery.model import (
     Attempt,
@@ -276,6 +276,8 @@ async def renew_claims(
     return {ClaimId(row["id"]): row["was_held"] for row in rows}
 
 
+repair_queue = QUERIES["repair_queue"].one_as(columns("last_id", "missing", "orphans"))
+"""The last delivery that was compared, None at the end, and the numbers of added and deleted rows."""
 reschedule = QUERIES["reschedule"].has
 
 
