@@ -564,7 +564,8 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 -- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
 -- deliveries and their first recipient, with its suppression now as in list_claim_recipients, which reads all recipients
 -- of those that have others. The first row also has the time, and whether the room has limits: a statement of its own would
--- delay each first mail. No row: the claim is lost.
+-- delay each first mail. `is_stopped`: a cancel or a pause since the claim covers the mail; it is released, and not claimed again
+-- (lock_due_mail). No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
@@ -578,6 +579,8 @@ SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp(
     d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
     CASE WHEN d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
         THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for,
+    i.id = ANY ((SELECT list_mail_to_cancel())::bigint[]) OR (d.campaign_id IS NOT NULL AND EXISTS (
+        SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled'))) AS is_stopped,
     others.position IS NOT NULL AS has_others
 FROM held
 LEFT JOIN unnest(:delivery_ids::bigint[]) WITH ORDINALITY AS i(id, n) ON true

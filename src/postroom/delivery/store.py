@@ -174,7 +174,9 @@ list_attempts = QUERIES["list_attempts"].many_as(lambda row: Attempt(**row))
 async def list_claim_recipients(
     connection: Connection, *, lane: Lane, delivery_ids: Sequence[int], now: datetime | None
 ) -> dict[int, list[Recipient]]:
-    """All recipients by delivery, with their suppression now."""
+    """All recipients by delivery, with their suppression now. No delivery: no statement."""
+    if not delivery_ids:
+        return {}
     grouped: dict[int, list[Recipient]] = {}
     for row in await QUERIES["list_claim_recipients"].many(
         connection, lane=lane.value, delivery_ids=delivery_ids, now=now

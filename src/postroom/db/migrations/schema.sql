@@ -941,6 +941,10 @@ CREATE FUNCTION list_deferred() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
+CREATE FUNCTION list_mail_to_cancel() RETURNS bigint[]
+    LANGUAGE sql STABLE
+    AS $$…$$;
+
 CREATE FUNCTION list_suppressed(p_addresses text[]) RETURNS void
     LANGUAGE plpgsql
     SET jit TO 'off'
@@ -2336,6 +2340,8 @@ CREATE TABLE mass_actions (
     idempotency_key text,
     filter jsonb NOT NULL,
     skipped jsonb DEFAULT '{}'::jsonb NOT NULL,
+    pending bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    from_id bigint,
     CONSTRAINT mass_actions_kind_check CHECK ((kind = ANY (ARRAY['cancel'::text, 'retry'::text, 'resend'::text])))
 );
 
