@@ -1,10 +1,12 @@
 """The end of a campaign: it completes under its lock, and no mail of an ended one waits where nothing takes it."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.campaigns.test_feeding import a_feeder, drain
-from tests.support.builders import NOON, Hands, claimed
-from tests.support.campaigns import a_running_campaign, states_of
+from tests.support.builders import NOON, Hands, Recording, claimed
+from tests.support.campaigns import a_campaign_worker, a_running_campaign, states_of
 from tests.support.sessions import until_blocked
 
 from postroom.campaigns import service
@@ -83,3 +85,25 @@ async def test_held_mail_of_a_completed_campaign_is_released(pool: Pool) -> None
     await feeder.run_once()
     assert await pool.fetchval("SELECT next_attempt_at FROM deliveries WHERE id = $1", copy) == clock()
     assert len(await drain(pool, 10, clock)) == 1
+
+
+@pytest.mark.parametrize("stop", [service.cancel_campaign, service.pause_campaign])
+async def test_claimed_mail_of_a_stopped_campaign_is_not_started(pool: Pool, stop: Any) -> None:
+    """A worker that starts a claim reads the status of its campaigns: mail of a stopped one is released."""
+    clock = Hands()
+    campaign = await a_running_campaign(pool, 3, now=NOON)
+    await a_feeder(pool, clock=clock).run_once()
+    transport = Recording()
+
+    worker = a_campaign_worker(pool, transport, clock=clock)
+    prepare = worker._get_ready
+
+    async def stop_then_prepare(*claim: Any) -> None:
+        await stop(pool, campaign, actor="tests", now=clock())
+        await prepare(*claim)
+
+    worker._get_ready = stop_then_prepare
+    await worker.run_once(Lane.BULK)
+    assert transport.envelopes == []
+    assert await states_of(pool, campaign) == {"queued": 3}
+    assert await drain(pool, 10, clock) == []

@@ -1,21 +1,36 @@
 """Mass actions: previews, steps, repeated requests, and what is skipped and why."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.builders import DELIVERED, NO_ANSWER, Recording, a_mail, a_worker, accepted, claimed, state_of
+from tests.support.builders import (
+    DELIVERED,
+    NO_ANSWER,
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    claimed,
+    finished,
+    state_of,
+)
 from tests.support.http import open_browser
 from tests.support.retention import swept
 
 from postroom.background import RETENTION
 from postroom.db.pool import Pool
 from postroom.db.room import Room
+from postroom.delivery import store as deliveries
+from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import MassActionNotFound
 from postroom.delivery.listing import pages
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassKind, Obstacle
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.worker import WorkerOptions
 from postroom.errors import IdempotencyConflict
+from postroom.post.reply import Content, Envelope, Reply
 
 ADA = "cli:ada"
 SHOP = DeliveryFilter(source="shop")
@@ -133,14 +148,60 @@ async def test_deliveries_that_cannot_leave_again_are_skipped_with_the_reason(po
     assert done.changed == 2
 
 
-async def test_deliveries_that_a_worker_is_changing_are_skipped(pool: Pool) -> None:
-    """A step does not wait for a lock: it would block, or deadlock with, a worker."""
-    [locked, free] = await waiting(pool, 2)
+async def test_cancel_is_unfinished_while_a_delivery_is_locked(pool: Pool) -> None:
+    """A step does not wait for a lock: it would block, or deadlock with, a worker. A later one looks again."""
+    ids = await waiting(pool, 2)
     async with pool.acquire() as other, other.transaction():
-        await other.execute("SELECT FROM deliveries WHERE id = $1 FOR UPDATE", locked)
-        done = await service.start(pool, MassKind.CANCEL, SHOP, actor=ADA)
-    assert (done.changed, done.skipped) == (1, {"sending": 1})
-    assert await states(pool, [locked, free]) == [DeliveryState.QUEUED, DeliveryState.CANCELLED]
+        await other.execute("SELECT FROM deliveries WHERE id = $1 FOR UPDATE", ids[0])
+        begun = await service.start(pool, MassKind.CANCEL, SHOP, actor=ADA)
+        assert (begun.changed, begun.skipped, begun.finished_at) == (1, {"sending": 1}, None)
+        assert await states(pool, ids) == [DeliveryState.QUEUED, DeliveryState.CANCELLED]
+    assert await service.run_unfinished(pool) is False
+    done = await service.get_mass_action(pool, begun.id)
+    assert (done.changed, done.skipped, done.finished_at is not None) == (2, {}, True)
+    assert await states(pool, ids) == [DeliveryState.CANCELLED] * 2
+
+
+@pytest.mark.parametrize("state", [None, DeliveryState.QUEUED])
+async def test_cancel_is_unfinished_while_a_worker_holds_mail(pool: Pool, state: DeliveryState | None) -> None:
+    """Mail that returns to the queue is claimed by nobody until it is cancelled; mail that was sent has ended."""
+    await waiting(pool, 4)
+    held = await claimed(pool, limit=3)
+    begun = await service.start(pool, MassKind.CANCEL, replace(SHOP, state=state), actor=ADA)
+    assert (begun.changed, begun.skipped, begun.finished_at) == (1, {"sending": 3}, None)
+    async with pool.acquire() as connection:
+        back = [held[0].id, held[1].id]
+        await deliveries.release(connection, worker_id=1, claim_id=held[0].claim_id, delivery_ids=back, now=None)
+    assert await claimed(pool) == []
+    await service.run_unfinished(pool)
+    waits = await service.get_mass_action(pool, begun.id)
+    assert (waits.changed, waits.skipped, waits.finished_at) == (3, {"sending": 1}, None)
+    async with pool.acquire() as connection:
+        await deliveries.complete(connection, worker_id=1, now=None, **complete_columns(finished(held[2:])))
+    while await service.run_unfinished(pool):
+        pass
+    done = await service.get_mass_action(pool, begun.id)
+    assert (done.changed, done.skipped, done.finished_at is not None) == (3, {"ended": 1}, True)
+    assert await states(pool, [each.id for each in held]) == [DeliveryState.CANCELLED] * 2 + [DeliveryState.SENT]
+    assert [action for _actor, action, _after in await audited(pool)] == ["delivery.mass_cancel"]
+
+
+async def test_claimed_mail_that_a_cancel_covers_is_not_started(pool: Pool) -> None:
+    """A worker that starts a chunk releases what a cancel has covered since the claim: only mail in flight leaves."""
+    ids = await waiting(pool, 4)
+    transport = Recording()
+
+    class Stopping(Recording):
+        async def send(self, envelope: Envelope, content: Content) -> Reply:
+            if not transport.envelopes:
+                await service.start(pool, MassKind.CANCEL, SHOP, actor=ADA)
+            return await transport.send(envelope, content)
+
+    options = WorkerOptions(chunk=1)
+    await a_worker(pool, Stopping(), options=options).run_once(Lane.TRANSACTIONAL)
+    await service.run_unfinished(pool)
+    assert len(transport.envelopes) <= 2  # with the next chunk, which had started meanwhile
+    assert (await states(pool, ids)).count(DeliveryState.CANCELLED) >= 2
 
 
 async def test_two_processes_do_not_run_the_same_step(pool: Pool) -> None:

@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
+import pytest
 from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, make_months, options_for, run
-from tests.support.builders import Recording, a_mail, a_worker, accepted
+from tests.support.builders import BUSY, DELIVERED, Recording, a_mail, a_worker, accepted
 
 from postroom.archive.parquet import read_tables
 from postroom.db.room import Room
 from postroom.delivery.model import Lane
 from postroom.erasure.service import erase
+from postroom.post.reply import Content, Envelope, Reply
 
 ANN, BOB = "ann@example.org", "bob@example.org"
 
@@ -34,6 +36,33 @@ async def test_the_ledger_forgets_a_person_whose_deliveries_are_retired(room: Ro
     )
     pseudonym = await room.pool.fetchval("SELECT erased_address($1)", ANN)
     assert rows[:2] == [(pseudonym, None, None, None, None), (BOB, [pseudonym], None, "welcome", "Ann")]
+
+
+@pytest.mark.parametrize("replies", [(DELIVERED,), (BUSY,)], ids=["taken", "deferred"])
+async def test_mail_that_left_during_an_erasure_is_in_the_ledger(
+    room: Room, tmp_path: Path, replies: tuple[Reply, ...]
+) -> None:
+    """Its delivery is cancelled; its attempt is recorded under the pseudonym, and nothing else about the person is."""
+
+    class Slow(Recording):
+        async def send(self, envelope: Envelope, content: Content) -> Reply:
+            await erase(room, options_for(tmp_path), address=ANN, actor=ACTOR)
+            return await super().send(envelope, content)
+
+    mails = [a_mail(ANN, tags={"for": ANN}, custom_data={"by": ANN}, idempotency_key=ANN), a_mail(BOB)]
+    ann, _bob = await accepted(room.pool, *mails)
+    await a_worker(room.pool, Slow(*replies)).run_once(Lane.TRANSACTIONAL)
+    rows = await room.pool.fetch(
+        "SELECT a::text AS all, outcome::text, code, recipient FROM attempts AS a WHERE delivery_id = $1", ann
+    )
+    pseudonym = await room.pool.fetchval("SELECT erased_address($1)", ANN)
+    outcome = "sent" if replies == (DELIVERED,) else "deferred"
+    assert [tuple(row)[1:] for row in rows] == [(outcome, replies[0].code, pseudonym)]
+    assert ANN not in rows[0]["all"]
+    assert await room.pool.fetchval("SELECT count(*) FROM soft_bounces WHERE address = $1", ANN) == 0
+    delivery = await room.pool.fetchrow("SELECT state::text, reason, attempt_count FROM deliveries WHERE id = $1", ann)
+    assert tuple(delivery) == ("cancelled", "erased", 1)
+    assert await room.pool.fetchval("SELECT count(*) FROM claims") == 0
 
 
 async def test_the_archive_forgets_the_recipient_of_an_attempt(room: Room, tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ async def start_campaign(
 
 
 async def pause_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
-    """Pause a campaign and hold its waiting mail. A batch that a worker has claimed is still sent."""
+    """Pause a campaign and hold its waiting mail. Mail that a worker is already sending still leaves."""
     return await _step(pool, campaign_id, "pause", actor=actor, now=now)
 
 
@@ -134,7 +134,7 @@ async def resume_campaign(pool: Pool, campaign_id: int, *, actor: str, now: date
 
 
 async def cancel_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
-    """Cancel a campaign. A batch that a worker has claimed is still sent."""
+    """Cancel a campaign. Mail that a worker is already sending still leaves."""
     return await _step(pool, campaign_id, "cancel", actor=actor, now=now)
 
 

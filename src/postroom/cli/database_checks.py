@@ -57,6 +57,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
         _loops,
         mail_checks.examine_ways_out,
         mail_checks.examine_queue,
+        mail_checks.examine_waiting,
         mail_checks.examine_dead_letters,
         _malformed,
         partial(_tokens, settings=settings),

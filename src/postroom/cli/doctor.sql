@@ -8,6 +8,51 @@ SELECT count(*) AS accounts,
         FILTER (WHERE status = 'suspended' OR (status = 'paused' AND paused_by = 'health')) AS stopped
 FROM sender_accounts;
 
+-- name: count_stuck :one
+-- Waiting mail that nothing will take. `missing`: deliveries that wait without a row in the queue, among the first and the last
+-- :bound. `orphans`: rows of the queue whose delivery does not wait, among the first :bound that are due of each lane; they
+-- stay there until they are repaired. Campaigns: with mail that contradicts their status, and the newest completed ones with
+-- people who were never queued.
+SELECT
+    (
+        SELECT count(*)
+        FROM (
+            (SELECT id, next_attempt_at FROM deliveries ORDER BY id LIMIT :bound::bigint)
+            UNION
+            (SELECT id, next_attempt_at FROM deliveries ORDER BY id DESC LIMIT :bound)
+        ) AS d
+        WHERE d.next_attempt_at IS NOT NULL
+            AND (SELECT w.id FROM due_deliveries AS w WHERE w.id = d.id) IS NULL -- not joined: one look-up for each
+    ) AS missing,
+    (
+        SELECT count(*)
+        FROM unnest(enum_range(NULL::delivery_lane)) AS lane(name),
+            unnest(enum_range(NULL::delivery_channel)) AS channel(name),
+            LATERAL (
+                SELECT w.id
+                FROM due_deliveries AS w
+                WHERE w.lane = lane.name AND w.channel = channel.name AND w.due_at < now() - :patience::interval
+                ORDER BY w.due_at, w.id
+                LIMIT :bound
+            ) AS first
+        WHERE (SELECT d.id FROM deliveries AS d WHERE d.id = first.id AND d.next_attempt_at IS NOT NULL) IS NULL
+    ) AS orphans,
+    ARRAY(
+        SELECT u.id
+        FROM unfinished_campaigns() AS u
+        JOIN campaigns AS c ON c.id = u.id
+        WHERE u.has_stray_mail AND c.updated_at < now() - :patience
+        ORDER BY u.id
+        LIMIT 5
+    ) AS stray_campaigns,
+    ARRAY(
+        SELECT c.id
+        FROM (SELECT id FROM campaigns WHERE status = 'completed' ORDER BY id DESC LIMIT :bound) AS c
+        WHERE EXISTS (SELECT FROM campaign_zones AS z WHERE z.campaign_id = c.id AND z.fed_through < z.last_id)
+        ORDER BY c.id
+        LIMIT 5
+    ) AS cut_campaigns;
+
 -- name: describe_room_limits :maybe
 -- The limits of the room, the mails counted today, and whether mail is due.
 SELECT l.daily_quota, l.expires_at, coalesce(l.expires_at <= now(), false) AS is_closed,

@@ -1,6 +1,7 @@
 """The doctor's checks of mail on its way: the ways out, the queue, dead letters, sender accounts."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from postroom.db.pool import Session
@@ -14,6 +15,8 @@ from postroom.settings import Settings
 
 FAILING_WARNS = timedelta(seconds=10)  # a relay that restarts is not an outage
 LANE_LATE = timedelta(minutes=5)  # a worker that keeps up is late by seconds
+STUCK_AFTER = timedelta(minutes=1)  # the feeder settles mail of campaigns within a second
+STUCK_LOOKED_AT = 1000  # mail that nothing takes stays at the beginning of its order, so few rows find it
 COUNTED = 10_000  # bounds the counts, so that doctor stays quick in a crisis
 
 _LATE = {
@@ -61,6 +64,30 @@ async def examine_queue(session: Session) -> Finding:
     shown = ", ".join(words for lanes in late.values() for words in lanes)
     advice = "; ".join(advice for reason, advice in _LATE.items() if reason in late)
     return warn("queue", shown, f"{advice}; see `postroom deliveries list --status waiting`")
+
+
+async def examine_waiting(session: Session, *, bound: int = STUCK_LOOKED_AT) -> Finding:
+    """Find waiting mail that nothing will take, among so many deliveries and campaigns at each end."""
+    row = await _QUERIES["count_stuck"].one(session, bound=bound, patience=STUCK_AFTER)
+    found, advice = [], []
+    if row["missing"] or row["orphans"]:
+        found.append(
+            f"{row['missing']} waiting deliveries are not in the queue, {row['orphans']} rows of it do not wait"
+        )
+        advice.append("start a worker: it repairs the queue, a thousand deliveries every ten seconds")
+    if row["stray_campaigns"]:
+        found.append(f"mail of campaigns {_numbers(row['stray_campaigns'])} contradicts their status")
+        advice.append("start a worker: it cancels, holds or releases that mail")
+    if row["cut_campaigns"]:
+        found.append(f"campaigns {_numbers(row['cut_campaigns'])} were completed before all their people were queued")
+        advice.append("upload the people with state `waiting` into a new campaign")
+    if not found:
+        return ok("waiting mail", "all of it will be taken")
+    return warn("waiting mail", "; ".join(found), "; ".join(advice))
+
+
+def _numbers(ids: Sequence[int]) -> str:
+    return ", ".join(map(str, ids))
 
 
 async def examine_dead_letters(session: Session) -> Finding:

@@ -236,6 +236,18 @@ def unwritable_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]
     }
 
 
+def erased_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
+    """Results of mail whose recipient was erased, as columns for one statement: without what may name a person."""
+    replies = [result.reply for result in results]
+    said = ("stage", "code", "enhanced", "remote_host", "tls")
+    return {
+        "claim_id": [result.outgoing.claim_id for result in results],
+        "delivery_id": [result.outgoing.id for result in results],
+        **{name: [getattr(result, name) for result in results] for name in ("outcome", "elapsed", "transport")},
+        **{name: [reply and getattr(reply, name) for reply in replies] for name in said},
+    }
+
+
 def _result_columns(results: Sequence[AttemptResult]) -> dict[str, list[Any]]:
     return {
         "delivery_id": [r.outgoing.id for r in results],

@@ -11,7 +11,7 @@ was lost changes nothing, and is counted.
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +29,7 @@ from postroom.delivery.decision import (
     NOWHERE,
     AttemptResult,
     complete_columns,
+    erased_columns,
     is_uncounted,
     unwritable_columns,
 )
@@ -164,8 +165,7 @@ class Ledger:
 
     async def _write(self, batch: list[AttemptResult]) -> None:
         newest = self._newest(batch)
-        # in the order of their ids, in which every writer locks deliveries
-        written, rejected = await self._record(sorted(newest.values(), key=lambda result: result.outgoing.id))
+        written, rejected = await self._record(list(newest.values()))
         self._failures = 0
         del self._results[: len(batch)]
         over = [result.outgoing for result in batch if result.outgoing.id not in rejected]
@@ -266,24 +266,43 @@ async def _record_results(
 ) -> set[DeliveryId]:
     """Write results and, in the same transaction, their effects on accounts and recipients.
 
-    Returns the deliveries whose claim was still valid; a result whose claim was lost has no effect.
+    Returns the deliveries whose claim was still valid, or whose recipient was erased meanwhile. A result whose claim
+    was lost has no effect.
     """
     if all(result.is_plain and result.outgoing.slot is None for result in results):
         # This statement has all effects: four round trips become one.
-        return await store.complete(connection, worker_id=worker_id, now=now, **complete_columns(results))
+        written = await store.complete(connection, worker_id=worker_id, now=now, **complete_columns(results))
+        return written | await _add_erased(connection, results, written, worker_id=worker_id, now=now)
     unwritable = [result for result in results if result.outcome is None]
     attempted = [result for result in results if result.outcome is not None] if unwritable else results
     async with connection.transaction():
-        written: set[DeliveryId] = set()
+        written, erased = set[DeliveryId](), set[DeliveryId]()
         if attempted:
             written = await store.complete(connection, worker_id=worker_id, now=now, **complete_columns(attempted))
+            erased = await _add_erased(connection, attempted, written, worker_id=worker_id, now=now)
         if unwritable:
             columns = unwritable_columns(unwritable)
             written.update(await store.fail_unwritable(connection, worker_id=worker_id, now=now, **columns))
         ours = [result for result in results if result.outgoing.id in written]
-        await _update_accounts(connection, ours, policy=policy, now=now)
+        left = [result for result in results if result.outgoing.id in erased]
+        await _update_accounts(connection, [*ours, *left], policy=policy, now=now)
         await _record_feedback(connection, ours, now=now)
-    return written
+    return written | erased
+
+
+async def _add_erased(
+    connection: Session,
+    results: Sequence[AttemptResult],
+    written: Collection[DeliveryId],
+    *,
+    worker_id: int,
+    now: datetime | None,
+) -> set[DeliveryId]:
+    """Add the attempts of mail whose recipient was erased while it was sent, which has lost its claim."""
+    lost = [result for result in results if result.outgoing.id not in written]
+    if not lost:
+        return set()
+    return set(await store.add_erased_attempts(connection, worker_id=worker_id, now=now, **erased_columns(lost)))
 
 
 async def _update_accounts(

@@ -26,6 +26,9 @@ from postroom.runtime.metrics import RECOVERED
 
 _log = structlog.get_logger()
 
+COMPARING_INTERVAL = timedelta(seconds=10)
+"""The interval at which a thousand deliveries are compared with the queue: ten million take a day."""
+
 RETENTION = (
     Retention(store.delete_old_payloads, "payload_retention"),  # bodies are deleted before their deliveries
     Retention(store.delete_old_deliveries, "delivery_retention", also=("dead_letter_retention",)),
@@ -66,6 +69,7 @@ class Maintenance:
     def __init__(self, pool: Pool, options: MaintenanceOptions | None = None, *, clock: Clock = database_time) -> None:
         self._pool, self._options, self._clock = pool, options or MaintenanceOptions(), clock
         self._failed_at = -math.inf
+        self._compared = 0  # the delivery up to which the queue was compared
 
     def loops(self) -> list[Loop]:
         options = self._options
@@ -73,6 +77,7 @@ class Maintenance:
         return [
             Loop("recovery", self.recover, rest=options.recovery_interval),
             Loop("expiry", self.expire, rest=options.recovery_interval),
+            Loop("queue repair", self.repair, rest=COMPARING_INTERVAL),
             # A report may hold the lock for long. An attempt blocks the writers: it is not repeated before the next
             # run.
             Loop("attempt partitions", self.make_partitions, rest=every, interruption=Backoff(every_s, every_s)),
@@ -125,6 +130,15 @@ class Maintenance:
             while found := await store.expire_waiting(connection, batch_limit=STEP, now=self._clock()):
                 total += len(found)
         return total
+
+    async def repair(self) -> int:
+        """Compare the next deliveries with the queue; the first follow the last. Returns the repaired rows."""
+        async with self._pool.acquire() as connection:
+            last_id, missing, orphans = await store.repair_queue(connection, after=self._compared, batch_limit=STEP)
+        if missing or orphans:
+            _log.warning("queue_repaired", after=self._compared, missing=missing, orphans=orphans)
+        self._compared = last_id or 0
+        return int(missing + orphans)
 
     async def make_partitions(self) -> int:
         return await make_partitions(self._pool, ("attempts", "delivery_steps"), now=self._clock())

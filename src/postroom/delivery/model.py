@@ -203,6 +203,7 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     is_canonical: bool = False  # text and HTML: see `mail.render.Rendered`
     unsubscribe_url: str | None = None  # the signed link that its content has, for `List-Unsubscribe`
     problem: str | None = None  # the reason why the stored row cannot be sent
+    is_stopped: bool = False  # a cancel or a pause covers it since it was claimed
     campaign_id: int | None = None  # the campaign with the content, personalised by `variables`
     template_id: str | None = None  # the template with the content
     template_version_id: int | None = None  # the version it was accepted with; None: the template was unknown

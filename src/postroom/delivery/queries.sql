@@ -56,6 +56,26 @@ FROM accept_usual(
     p_idempotency_ttl => :idempotency_ttl::interval
 );
 
+-- name: add_erased_attempts :many
+-- Add the attempts of mail whose only recipient was erased while it was being sent: the delivery has ended as cancelled and stays
+-- so, but the ledger has each mail that left. Nothing that could name the person is stored. The claim lists the mail that its
+-- worker began, so that a late result of any other mail is not added; a repetition adds nothing.
+INSERT INTO attempts (
+    delivery_id, attempt_no, outcome, lane, code, claim_id, started_at, finished_at, transport, stage, enhanced_code,
+    remote_host, tls, campaign_id, sender_account_id, recipient, template_id
+)
+SELECT d.id, d.attempt_count, i.outcome::attempt_outcome, d.lane, i.code, i.claim_id,
+    coalesce(:now::timestamptz, now()) - i.elapsed, coalesce(:now::timestamptz, now()), i.transport, i.stage,
+    i.enhanced_code, i.remote_host, i.tls, d.campaign_id, d.sender_account_id, d.recipient_email, d.template_id
+FROM unnest(
+    :delivery_id::bigint[], :claim_id::bigint[], :outcome::text[], :elapsed::interval[], :transport::text[],
+    :stage::text[], :code::integer[], :enhanced::text[], :remote_host::text[], :tls::text[]
+) AS i(delivery_id, claim_id, outcome, elapsed, transport, stage, code, enhanced_code, remote_host, tls)
+JOIN claims AS c ON c.id = i.claim_id AND c.worker_id = :worker_id AND i.delivery_id = ANY(c.delivery_ids)
+JOIN deliveries AS d ON d.id = i.delivery_id AND d.state = 'cancelled' AND d.reason = 'erased' AND d.claim_id IS NULL
+WHERE NOT EXISTS (SELECT FROM attempts AS a WHERE a.delivery_id = d.id AND a.attempt_no = d.attempt_count)
+RETURNING delivery_id AS id;
+
 -- name: cancel :many
 -- Cancel these deliveries, except the ones that no longer wait.
 SELECT cancel_deliveries(:delivery_ids::bigint[], :reason::text, coalesce(:now::timestamptz, now())) AS id;
@@ -165,6 +185,7 @@ input AS MATERIALIZED (
         stage, code, enhanced_code, remote_host, tls, reply_text, is_plain, is_forgiven, is_throttled, domain,
         recipient, other_recipients, message_id, first_outcome, first_code, first_enhanced_code, first_detail, n
     )
+    ORDER BY delivery_id -- every writer locks several deliveries in this order
 ),
 done AS (
     UPDATE deliveries AS d
@@ -543,7 +564,8 @@ WHERE id = ANY(:delivery_id::bigint[]) AND state = 'queued';
 -- Record, before anything is sent, how far into a claim the worker is about to get, and read the content of these
 -- deliveries and their first recipient, with its suppression now as in list_claim_recipients, which reads all recipients
 -- of those that have others. The first row also has the time, and whether the room has limits: a statement of its own would
--- delay each first mail. No row: the claim is lost.
+-- delay each first mail. `is_stopped`: a cancel or a pause since the claim covers the mail; it is released, and not claimed again
+-- (lock_due_mail). No row: the claim is lost.
 WITH held AS (
     UPDATE claims
     SET started_through = :started_through, expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval
@@ -557,6 +579,8 @@ SELECT i.id, CASE WHEN i.n = 1 THEN coalesce(:now::timestamptz, clock_timestamp(
     d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until IS NOT DISTINCT FROM 'infinity' AS is_suppressed,
     CASE WHEN d.recipient_outcome IN ('pending', 'ambiguous') AND stopped.until < 'infinity'
         THEN stopped.until - coalesce(:now::timestamptz, now()) END AS held_for,
+    i.id = ANY ((SELECT list_mail_to_cancel())::bigint[]) OR (d.campaign_id IS NOT NULL AND EXISTS (
+        SELECT FROM campaigns AS c WHERE c.id = d.campaign_id AND c.status IN ('paused', 'cancelled'))) AS is_stopped,
     others.position IS NOT NULL AS has_others
 FROM held
 LEFT JOIN unnest(:delivery_ids::bigint[]) WITH ORDINALITY AS i(id, n) ON true
@@ -818,6 +842,11 @@ SET expires_at = coalesce(:now::timestamptz, clock_timestamp()) + :lease::interv
 FROM mine
 WHERE claims.id = mine.id
 RETURNING claims.id, was_held;
+
+-- name: repair_queue :one
+-- Compare a range of deliveries with the queue; see functions/repair_queue.sql.
+SELECT last_id, missing, orphans
+FROM repair_queue(:after::bigint, :batch_limit::integer);
 
 -- name: reschedule :maybe
 -- Move a delivery that was never attempted to another time; one in the past makes it due at once.

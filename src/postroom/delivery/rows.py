@@ -152,6 +152,7 @@ def read_started(outgoing: Outgoing, row: asyncpg.Record, recipients: Sequence[R
         attachments=attachments,
         problem=problem,
         variables=variables,
+        is_stopped=row["is_stopped"],
     )
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from postroom.db.queries import Connection, column, load
+from postroom.db.queries import Connection, column, columns, load
 from postroom.db.retention import Step
 from postroom.delivery.model import (
     Attempt,
@@ -49,6 +49,7 @@ def _lane_depth(row: asyncpg.Record) -> LaneDepth:
 accept = QUERIES["accept"].one_as(read_accepted)
 """Accept requests given as columns."""
 accept_usual = QUERIES["accept_usual"].one_as(read_accepted_one)
+add_erased_attempts = QUERIES["add_erased_attempts"].many_as(column("id", DeliveryId))
 cancel = QUERIES["cancel"].many_as(column("id", DeliveryId))
 choose_facts = QUERIES["choose_facts"].exec
 
@@ -173,7 +174,9 @@ list_attempts = QUERIES["list_attempts"].many_as(lambda row: Attempt(**row))
 async def list_claim_recipients(
     connection: Connection, *, lane: Lane, delivery_ids: Sequence[int], now: datetime | None
 ) -> dict[int, list[Recipient]]:
-    """All recipients by delivery, with their suppression now."""
+    """All recipients by delivery, with their suppression now. No delivery: no statement."""
+    if not delivery_ids:
+        return {}
     grouped: dict[int, list[Recipient]] = {}
     for row in await QUERIES["list_claim_recipients"].many(
         connection, lane=lane.value, delivery_ids=delivery_ids, now=now
@@ -275,6 +278,8 @@ async def renew_claims(
     return {ClaimId(row["id"]): row["was_held"] for row in rows}
 
 
+repair_queue = QUERIES["repair_queue"].one_as(columns("last_id", "missing", "orphans"))
+"""The last delivery that was compared, None at the end, and the numbers of added and deleted rows."""
 reschedule = QUERIES["reschedule"].has
 
 

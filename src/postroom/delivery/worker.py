@@ -12,18 +12,17 @@ as ambiguous if it can.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from time import monotonic
-from typing import Any
 
 import structlog
 
 from postroom.db.faults import DATABASE_ERRORS, INTERRUPTIONS
-from postroom.db.pool import Pool, Session
+from postroom.db.pool import Pool
 from postroom.delivery import store
 from postroom.delivery.attempt import AttemptRunner, Routes, Writers
 from postroom.delivery.decision import NO_TIME
@@ -31,7 +30,7 @@ from postroom.delivery.dispatch import Dispatcher
 from postroom.delivery.lane import LaneLoad, LaneWakeups, Precedence, RoomHold, WokenWorker, chunks
 from postroom.delivery.lease import Leases, trace_claim
 from postroom.delivery.ledger import Ledger
-from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing, Recipient
+from postroom.delivery.model import Channel, DeliveryId, Lane, Outgoing
 from postroom.delivery.rows import read_started
 from postroom.delivery.slots import TransportSlots, WorkerSlots
 from postroom.delivery.ways_out.watch import WayOutWatch
@@ -269,7 +268,7 @@ class Worker:
         return mails > self._options.chunk or (open_bytes > 0 and open_bytes + size > self._options.byte_limit)
 
     async def _let_some_wait(self, chunk: list[Outgoing]) -> list[Outgoing]:
-        """Postpone webhooks to hosts that time out, bulk mail to addresses on hold, and mail beyond room limits.
+        """Postpone webhooks to hosts that time out, and mail on hold, beyond room limits, or stopped by a person.
 
         After the start, so that one statement reads all that a chunk needs; released deliveries were not attempted.
         """
@@ -294,6 +293,8 @@ class Worker:
         return chunk[:fitting]
 
     def _wait(self, outgoing: Outgoing) -> timedelta | None:
+        if outgoing.is_stopped:
+            return NO_TIME
         if outgoing.channel is Channel.WEBHOOK:
             return self._hosts.wait(outgoing.url)
         return None if outgoing.held_for is None or self._attempter.has_expired(outgoing) else outgoing.held_for
@@ -320,7 +321,10 @@ class Worker:
                         outgoing.template_id is not None or outgoing.campaign_id is not None for outgoing in chunk
                     ),
                 )
-                several = await self._several_recipients(connection, lane, rows)
+                others = [row["id"] for row in rows if row["has_others"]]
+                several = await store.list_claim_recipients(
+                    connection, lane=lane, delivery_ids=others, now=self._clock()
+                )
         except INTERRUPTIONS as error:
             _log.warning("start_postponed", error=type(error).__name__)
             return None
@@ -336,15 +340,6 @@ class Worker:
         if self._on_started is not None:
             return await self._on_started(started)
         return started
-
-    async def _several_recipients(
-        self, connection: Session, lane: Lane, rows: Sequence[Mapping[str, Any]]
-    ) -> dict[int, list[Recipient]]:
-        """All recipients of the deliveries that have more than one."""
-        delivery_ids = [row["id"] for row in rows if row["has_others"]]
-        if not delivery_ids:
-            return {}
-        return await store.list_claim_recipients(connection, lane=lane, delivery_ids=delivery_ids, now=self._clock())
 
     async def _rest(self, lane: Lane) -> None:
         """Nothing is due: poll under load; otherwise request notifications, look once more, and wait."""

@@ -941,6 +941,10 @@ CREATE FUNCTION list_deferred() RETURNS trigger
     SET search_path TO 'postroom', 'pg_temp'
     AS $$…$$;
 
+CREATE FUNCTION list_mail_to_cancel() RETURNS bigint[]
+    LANGUAGE sql STABLE
+    AS $$…$$;
+
 CREATE FUNCTION list_suppressed(p_addresses text[]) RETURNS void
     LANGUAGE plpgsql
     SET jit TO 'off'
@@ -1308,6 +1312,12 @@ CREATE FUNCTION renumber_tokens() RETURNS void
 CREATE FUNCTION reopen_room() RETURNS void
     LANGUAGE plpgsql
     SET search_path TO 'postroom', 'pg_temp'
+    AS $$…$$;
+
+CREATE FUNCTION repair_queue(p_after bigint, p_limit integer, OUT last_id bigint, OUT missing bigint, OUT orphans bigint) RETURNS record
+    LANGUAGE plpgsql
+    SET enable_seqscan TO 'off'
+    SET jit TO 'off'
     AS $$…$$;
 
 CREATE FUNCTION repeat_single(p_values anyarray, p_count integer) RETURNS anyarray
@@ -2330,6 +2340,8 @@ CREATE TABLE mass_actions (
     idempotency_key text,
     filter jsonb NOT NULL,
     skipped jsonb DEFAULT '{}'::jsonb NOT NULL,
+    pending bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    from_id bigint,
     CONSTRAINT mass_actions_kind_check CHECK ((kind = ANY (ARRAY['cancel'::text, 'retry'::text, 'resend'::text])))
 );
 
@@ -3497,9 +3509,11 @@ CREATE TRIGGER deliveries_deferred AFTER UPDATE ON deliveries FOR EACH ROW WHEN 
 
 CREATE TRIGGER deliveries_deferred_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.first_attempt_at IS NOT NULL)) EXECUTE FUNCTION list_deferred();
 
-CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND (((((old.state IS DISTINCT FROM new.state) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
+CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND ((((((old.id IS DISTINCT FROM new.id) OR (old.state IS DISTINCT FROM new.state)) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
 
 CREATE TRIGGER deliveries_due_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.next_attempt_at IS NOT NULL)) EXECUTE FUNCTION follow_delivery();
+
+CREATE TRIGGER deliveries_due_truncated AFTER TRUNCATE ON deliveries FOR EACH STATEMENT EXECUTE FUNCTION follow_delivery();
 
 CREATE TRIGGER deliveries_guard AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND
         CASE old.state
@@ -3510,9 +3524,11 @@ CREATE TRIGGER deliveries_guard AFTER UPDATE OF state ON deliveries FOR EACH ROW
             ELSE true
         END)) EXECUTE FUNCTION deliveries_guard();
 
-CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((old.state <> new.state) AND ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (old.state = 'dead_letter'::delivery_state)))) EXECUTE FUNCTION list_unsent();
+CREATE TRIGGER deliveries_unsent AFTER UPDATE OF state, id ON deliveries FOR EACH ROW WHEN ((((old.state <> new.state) OR (old.id <> new.id)) AND ((new.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state])) OR (old.state = 'dead_letter'::delivery_state)))) EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER deliveries_unsent_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.state = ANY (ARRAY['failed'::delivery_state, 'dead_letter'::delivery_state, 'cancelled'::delivery_state, 'suppressed'::delivery_state]))) EXECUTE FUNCTION list_unsent();
+
+CREATE TRIGGER deliveries_unsent_truncated AFTER TRUNCATE ON deliveries FOR EACH STATEMENT EXECUTE FUNCTION list_unsent();
 
 CREATE TRIGGER empty_auth_payload AFTER UPDATE OF state ON deliveries FOR EACH ROW WHEN (((new.lane = 'auth'::delivery_lane) AND (new.finished_at IS NOT NULL) AND (new.state <> 'dead_letter'::delivery_state) AND (old.state <> new.state))) EXECUTE FUNCTION empty_auth_payload();
 

@@ -7,6 +7,13 @@ SECURITY DEFINER -- a role that may change a delivery needs no right on the tabl
 SET search_path FROM CURRENT
 AS $$
 BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        TRUNCATE due_deliveries;
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'UPDATE' AND NEW.id <> OLD.id THEN
+        DELETE FROM due_deliveries WHERE id = OLD.id;
+    END IF;
     IF TG_OP = 'DELETE' OR NEW.next_attempt_at IS NULL THEN
         DELETE FROM due_deliveries WHERE id = OLD.id;
     ELSE
@@ -26,12 +33,17 @@ CREATE OR REPLACE TRIGGER deliveries_due
     FOR EACH ROW
     WHEN (NEW.state <> 'sending' AND (OLD.next_attempt_at IS DISTINCT FROM NEW.next_attempt_at
         OR NEW.next_attempt_at IS NOT NULL
-        AND (OLD.state, OLD.lane, OLD.channel, OLD.campaign_id, OLD.expires_at)
-            IS DISTINCT FROM (NEW.state, NEW.lane, NEW.channel, NEW.campaign_id, NEW.expires_at)))
+        AND (OLD.id, OLD.state, OLD.lane, OLD.channel, OLD.campaign_id, OLD.expires_at)
+            IS DISTINCT FROM (NEW.id, NEW.state, NEW.lane, NEW.channel, NEW.campaign_id, NEW.expires_at)))
     EXECUTE FUNCTION follow_delivery();
 
 CREATE OR REPLACE TRIGGER deliveries_due_deleted
     AFTER DELETE ON deliveries
     FOR EACH ROW
     WHEN (OLD.next_attempt_at IS NOT NULL)
+    EXECUTE FUNCTION follow_delivery();
+
+CREATE OR REPLACE TRIGGER deliveries_due_truncated
+    AFTER TRUNCATE ON deliveries
+    FOR EACH STATEMENT
     EXECUTE FUNCTION follow_delivery();

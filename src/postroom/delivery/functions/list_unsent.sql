@@ -7,6 +7,10 @@ SECURITY DEFINER -- a role that may end a delivery needs no right on the list
 SET search_path FROM CURRENT
 AS $$
 BEGIN
+    IF TG_OP = 'TRUNCATE' THEN
+        TRUNCATE unsent_deliveries;
+        RETURN NULL;
+    END IF;
     DELETE FROM unsent_deliveries WHERE state = OLD.state AND id = OLD.id;
     IF TG_OP <> 'DELETE' AND NEW.state IN ('failed', 'dead_letter', 'cancelled', 'suppressed') THEN
         INSERT INTO unsent_deliveries (id, state) VALUES (NEW.id, NEW.state);
@@ -16,9 +20,9 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER deliveries_unsent
-    AFTER UPDATE OF state ON deliveries
+    AFTER UPDATE OF state, id ON deliveries
     FOR EACH ROW
-    WHEN (OLD.state <> NEW.state
+    WHEN ((OLD.state <> NEW.state OR OLD.id <> NEW.id)
         AND (NEW.state IN ('failed', 'dead_letter', 'cancelled', 'suppressed') OR OLD.state = 'dead_letter'))
     EXECUTE FUNCTION list_unsent();
 
@@ -26,4 +30,9 @@ CREATE OR REPLACE TRIGGER deliveries_unsent_deleted
     AFTER DELETE ON deliveries
     FOR EACH ROW
     WHEN (OLD.state IN ('failed', 'dead_letter', 'cancelled', 'suppressed'))
+    EXECUTE FUNCTION list_unsent();
+
+CREATE OR REPLACE TRIGGER deliveries_unsent_truncated
+    AFTER TRUNCATE ON deliveries
+    FOR EACH STATEMENT
     EXECUTE FUNCTION list_unsent();

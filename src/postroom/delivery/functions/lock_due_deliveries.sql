@@ -29,6 +29,7 @@ AS $$
 #variable_conflict use_column
 DECLARE
     v_webhooks integer;
+    v_cancelled bigint[] := list_mail_to_cancel();
     v_routed   boolean := p_use_senders AND EXISTS (
         SELECT FROM sender_accounts AS a WHERE p_lane = ANY (a.lanes) AND a.paused_by IS DISTINCT FROM 'person');
 BEGIN
@@ -39,6 +40,7 @@ BEGIN
         FROM due_deliveries AS w
         JOIN deliveries AS d ON d.id = w.id
         WHERE w.lane = p_lane AND w.channel = 'webhook' AND w.due_at <= p_now
+            AND w.id <> ALL (v_cancelled) -- as in lock_due_mail
         ORDER BY w.due_at, w.id
         LIMIT least((p_limit + 1) / 2, p_webhook_limit)
         FOR UPDATE SKIP LOCKED

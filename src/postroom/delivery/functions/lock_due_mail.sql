@@ -1,6 +1,7 @@
 -- Lock the due mail of a lane, oldest first; the settings of lock_due_deliveries apply. Mail of a paused or cancelled
 -- campaign never leaves, even if it became due: a stopping worker releases mail claimed before the pause, and the feeder
--- has not run yet. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
+-- has not run yet. Nor does mail for which a mass cancel waits (`mass_actions.pending`): it was in flight when the action looked, and
+-- has returned. The subquery does not depend on the mail, so it runs once for each claim. At most p_bytes of content are locked (NULL: any amount), but always one mail. Sizes are read by a
 -- subquery per row: as a join, a cached plan would read all payloads. Content is stored uncompressed, so its stored size is
 -- its size. Only a JSON value that an application copies compressed from a table weighs less than it is; check_send_data limits
 -- that to what a chunk of 100 mails may have.
@@ -30,6 +31,7 @@ AS $$
                         AND (w.campaign_id IS NULL OR NOT EXISTS (
                             SELECT FROM campaigns AS c
                             WHERE c.id = w.campaign_id AND c.status IN ('paused', 'cancelled')))
+                        AND w.id <> ALL ((SELECT list_mail_to_cancel())::bigint[])
                     ORDER BY w.due_at, w.id
                     LIMIT p_limit
                     FOR UPDATE OF w, d SKIP LOCKED

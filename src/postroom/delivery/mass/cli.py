@@ -1,5 +1,6 @@
 """Commands for mass actions: cancel, retry or resend all deliveries that a filter selects."""
 
+import asyncio
 from typing import Annotated, Any
 
 import msgspec
@@ -27,6 +28,9 @@ from postroom.runtime.terminal import (
 
 mass_actions = typer.Typer()
 
+HELD_INTERVAL_S = 0.5
+"""The interval at which a command looks again at mail that workers hold, or at an action that they continue."""
+
 _LISTED = ("id", "kind", "changed", "skipped", "created_at", "finished_at", "actor", "filter")
 _DONE = {
     MassKind.CANCEL: ("cancelled", "would be cancelled"),
@@ -49,7 +53,11 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count them.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Cancel, retry or resend all deliveries that a filter selects, until all are done."""
+    """Cancel, retry or resend all deliveries that a filter selects, until all are done.
+
+    A cancel ends when nothing that it covers can still leave: mail that a worker holds is sent, or cancelled when it
+    returns.
+    """
     chosen = _chosen(where or [])
     if chosen == DeliveryFilter() and not everything and not dry_run:
         raise typer.BadParameter("give a filter with --where, or --all for every delivery")
@@ -62,7 +70,8 @@ def run_action(kind: MassKind, chosen: DeliveryFilter, done: tuple[str, str], *,
     async def command(room: Room) -> MassAction:
         action = await service.start(room.pool, kind, chosen, actor=actor())
         while action.finished_at is None:
-            await service.run_steps(room.pool, action.id, steps=service.FIRST_STEPS)
+            if not await service.run_steps(room.pool, action.id, steps=service.FIRST_STEPS):
+                await asyncio.sleep(HELD_INTERVAL_S)
             action = await service.get_mass_action(room.pool, action.id)
         return action
 

@@ -1,6 +1,6 @@
 """Mass actions, and which deliveries each of them can change. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -68,7 +68,23 @@ class MassAction:
     changed: int
     skipped: Mapping[str, int]
     created_at: datetime
-    finished_at: datetime | None  # None: steps remain
+    finished_at: datetime | None  # None: steps remain, or mail that it covers can still leave
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MassWork:
+    """The next step of an unfinished action."""
+
+    kind: MassKind
+    filter: DeliveryFilter
+    before_id: int  # 0: all deliveries of the filter were examined, and only `pending` are left
+    from_id: int  # deliveries from this id on were accepted later
+    pending: Sequence[DeliveryId]  # a cancel looks at these again: workers hold them, or they were locked
+
+    @property
+    def takes_back(self) -> bool:
+        """True for a cancel of waiting mail: it also stops mail that returns to the queue from a worker."""
+        return self.kind is MassKind.CANCEL and self.filter.state in WAITING
 
 
 def obstacle(kind: MassKind, delivery: Standing) -> Obstacle | None:

@@ -63,13 +63,14 @@ FOR UPDATE SKIP LOCKED;
 
 -- name: lock_mass_action :maybe
 -- Lock an unfinished action for one step; no row if another process runs a step of it.
-SELECT id, kind, actor, filter::text, before_id
+SELECT kind, filter::text, before_id, coalesce(from_id, before_id) AS from_id, pending
 FROM mass_actions
 WHERE id = :id AND finished_at IS NULL
 FOR UPDATE SKIP LOCKED;
 
 -- name: record_step :one
--- Add the counts of a step, and store where the next one begins; without a next one, the action is finished.
+-- Add the counts of a step, and store where the next one begins, and the deliveries that it looks at again; without either, the
+-- action is finished. The mail that a cancel waits for is counted as it is now, not added up.
 UPDATE mass_actions
 SET changed = changed + :changed::bigint,
     skipped = (
@@ -77,21 +78,22 @@ SET changed = changed + :changed::bigint,
         FROM (
             SELECT key AS reason, sum(value::bigint) AS amount
             FROM (
-                SELECT key, value FROM jsonb_each_text(skipped)
+                SELECT key, value FROM jsonb_each_text(skipped) WHERE kind <> 'cancel' OR key <> 'sending'
                 UNION ALL
                 SELECT key, value FROM jsonb_each_text(:skipped::text::jsonb)
             ) AS counted
             GROUP BY key
         ) AS summed
     ),
-    before_id = coalesce(:before_id::bigint, before_id),
-    finished_at = CASE WHEN :before_id IS NULL THEN coalesce(:now::timestamptz, now()) END
+    before_id = coalesce(:before_id::bigint, 0),
+    pending = :pending::bigint[],
+    finished_at = CASE WHEN :before_id IS NULL AND :pending = '{}' THEN coalesce(:now::timestamptz, now()) END
 WHERE id = :id
 RETURNING id, kind, actor, filter::text, changed, skipped::text, created_at, finished_at;
 
 -- name: start_mass_action :maybe
 -- Start an action; no row if the actor has used the idempotency key.
-INSERT INTO mass_actions (kind, actor, idempotency_key, filter, before_id)
-VALUES (:kind, :actor, :idempotency_key, :filter::text::jsonb, :before_id)
+INSERT INTO mass_actions (kind, actor, idempotency_key, filter, before_id, from_id)
+VALUES (:kind, :actor, :idempotency_key, :filter::text::jsonb, :before_id::bigint, :before_id)
 ON CONFLICT (actor, idempotency_key) DO NOTHING
 RETURNING id, kind, actor, filter::text, changed, skipped::text, created_at, finished_at;

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from postroom.db.pool import Pool, Session
@@ -16,6 +17,7 @@ from postroom.delivery.mass.model import (
     MassAction,
     MassKind,
     MassPreview,
+    MassWork,
     Obstacle,
     Standing,
     obstacle,
@@ -58,7 +60,9 @@ async def preview(pool: Pool, kind: MassKind, chosen: DeliveryFilter, *, now: da
                 break
             ids, more = await read_window(connection, chosen, before_id=more, id_limit=WINDOW)
             found = await store.list_standings(connection, delivery_ids=ids, now=now)
-            changed += sum(len(each.ids) for each in _allowed(kind, found, skipped))
+            busy: list[DeliveryId] = []
+            changed += len(_ids(_allowed(kind, found, skipped, busy)))
+            skipped[Obstacle.SENDING] += len(busy)
     return MassPreview(changed=changed, skipped=_named(skipped), before_id=before_id, is_complete=more is None)
 
 
@@ -123,7 +127,10 @@ async def _check_ids(connection: Connection, kind: MassKind, chosen: DeliveryFil
 
 
 async def run_steps(pool: Pool, action_id: int, *, steps: int, now: datetime | None = None) -> bool:
-    """Run some steps of an action; True if more remain. False also while another process runs a step."""
+    """Run some steps of an action; True if more remain.
+
+    False also while another process runs a step, and while a cancel waits for mail that workers hold.
+    """
     async with pool.acquire() as connection:
         for _ in range(steps):
             if not await _step(connection, action_id, now=now):
@@ -145,42 +152,63 @@ async def _step(connection: Session, action_id: int, *, now: datetime | None) ->
         work = await store.lock_mass_action(connection, id=action_id)
         if work is None:
             return False
-        kind, chosen, before_id = work
-        ids, more = await read_window(connection, chosen, before_id=before_id, id_limit=STEP)
-        changed, skipped = await _change(connection, kind, ids, now=now)
+        ids, more = await _next_window(connection, work)
+        changed, skipped, busy = await _change(connection, work.kind, ids, now=now)
+        pending = busy if work.kind is MassKind.CANCEL else []
+        if work.takes_back and work.pending and not pending and more is None:
+            more = work.from_id  # what workers held has returned or ended: look once more
+        if busy:
+            skipped[Obstacle.SENDING] = len(busy)
         action = await store.record_step(
-            connection, id=action_id, changed=changed, skipped=skipped, before_id=more, now=now
+            connection, id=action_id, changed=changed, skipped=_named(skipped), before_id=more, pending=pending, now=now
         )
-        if more is None:
+        if action.finished_at is not None:
             await _audit(connection, action)
     return more is not None
 
 
+async def _next_window(connection: Connection, work: MassWork) -> tuple[list[int], int | None]:
+    """The deliveries of the next step: the next ones of the filter, and those that a cancel still waits for.
+
+    A cancel of waiting mail follows what workers hold now: it may return to the queue. Read after the window, so
+    that mail claimed meanwhile is in one of both.
+    """
+    ids, more = await read_window(connection, work.filter, before_id=work.before_id, id_limit=STEP)
+    held: list[int] = list(work.pending)
+    if work.takes_back:
+        sending, before_id = replace(work.filter, state=DeliveryState.SENDING), work.from_id
+        while before_id:
+            found, before_id = await read_window(connection, sending, before_id=before_id, id_limit=STEP)
+            held += found
+    return sorted({*ids, *held}), more
+
+
 async def _change(
     connection: Connection, kind: MassKind, ids: Sequence[int], *, now: datetime | None
-) -> tuple[int, Mapping[str, int]]:
-    """Change the deliveries that allow it; the number of them, and of the others by reason.
+) -> tuple[int, "Counter[Obstacle]", list[DeliveryId]]:
+    """Change the deliveries that allow it; the number of them, of the others by reason, and those that are in use.
 
     Only those that allow it are locked: a filter may select a million that have ended.
     """
-    skipped: Counter[Obstacle] = Counter()
-    candidates = _allowed(kind, await store.list_standings(connection, delivery_ids=ids, now=now), skipped)
-    asked = _ids(candidates)
-    locked = await store.lock_deliveries(connection, delivery_ids=asked)
-    skipped[Obstacle.SENDING] += len(asked) - len(locked)
-    allowed = _allowed(kind, await store.list_standings(connection, delivery_ids=locked, now=now), skipped)
-    changed = await _apply(connection, kind, allowed, now=now)
-    skipped[Obstacle.SENDING] += len(_ids(allowed)) - len(changed)
-    return len(changed), _named(skipped)
+    skipped, busy = Counter[Obstacle](), list[DeliveryId]()
+    candidates = _ids(_allowed(kind, await store.list_standings(connection, delivery_ids=ids, now=now), skipped, busy))
+    locked = await store.lock_deliveries(connection, delivery_ids=candidates)
+    busy += set(candidates).difference(locked)
+    allowed = _allowed(kind, await store.list_standings(connection, delivery_ids=locked, now=now), skipped, busy)
+    return await _apply(connection, kind, allowed, now=now), skipped, busy
 
 
-def _allowed(kind: MassKind, found: Sequence[Standing], skipped: "Counter[Obstacle]") -> list[Standing]:
-    """Those without an obstacle; the others are counted."""
+def _allowed(
+    kind: MassKind, found: Sequence[Standing], skipped: "Counter[Obstacle]", busy: list[DeliveryId]
+) -> list[Standing]:
+    """Those without an obstacle; those that are in use are added to `busy`, and the others counted."""
     allowed: list[Standing] = []
     for each in found:
         reason = obstacle(kind, each)
         if reason is None:
             allowed.append(each)
+        elif reason is Obstacle.SENDING:
+            busy += each.ids
         else:
             skipped[reason] += len(each.ids)
     return allowed
@@ -190,18 +218,16 @@ def _ids(found: Sequence[Standing]) -> list[DeliveryId]:
     return [delivery_id for each in found for delivery_id in each.ids]
 
 
-async def _apply(
-    connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None
-) -> list[DeliveryId]:
-    """Change these deliveries; the ids of those that were changed, or of their copies."""
+async def _apply(connection: Connection, kind: MassKind, allowed: Sequence[Standing], *, now: datetime | None) -> int:
+    """Change these deliveries, which are locked; the number of those that were changed."""
     ids = _ids(allowed)
     if kind is MassKind.CANCEL:
-        return await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now)
+        return len(await deliveries.cancel(connection, delivery_ids=ids, reason="cancelled_by_operator", now=now))
     if kind is MassKind.RESEND:
-        return await deliveries.resend(connection, delivery_ids=ids, now=now)
+        return len(await deliveries.resend(connection, delivery_ids=ids, now=now))
     dead = _ids([each for each in allowed if each.state is DeliveryState.DEAD_LETTER])
     due = await deliveries.retry_now(connection, delivery_ids=ids, now=now)
-    return due + await deliveries.redrive(connection, delivery_ids=dead, now=now)
+    return len(due) + len(await deliveries.redrive(connection, delivery_ids=dead, now=now))
 
 
 async def _audit(connection: Connection, action: MassAction) -> None:

@@ -1,13 +1,13 @@
 """One function per statement of `queries.sql`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, column, load, model
-from postroom.delivery.mass.model import MassAction, MassKind, Standing, read_filter, write_filter
+from postroom.delivery.mass.model import MassAction, MassKind, MassWork, Standing, read_filter, write_filter
 from postroom.delivery.model import DeliveryFilter, DeliveryId
 
 QUERIES = load("postroom.delivery.mass")
@@ -18,8 +18,8 @@ def read_action(row: asyncpg.Record) -> MassAction:
     return MassAction(**{**row, **read, "kind": MassKind(row["kind"])})
 
 
-def _lock_mass_action(row: asyncpg.Record) -> tuple[MassKind, DeliveryFilter, int]:
-    return (MassKind(row["kind"]), read_filter(row["filter"]), row["before_id"])
+def _lock_mass_action(row: asyncpg.Record) -> MassWork:
+    return MassWork(**{**row, "kind": MassKind(row["kind"]), "filter": read_filter(row["filter"])})
 
 
 async def delete_old_mass_actions(
@@ -36,21 +36,23 @@ list_standings = QUERIES["list_standings"].many_as(model(Standing))
 list_unfinished = QUERIES["list_unfinished"].many_as(column("id", int))
 lock_deliveries = QUERIES["lock_deliveries"].many_as(column("id", DeliveryId))
 lock_mass_action = QUERIES["lock_mass_action"].maybe_as(_lock_mass_action)
-"""The kind, the filter, and the id below which the next step begins."""
 
 
-async def record_step(
+async def record_step(  # noqa: PLR0913 - the statement's parameters
     connection: Connection,
     *,
     id: int,  # noqa: A002 - the column's name
     changed: int,
     skipped: Mapping[str, int],
     before_id: int | None,
+    pending: Sequence[int],
     now: datetime | None,
 ) -> MassAction:
     written = msgspec.json.encode(skipped).decode()
     statement = QUERIES["record_step"]
-    row = await statement.one(connection, id=id, changed=changed, skipped=written, before_id=before_id, now=now)
+    row = await statement.one(
+        connection, id=id, changed=changed, skipped=written, before_id=before_id, pending=pending, now=now
+    )
     return read_action(row)
 
 
