@@ -64,9 +64,15 @@ async def test_a_code_is_guessed_during_an_erasure(room: Room, tmp_path: Path) -
     assert await room.pool.fetchval("SELECT count(*) FROM accounts") == 0
 
 
-async def test_two_erasures_of_one_person_at_once(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One erasure ends while the other still searches; mail that arrived in between used to fail the latter (500)."""
-    search = service._search
+@pytest.mark.parametrize("step", ["_search_deliveries", "_search"])
+async def test_two_erasures_of_one_person_at_once(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """One erasure ends while the other still searches, before or after its deliveries; both succeed.
+
+    The latter used to fail (500) at the audit log, and at mail that arrived in between.
+    """
+    search = getattr(service, step)
     others = [erase]
 
     async def interrupted(*given: Any, **named: Any) -> None:
@@ -75,5 +81,5 @@ async def test_two_erasures_of_one_person_at_once(room: Room, tmp_path: Path, mo
             assert (await others.pop()(room, tmp_path)).state is ErasureState.DONE
             await accepted(room.pool, a_mail(ADA))
 
-    monkeypatch.setattr(service, "_search", interrupted)
+    monkeypatch.setattr(service, step, interrupted)
     assert (await erase(room, tmp_path)).state is ErasureState.DONE

@@ -4,11 +4,21 @@ from pathlib import Path
 
 import pytest
 from tests.support.archive import ACTOR, JANUARY, add_attempts, files_of, make_months, options_for, run
-from tests.support.builders import BUSY, DELIVERED, Recording, a_mail, a_worker, accepted
+from tests.support.builders import (
+    BUSY,
+    DELIVERED,
+    NO_ANSWER,
+    Hands,
+    Recording,
+    a_mail,
+    a_worker,
+    accepted,
+    state_of,
+)
 
 from postroom.archive.parquet import read_tables
 from postroom.db.room import Room
-from postroom.delivery.model import Lane
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.erasure.service import erase
 from postroom.post.reply import Content, Envelope, Reply
 
@@ -92,3 +102,31 @@ async def test_the_archive_forgets_the_recipient_of_an_attempt(room: Room, tmp_p
     ]
     assert [row["idempotency_key"] for row in rows[:2]] == [None, None]
     assert rows[2]["reply_text"] == "Ann is on holiday"
+
+
+class _ErasingTransport(Recording):
+    """Erases a recipient during the first attempt, and loses its connection."""
+
+    def __init__(self, room: Room, folder: Path) -> None:
+        super().__init__(NO_ANSWER, DELIVERED)
+        self._room, self._folder = room, folder
+
+    async def send(self, envelope: Envelope, content: Content) -> Reply:
+        if not self.envelopes:
+            await erase(self._room, options_for(self._folder), address=ANN, actor=ACTOR)
+        return self.reply_to(envelope, content)
+
+
+@pytest.mark.parametrize("recipients", [(ANN, BOB), (BOB, ANN)])
+async def test_a_recipient_erased_during_an_attempt_gets_no_retry(
+    room: Room, tmp_path: Path, recipients: tuple[str, str]
+) -> None:
+    """The result of the attempt leaves the erased recipient as it is; a retry used to go to the pseudonym too."""
+    clock, transport = Hands(), _ErasingTransport(room, tmp_path)
+    [delivery] = await accepted(room.pool, a_mail(*recipients), now=clock())
+    worker = a_worker(room.pool, transport, clock=clock)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    clock.forward(days=1)
+    await worker.run_once(Lane.TRANSACTIONAL)
+    assert [envelope.recipients for envelope in transport.envelopes] == [recipients, (BOB,)]
+    assert await state_of(room.pool, delivery) is DeliveryState.SENT

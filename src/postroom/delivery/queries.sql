@@ -205,7 +205,11 @@ done AS (
         doubtful_account_id = CASE WHEN i.outcome = 'ambiguous' THEN d.sender_account_id ELSE d.doubtful_account_id END,
         reason = i.reason,
         detail = i.detail,
-        recipient_outcome = CASE WHEN i.is_plain THEN 'delivered' ELSE coalesce(i.first_outcome::recipient_outcome, d.recipient_outcome) END,
+        recipient_outcome = CASE
+            WHEN i.is_plain THEN 'delivered'
+            WHEN d.recipient_outcome = 'suppressed' AND i.first_outcome IN ('pending', 'ambiguous') THEN 'suppressed' -- erased meanwhile
+            ELSE coalesce(i.first_outcome::recipient_outcome, d.recipient_outcome)
+        END,
         recipient_code = CASE WHEN i.is_plain THEN i.code WHEN i.first_outcome IS NULL THEN d.recipient_code ELSE i.first_code END,
         recipient_enhanced_code = CASE
             WHEN i.is_plain THEN i.enhanced_code WHEN i.first_outcome IS NULL THEN d.recipient_enhanced_code ELSE i.first_enhanced_code
@@ -255,6 +259,7 @@ answered AS (
         :recipient_detail::text[]
     ) AS i(delivery_id, kind, position, outcome, code, enhanced_code, detail)
     WHERE r.delivery_id = i.delivery_id AND r.kind = i.kind::recipient_kind AND r.position = i.position
+        AND (r.outcome <> 'suppressed' OR i.outcome NOT IN ('pending', 'ambiguous')) -- erased meanwhile
         -- IS TRUE keeps this a hashed look-up; as a join, a cached plan would compare every pair of a batch
         AND (i.delivery_id IN (SELECT id FROM done)) IS TRUE
 ),

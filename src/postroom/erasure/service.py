@@ -190,7 +190,10 @@ async def _search(connection: Session, work: ErasureRun, *, options: ArchiveOpti
         signal("searched")
     for who in _who(work):
         await _search_deliveries(connection, work, who, batch_limit=options.batch_limit)
-        await _count(connection, work, "audit_log", await store.erase_audit(connection, **who))
+    async with connection.transaction():
+        if await store.lock_work(connection, id=work.id):  # the log refuses changes for an erasure that has ended
+            for who in _who(work):
+                await _count(connection, work, "audit_log", await store.erase_audit(connection, **who))
 
 
 async def _search_table(connection: Session, work: ErasureRun, place: ErasedColumns, *, table: str, pages: int) -> None:
