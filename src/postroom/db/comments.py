@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 
-_STATEMENT = re.compile(r"CREATE (?:TABLE|VIEW) (\w+)|ALTER TABLE (\w+)")
+_STATEMENT = re.compile(r"CREATE (?:UNLOGGED )?(?:TABLE|VIEW) (\w+)|ALTER TABLE (\w+)")
 _COLUMN = re.compile(r"    (?!CONSTRAINT|PRIMARY|CHECK|UNIQUE|FOREIGN|ADD|ALTER|DROP)(\w+) +\S")
 _ADDED = re.compile(r"\bADD COLUMN (\w+)")
 _FUNCTION = re.compile(r"^CREATE (?:OR REPLACE )?FUNCTION (\w+)", re.MULTILINE)
