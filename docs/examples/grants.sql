@@ -4,7 +4,8 @@
 -- A room that was migrated before it had these roles.
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postroom TO postroom_worker, postroom_api;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA postroom TO postroom_worker, postroom_api;
-REVOKE USAGE ON SEQUENCE room_marks FROM postroom_worker, postroom_api; -- it is no counter: they only read it
+-- These are no counters: worker and API only read them.
+REVOKE USAGE ON SEQUENCE room_marks, fingerprint_key_high, fingerprint_key_low FROM postroom_worker, postroom_api;
 
 -- The audit log is append-only, and only the owner migrates.
 REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;

@@ -65,14 +65,17 @@ async def test_a_fingerprint_of_release_0_1_0_is_compared_by_its_digest(pool: Po
         await accepted_by(pool, "alone", a_code("111111"))
 
 
-async def test_each_room_has_its_own_key(pool: Pool) -> None:
-    """The key is random and stored once; roles that were not granted it cannot read it."""
-    row = await pool.fetchrow("SELECT count(*) AS count, min(octet_length(key)) AS size FROM fingerprint_key")
-    assert tuple(row) == (1, 32)
-    assert await pool.fetchval(
-        "SELECT relacl::text NOT LIKE '%{=%' AND relacl::text NOT LIKE '%,=%' "
-        "FROM pg_class WHERE oid = 'fingerprint_key'::regclass"
+async def test_the_key_is_read_by_roles_that_were_granted_it(pool: Pool) -> None:
+    """The key is random, of 126 bits, and no role reads it by default."""
+    keys = await pool.fetchrow(
+        "SELECT pg_sequence_last_value('fingerprint_key_high'), pg_sequence_last_value('fingerprint_key_low')"
     )
+    assert len(set(keys)) == 2
+    assert min(keys) > 2**31
+    granted = (
+        "SELECT count(*) FROM pg_class, aclexplode(relacl) AS a WHERE relname ~ '^fingerprint_key' AND a.grantee = 0"
+    )
+    assert await pool.fetchval(granted) == 0
 
 
 async def test_the_fingerprint_of_a_code_ends_with_its_mail(pool: Pool) -> None:

@@ -16,7 +16,7 @@ from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.model import DeliveryState, Lane
 from postroom.post.address import Address
-from postroom.post.header import FORBIDDEN_HEADERS
+from postroom.post.header import FORBIDDEN_HEADERS, RELAY_HEADERS
 from postroom.post.mime import Attachment
 from postroom.post.text import is_storable
 
@@ -221,7 +221,7 @@ async def test_a_plain_address_is_parsed_as_itself(strict: Session) -> None:
 
 async def test_sql_and_python_forbid_the_same_headers(foreign: Session) -> None:
     """A header that Postroom writes itself can be given by neither way."""
-    for header in FORBIDDEN_HEADERS:
+    for header in FORBIDDEN_HEADERS | RELAY_HEADERS:
         with pytest.raises(asyncpg.PostgresError) as caught:
             await send(foreign, **HELLO, p_headers=f'{{"{header}": "x"}}')
         assert caught.value.column_name == f"headers.{header}"

@@ -184,7 +184,7 @@ async def test_signatures_that_have_expired_are_deleted(shop: Shop) -> None:
     """The table holds ten minutes, during which a signature can be valid."""
     pool = shop.room.pool
     await pool.execute(
-        "INSERT INTO ses_signatures (used_at, signature, invocation) VALUES (now() - interval '9 minutes', 'a', ''), "
+        "INSERT INTO ses_signatures (used_at, signature, call_hash) VALUES (now() - interval '9 minutes', 'a', ''), "
         "(now() - interval '11 minutes', 'b', '')"
     )
     assert await store.drop_signatures(pool) == 1

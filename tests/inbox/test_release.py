@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.dashboard.test_hostile import Canary, _without_lifespan
 from tests.inbox.test_transport import RAW
+from tests.support.dashboard import captured
 from tests.support.http import Letter, open_browser, served
 from tests.support.smtp_server import smtp_server
 
@@ -85,9 +86,23 @@ async def canary() -> AsyncIterator[Canary]:
 async def test_links_are_requested_on_demand(canary: Canary) -> None:
     """Loopback answers; private and metadata addresses are not requested, whatever they are called."""
     html = f'<a href="{canary.url}/ok">x</a><a href="http://10.0.0.1/">y</a><a href="mailto:a@example.org">m</a>'
-    answers = await request_links(list_links(html + '<a href="http://169.254.169.254/latest">z</a>', None))
+    links = list_links(html + '<a href="http://169.254.169.254/latest">z</a>', None)
+    answers = await request_links(links, allow_loopback=True)
     assert [(answer.status, answer.is_good) for answer in answers] == [(200, True), (None, False), (None, False)]
     assert canary.heard == ["/ok"]
-    assert "neither public nor loopback" in answers[1].detail
-    [refused] = await request_links(list_links('<a href="http://127.0.0.1:1/">x</a>', None))
+    assert "not public" in answers[1].detail
+    [refused] = await request_links(list_links('<a href="http://127.0.0.1:1/">x</a>', None), allow_loopback=True)
     assert (refused.status, refused.detail) == (None, "the request failed: ClientConnectorError")
+
+
+@pytest.mark.parametrize("setting", [None, False, True])
+async def test_links_to_loopback_need_the_setting_of_webhooks(canary: Canary, room: Room, setting: object) -> None:
+    """Without POSTROOM_WEBHOOK_ALLOW_LOOPBACK the answers do not tell which ports of the host are open."""
+    object.__setattr__(room.settings, "webhook_allow_loopback", setting)
+    raw = f"Subject: x\r\n\r\n{canary.url}/ok http://127.0.0.1:1/".encode()
+    message = await captured(room.pool, raw)
+    browser = await open_browser(room)
+    answers = (await browser.post(f"/v1/inbox/{message}/links")).json["items"]
+    assert answers[0]["status"] == (200 if setting else None)
+    assert (answers[0]["detail"] == answers[1]["detail"]) is not bool(setting)
+    assert canary.heard == (["/ok"] if setting else [])

@@ -217,7 +217,11 @@ async def links_page(request: PageRequest) -> Answer:
     """Request the links of a message and show the answers."""
     message = await _find(request)
     answers = await service.request_message_links(
-        request.pool, message.entry.id, actor=request.actor, sees_codes=request.may(CODES)
+        request.pool,
+        message.entry.id,
+        actor=request.actor,
+        sees_codes=request.may(CODES),
+        allow_loopback=bool(request.call.room.settings.webhook_allow_loopback),
     )
     return await _shown(request, message, answers)
 

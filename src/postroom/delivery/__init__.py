@@ -6,7 +6,6 @@ OWNS     deliveries           one message to one set of recipients over one chan
          unsent_deliveries    those that ended without being sent, for listings (functions/list_unsent.sql)
          other_recipients     its recipients after the first; the view delivery_recipients has all of them
          delivery_payloads    its content
-         fingerprint_key      the secret that the fingerprints of requests are keyed with
          attempts             one row per finished attempt, a partition per month
          delivery_steps       the log of committed steps, a partition per month (functions/assign_step_place.sql)
          all_steps            the same with the steps accepted, which `deliveries` has: facts and statistics read it

@@ -83,6 +83,7 @@ EXEMPT = {
     "erasures": "holds the address while the work needs it",
     "erasure_key": "the key itself",
     "operators": "people of the installation, removed by `postroom operators remove`",
+    "ses_signatures": "hashes",
     "outbox_mail_rules": "a path into data, not data",
     "outbox_topics": "definitions of topics",
     "outbox_lag": "numbers",

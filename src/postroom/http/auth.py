@@ -1,22 +1,25 @@
 """Authentication by `Authorization: Bearer pr_…`: looked up by hash and cached briefly.
 
 A key found in the database is cached for `CACHE_S` seconds; for this time a key revoked in another process can still be
-used here. Unknown keys are not cached: a new key works at once, and text that cannot be a key causes no query. An
-address with `WRONG_KEYS` invalid keys within a minute is rejected without a query (429), except with a key that was
-valid before: one client cannot lock out another behind the same address.
+used here. Unknown keys are not cached: a new key works at once, and text that cannot be a key causes no query.
+
+Keys are looked up with one statement at a time, which takes all that wait, so that any number of wrong keys occupies
+one connection. An address with `WRONG_KEYS` invalid keys within a minute gets 429 for further ones. A valid key always
+passes: many clients may share an address, and one of them cannot lock out another.
 """
 
 import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from postroom.db.pool import Pool
-from postroom.errors import KeyExpired, ScopeMissing, Unauthenticated, WrongKeysTooOften
+from postroom.errors import KeyExpired, PostroomError, ScopeMissing, Unauthenticated, WrongKeysTooOften
 from postroom.http import store
 from postroom.http.model import ApiKey
+from postroom.runtime.combiner import Combiner
 from postroom.runtime.peers import WrongKeyCounter
 
 CACHE_S = 5.0  # a revoked key works at most this long in another process
@@ -34,6 +37,7 @@ class Authenticator:
 
     def __init__(self, pool: Pool, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._monotonic = pool, monotonic
+        self._look_ups = Combiner[bytes, ApiKey | None](self._look_up)
         self._known: dict[bytes, tuple[float, ApiKey]] = {}
         self.wrong = WrongKeyCounter(most=WRONG_KEYS, monotonic=monotonic)
 
@@ -60,31 +64,33 @@ class Authenticator:
         known = self._known.get(digest)
         if known is not None and known[0] > self._monotonic():
             return known[1]
-        if known is None and client and self.wrong.wait_s(client):
-            raise WrongKeysTooOften
-        try:
-            key = await self._look_up(digest)
-        except Unauthenticated:
+        key = await self._look_ups.submit(digest)
+        if key is None:
             self._known.pop(digest, None)
-            if client:
-                self.wrong.failed(client)
-            raise
+            raise self._refusal(client)
         if len(self._known) >= CACHE_SIZE:
             self._known.clear()
         self._known[digest] = (self._monotonic() + CACHE_S, key)
         return key
 
-    async def _look_up(self, digest: bytes) -> ApiKey:
+    def _refusal(self, client: str) -> PostroomError:
+        """Count a wrong key against the address of the client."""
+        if not client:
+            return Unauthenticated()
+        is_limited = self.wrong.wait_s(client)
+        self.wrong.failed(client)
+        return WrongKeysTooOften() if is_limited else Unauthenticated()
+
+    async def _look_up(self, digests: Sequence[bytes]) -> list[ApiKey | None]:
         async with self._pool.acquire() as connection:
-            found = await store.find_key(connection, key_hash=digest)
-            # The index finds by equality of hashes, which tells nothing about the key; the comparison that decides
-            # takes the same time wherever two hashes differ.
-            if found is None or not hmac.compare_digest(found[1], digest):
-                raise Unauthenticated
-            key = found[0]
-            if key.last_used_at is None or key.last_used_at < datetime.now(UTC) - TOUCH_AFTER:
-                await store.touch_key(connection, key_id=key.id)
-        return key
+            found = await store.find_keys(connection, key_hashes=list(digests))
+            used = datetime.now(UTC) - TOUCH_AFTER
+            for key, _stored in found:
+                if key.last_used_at is None or key.last_used_at < used:
+                    await store.touch_key(connection, key_id=key.id)
+        # The index finds by equality of hashes, which tells nothing about the key; the comparison that decides takes
+        # the same time wherever two hashes differ.
+        return [next((key for key, stored in found if hmac.compare_digest(stored, digest)), None) for digest in digests]
 
 
 def _bearer(authorization: str | None) -> str:

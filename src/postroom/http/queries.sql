@@ -51,13 +51,6 @@ WHERE id = :operator_id
 RETURNING id, email, role, origin, created_at, last_sign_in_at, disabled_at, sessions_since,
     second_factor_since;
 
--- name: find_key :maybe
--- The key with this hash, unless it was revoked.
-SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota, from_domains,
-    key_hash
-FROM api_keys
-WHERE key_hash = :key_hash AND revoked_at IS NULL;
-
 -- name: find_key_by_id :maybe
 -- The key with this id, unless it was revoked; its row is locked until the transaction ends, because a change writes all
 -- its limits.
@@ -75,6 +68,13 @@ FROM api_keys
 WHERE name = :name AND revoked_at IS NULL
 ORDER BY id DESC
 LIMIT 1;
+
+-- name: find_keys :many
+-- The keys with these hashes that were not revoked.
+SELECT id, name, prefix, scopes, created_at, last_used_at, revoked_at, expires_at, rate_per_minute, daily_quota, from_domains,
+    key_hash
+FROM api_keys
+WHERE key_hash = ANY(:key_hashes::bytea[]) AND revoked_at IS NULL;
 
 -- name: find_operator :maybe
 -- The operator with this id; its row is locked until the transaction ends, so that the audit log has the state before.

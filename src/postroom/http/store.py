@@ -29,10 +29,10 @@ delete_operator = QUERIES["delete_operator"].maybe_as(model(Operator))
 disable_operator = QUERIES["disable_operator"].maybe_as(model(Operator))
 enable_operator = QUERIES["enable_operator"].maybe_as(model(Operator))
 end_operator_sessions = QUERIES["end_operator_sessions"].maybe_as(model(Operator))
-find_key = QUERIES["find_key"].maybe_as(_key)
-"""The key and its stored hash, for a comparison in constant time."""
 find_key_by_id = QUERIES["find_key_by_id"].maybe_as(model(ApiKey))
 find_key_by_name = QUERIES["find_key_by_name"].maybe_as(model(ApiKey))
+find_keys = QUERIES["find_keys"].many_as(_key)
+"""Keys, each with its stored hash, for a comparison in constant time."""
 find_operator = QUERIES["find_operator"].maybe_as(model(Operator))
 find_operator_by_email = QUERIES["find_operator_by_email"].maybe_as(model(Operator))
 find_session_method = QUERIES["find_session_method"].maybe_as(column("method", str))

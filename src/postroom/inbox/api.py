@@ -104,6 +104,10 @@ def _sees_codes(call: Call) -> bool:
     return call.may(CODES)
 
 
+def _allows_loopback(call: Call) -> bool:
+    return bool(call.room.settings.webhook_allow_loopback)
+
+
 def _chosen(call: Call) -> InboxFilter:
     return parse_search(call.query.query, recipient=call.query.to, after_id=getattr(call.query, "after", None))
 
@@ -202,7 +206,7 @@ ENDPOINTS = [
     _serve(
         "POST", "/v1/inbox/{message_id:int}/links", service.request_message_links,
         "Send a HEAD request to each link of a captured message.", scope=WRITE, answers={200: LinkAnswers},
-        shape=LinkAnswers,
+        shape=LinkAnswers, given={"sees_codes": _sees_codes, "allow_loopback": _allows_loopback},
     ),
     _endpoint(
         "POST", "/v1/inbox/{message_id:int}/release", release_inbox_message,

@@ -1,7 +1,8 @@
 """Requests to the links of a message, on demand of a person. Nothing else in the inbox uses the network.
 
-Each URL gets one HEAD request without cookies; a redirect is reported and not followed. Public addresses and loopback
-are allowed; private networks, link-local addresses and metadata services are not, whatever their name resolves to.
+Each URL gets one HEAD request without cookies; a redirect is reported and not followed. Public addresses are allowed,
+and loopback where webhooks may have it (POSTROOM_WEBHOOK_ALLOW_LOOPBACK): the answers tell which ports are open.
+Private networks, link-local addresses and metadata services are not allowed, whatever their name resolves to.
 A request may count as a click at the server that receives it.
 """
 
@@ -34,9 +35,9 @@ class LinkAnswer:
         return self.status is not None and self.status < HTTPStatus.BAD_REQUEST
 
 
-async def request_links(links: Sequence[MessageLink]) -> list[LinkAnswer]:
+async def request_links(links: Sequence[MessageLink], *, allow_loopback: bool) -> list[LinkAnswer]:
     """Request each web address once, in the order of the message, up to `MOST_REQUESTS`."""
-    resolver, limit = GuardedResolver(allow_loopback=True), asyncio.Semaphore(_AT_ONCE)
+    resolver, limit = GuardedResolver(allow_loopback=allow_loopback), asyncio.Semaphore(_AT_ONCE)
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False)
     async with aiohttp.ClientSession(
         connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False, auto_decompress=False
@@ -56,7 +57,7 @@ async def _ask(session: aiohttp.ClientSession, resolver: GuardedResolver, url: s
         async with asyncio.timeout(TIMEOUT_S), session.head(target, allow_redirects=False) as response:
             return LinkAnswer(url, response.status, response.headers.get("location", response.reason or "")[:500])
     except AddressForbidden:
-        return LinkAnswer(url, None, "not requested: the address is neither public nor loopback")
+        return LinkAnswer(url, None, "not requested: the address is not public")
     except TimeoutError:
         return LinkAnswer(url, None, f"no answer within {TIMEOUT_S:g} seconds")
     except (aiohttp.ClientError, OSError, ValueError) as error:

@@ -33,12 +33,14 @@ async def clear_inbox(pool: Pool, *, actor: str, sees_codes: bool) -> int:
     return cleared
 
 
-async def request_message_links(pool: Pool, message_id: int, *, actor: str, sees_codes: bool) -> list[LinkAnswer]:
+async def request_message_links(
+    pool: Pool, message_id: int, *, actor: str, sees_codes: bool, allow_loopback: bool
+) -> list[LinkAnswer]:
     """Request the links of a message. It is audited before: a request may count as a click at another server."""
     message = await get_inbox_message(pool, message_id, sees_codes=sees_codes)
     links = await aside(len(message.raw), links_of, message.raw)
     await record_audit(pool, actor, "inbox.request_links", f"inbox:{message_id}", after={"links": len(links)})
-    return await request_links(links)
+    return await request_links(links, allow_loopback=allow_loopback)
 
 
 def links_of(raw: bytes) -> list[MessageLink]:

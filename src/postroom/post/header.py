@@ -38,6 +38,10 @@ FORBIDDEN_HEADERS = frozenset(
 )
 """Fields a caller may not set, in lower case: they follow from the delivery."""
 
+RELAY_HEADERS = frozenset({"apparently-to", "x-mc-bccaddress", "x-msys-api", "x-pm-bcc", "x-smtpapi"})
+"""Fields, in lower case, by which relays (Mandrill, SparkPost, Postmark, SendGrid) add recipients: these would be in no
+ledger, limit or suppression list."""
+
 RESERVED_PREFIX = "postroom-"
 """Reserved for Postroom's own use; an application cannot set such a header."""
 
@@ -97,6 +101,13 @@ _Q_TABLE = [chr(octet) if octet in _Q_SAFE else "_" if octet == ord(" ") else f"
 
 def check_header(name: str, value: str) -> str | None:
     """The reason why a caller may not set this header, in a few words; None if allowed."""
+    if name.lower() in RELAY_HEADERS:
+        return "lets a relay add recipients; give them as to, cc or bcc"
+    return _check_written(name, value)
+
+
+def _check_written(name: str, value: str) -> str | None:
+    """The reason why a mail cannot have this header. Waiting mail of release 0.1.0 may have one of `RELAY_HEADERS`."""
     lowered = name.lower()
     if _HEADER_NAME.fullmatch(name) is None or len(name) > NAME_LIMIT:
         return "is not a header name"
@@ -141,7 +152,7 @@ def encode_mailbox(field: str, email: str) -> bytes:
 @lru_cache(maxsize=256)  # most headers of a campaign are the same in every mail
 def encode_custom(name: str, value: str) -> bytes:
     """The value of a caller's header, after a last check that it is allowed."""
-    reason = check_header(name, value)
+    reason = _check_written(name, value)
     if reason is not None:
         raise ValueError(f"header {name!r} {reason}")
     if not is_structured(name.lower()):

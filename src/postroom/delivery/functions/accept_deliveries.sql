@@ -149,7 +149,7 @@ BEGIN
             ) AS r
             ORDER BY ordinal);
         v_fingerprints := ARRAY(
-            SELECT keyed_fingerprint(digest, (SELECT key FROM fingerprint_key))
+            SELECT CASE WHEN digest IS NOT NULL THEN keyed_fingerprint(digest) END
             FROM unnest(v_digests) WITH ORDINALITY AS r(digest, ordinal)
             ORDER BY ordinal);
     END IF;

@@ -11,6 +11,8 @@ AS $$
                 'errors-to', 'from', 'mime-version', 'received', 'received-spf', 'reply-to', 'return-path', 'sender',
                 'subject', 'to') OR lowered ~ '^(arc|content|resent|postroom)-'
                 THEN 'is set by Postroom and cannot be given'
+            WHEN lowered IN ('apparently-to', 'x-mc-bccaddress', 'x-msys-api', 'x-pm-bcc', 'x-smtpapi')
+                THEN 'lets a relay add recipients; give them as to, cc or bcc'
             WHEN value ~ '[\r\n]' THEN 'contains a line break or a NUL'
             WHEN row_number() OVER (PARTITION BY lowered ORDER BY name COLLATE "C") > 1 THEN 'is given twice'
             WHEN NOT is_structured THEN NULL

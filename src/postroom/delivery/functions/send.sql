@@ -163,8 +163,8 @@ BEGIN
             p_expires_at, CASE v_lane WHEN 'auth' THEN 'auth' ELSE 'generic' END, v_max_retries, p_give_up_after, p_source,
             p_idempotency_key,
             CASE WHEN p_idempotency_key IS NOT NULL THEN keyed_fingerprint(request_fingerprint(
-                p_lane, p_template, p_locale, p_variables, p_subject, p_text, p_html, p_email, v_rest),
-                (SELECT key FROM fingerprint_key)) END,
+                p_lane, p_template, p_locale, p_variables, p_subject, p_text, p_html, p_email, v_rest))
+                END,
             CASE WHEN p_idempotency_key IS NOT NULL THEN v_created_at + p_idempotency_ttl END,
             p_template, v_version_id, p_locale, p_traceparent, p_tags, p_custom_data, p_email, v_name,
             v_transaction_id

@@ -2,11 +2,11 @@
 
 -- name: claim_signature :maybe
 -- Record a signature with the call that it was sent for; is_first is false if another call has used it.
-INSERT INTO ses_signatures AS s (signature, invocation)
-VALUES (:signature, :invocation)
+INSERT INTO ses_signatures AS s (signature, call_hash)
+VALUES (:signature, :call_hash)
 ON CONFLICT (signature) DO UPDATE
-SET invocation = s.invocation -- returns the row
-RETURNING invocation = :invocation AS is_first;
+SET call_hash = s.call_hash -- returns the row
+RETURNING call_hash = :call_hash AS is_first;
 
 -- name: drop_signatures :exec
 -- Delete some signatures that have expired: each is valid for ten minutes at most, five before its date and five after.

@@ -1,5 +1,7 @@
 """The pairs, shown when an operator asks, and the signatures that were accepted."""
 
+import hashlib
+
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.dropins.ses import store
@@ -21,7 +23,7 @@ async def claim_signature(pool: Pool, signature: str, invocation: str) -> None:
     digest = bytes.fromhex(signature)
     if digest[0] == 0:  # one call of 256
         await store.drop_signatures(pool)
-    if not await store.claim_signature(pool, signature=digest, invocation=invocation):
+    if not await store.claim_signature(pool, signature=digest, call_hash=hashlib.sha256(invocation.encode()).digest()):
         raise SignatureReused
 
 
