@@ -9,9 +9,11 @@ from tests.support.command_line import postroom
 from tests.support.senders import an_account
 
 from postroom.cli import database_checks
+from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.http import operators, second_factor
-from postroom.http.model import Role
+from postroom.http.model import Operator, Role
+from postroom.http.notices import Notice
 from postroom.http.totp import code_at, new_secret
 from postroom.outbox.model import Topic
 from postroom.outbox.topics import save_topic
@@ -42,7 +44,11 @@ async def sealed(room: Room) -> None:
     ada = await operators.add_operator(room.pool, ADA, Role.ADMIN, actor="tests")
     secret = new_secret()
     now = await room.pool.fetchval("SELECT extract(epoch FROM now())::bigint / 30")
-    await second_factor.enroll(room.pool, box, ada, secret, code_at(secret, now))
+    await second_factor.enroll(room.pool, box, ada, secret, code_at(secret, now), notify=unheard)
+
+
+async def unheard(_connection: Session, _operator: Operator, _notice: Notice) -> None:
+    """No mail about the operator of a test."""
 
 
 def environment(room: Room, **changes: str) -> dict[str, str]:

@@ -7,8 +7,10 @@ page is checked without a change here.
 import re
 from collections.abc import Iterable
 
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 from tests.support.dashboard import ACCESSIBILITY_RULES, Office, open_page, signed_in
+from tests.support.dashboard_actions import open_walker
+from tests.support.dashboard_stories_system import open_sessions, set_up
 from tests.support.dashboard_walk import fill, walk
 
 LARGEST = 100_000
@@ -59,6 +61,33 @@ async def test_sign_in_pages_are_accessible_and_fit(chromium: Browser, office: O
                 found.extend(
                     f"{path} {width} {scheme} {problem}" for problem in await page.evaluate(ACCESSIBILITY_RULES)
                 )
+    assert found == []
+
+
+async def test_pages_of_an_operator_about_oneself_are_accessible_and_fit(chromium: Browser, office: Office) -> None:
+    """Own sessions, and the second factor: to be set up, with its recovery codes, set up, and asked for."""
+    found: list[str] = []
+
+    async def look() -> None:
+        for width, scheme in LOOKS:
+            await page.set_viewport_size({"width": width, "height": 800})
+            await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal of playwright
+            problems = await page.evaluate(ACCESSIBILITY_RULES)
+            found.extend(f"{page.url} {width} {scheme} {problem}" for problem in problems)
+
+    async with open_walker(chromium, office) as walker:
+        page = walker.page
+        await open_sessions(walker)
+        for path in ("/sessions", "/second-factor", "/preferences", "/sign-in/second-factor", "/sign-in?again=1"):
+            await page.goto(office.url + path)
+            await look()
+        await page.goto(f"{office.url}/second-factor")
+        await set_up(walker)
+        await expect(page.get_by_text("Copy it now")).to_be_visible()
+        await look()
+        for path in ("/second-factor", "/operators", "/keys/new"):
+            await page.goto(office.url + path)
+            await look()
     assert found == []
 
 

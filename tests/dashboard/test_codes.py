@@ -121,6 +121,22 @@ async def test_an_address_gets_a_limited_number_of_mails(room: Room, guest: Gues
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == MAILS_PER_ADDRESS + 1
 
 
+async def test_strangers_lock_no_operator_out_of_a_known_network(room: Room, ada: Operator) -> None:
+    """Requests from elsewhere do not count in a network from which the operator has signed in."""
+    app = dashboard_app(replace(room, settings=replace(room.settings, transport="noop")))
+    home, cafe, eve = (Guest(from_address(app, f"203.0.113.{number}")) for number in (7, 8, 9))
+    await home.post("/sign-in/code", {"email": ADA})
+    assert (await home.post("/sign-in/redeem", {"code": await queued_code(room)})).status == 303
+    for _ in range(MAILS_PER_ADDRESS):
+        await eve.post("/sign-in/code", {"email": ADA})
+    before = await room.pool.fetchval("SELECT count(*) FROM deliveries")
+    await cafe.post("/sign-in/code", {"email": ADA})
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == before
+    for _ in range(MAILS_PER_ADDRESS):
+        await home.post("/sign-in/code", {"email": ADA})
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == before + MAILS_PER_ADDRESS - 1
+
+
 async def test_a_client_requests_a_limited_number_of_codes(room: Room, ada: Operator) -> None:
     """Concurrent requests cannot exceed the limit; a client at another address is not affected."""
     app = dashboard_app(replace(room, settings=replace(room.settings, transport="noop")))

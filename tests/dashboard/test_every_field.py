@@ -34,7 +34,14 @@ REFUSED = {
     ),
     **dict.fromkeys(
         (
-            *("bounces.class", "bounces.kind", "mass_actions.kind", "operators.origin", "operators.role"),
+            *(
+                "bounces.class",
+                "bounces.kind",
+                "dashboard_sessions.owner_kind",
+                "mass_actions.kind",
+                "operators.origin",
+            ),
+            *("dashboard_sessions.owner_kind", "operators.role"),
             *("outbox_mail_rules.lane", "outbox_topic_progress.status", "sender_accounts.auth_type"),
             *("sender_accounts.paused_by", "sender_accounts.resume_status", "sender_accounts.status"),
             *("suppression_changes.change", "unsubscriptions.origin", "webhook_endpoints.format"),

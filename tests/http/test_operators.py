@@ -1,5 +1,7 @@
 """Operators and roles: added, changed, disabled, removed, audited."""
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from tests.support.command_line import answer, postroom
 from tests.support.http import open_browser
@@ -13,6 +15,7 @@ from postroom.events.audit import list_audit
 from postroom.http import operators, service
 from postroom.http.asgi import build_app
 from postroom.http.model import ALL, ROLE_SCOPES, SCOPE_ROLES, SCOPES, Role
+from postroom.http.sessions import record_session
 
 
 def test_roles_grow_from_read_only_to_admin() -> None:
@@ -121,6 +124,34 @@ async def test_operators_over_http(room: Room) -> None:
     verbs = [entry.action.partition(".")[2] for entry in reversed(entries)]
     assert verbs == ["add", "role", "disable", "enable", "remove"]
     assert {entry.actor.partition(":")[0] for entry in entries} == {"key"}
+
+
+async def test_sessions_and_second_factors_are_looked_after_by_program(room: Room) -> None:
+    """Over HTTP and at the command line: sessions are listed and ended, and a lost phone is removed with a mail."""
+    ada = await operators.add_operator(room.pool, "ada@example.org", Role.SUPPORT, actor="tests")
+    facts = {"expires_at": datetime.now(UTC) + timedelta(hours=1), "method": "code", "client": "192.0.2.7", "agent": ""}
+    async with room.pool.acquire() as connection:
+        assert await record_session(connection, ada, nonce="one", **facts) is False
+    browser = await open_browser(room, "operators:manage", "deliveries:read", "deliveries:operate")
+    browser_of_all = await open_browser(room)
+    listed = await browser.get(f"/v1/operators/{ada.id}/sessions")
+    [session] = listed.json["items"]
+    assert (session["method"], session["client"], "nonce" in session) == ("code", "192.0.2.7", False)
+    settings = {"POSTROOM_DATABASE_URL": room.url}
+    assert "192.0.2.7" in postroom("operators", "sessions", ada.email, settings=settings).stdout
+    refused = await browser.ask("POST", f"/v1/operators/{ada.id}/end-sessions")
+    assert refused.status == 403  # the role has scopes that the key lacks
+    assert (await browser_of_all.ask("POST", f"/v1/operators/{ada.id}/end-sessions")).status == 200
+    assert (await browser.get(f"/v1/operators/{ada.id}/sessions")).json["items"] == []
+    assert postroom("operators", "end-sessions", ada.email, settings=settings).returncode == 0
+    equip = "UPDATE operators SET second_factor_since = now(), totp_secret = 'x', totp_key_id = 'x'"
+    await room.pool.execute(equip)
+    removed = await browser_of_all.ask("POST", f"/v1/operators/{ada.id}/remove-second-factor")
+    assert (removed.status, removed.json["second_factor_since"]) == (200, None)
+    await room.pool.execute(equip)
+    assert postroom("operators", "remove-second-factor", ada.email, settings=settings).returncode == 0
+    told = "SELECT count(*) FROM deliveries WHERE template_id = 'operator-notice'"
+    assert await room.pool.fetchval(told) == 2
 
 
 async def test_a_key_gives_no_role_above_its_own_scopes(room: Room) -> None:

@@ -44,6 +44,13 @@ BUILTIN_VARIABLES: dict[str, dict[str, Any]] = {
     "account-recovery": ACCOUNT_MAIL,
     "birthday": {"first_name": "Zoë", "last_name": "Quick"},
     "login-code": {"code": "123 456", "minutes": 10},
+    "operator-notice": {
+        "event": "sign_in",
+        "at": "2026-11-19 20:15 UTC",
+        "client": "192.0.2.7",
+        "browser": "Firefox on Linux",
+        "url": "https://mail.example.org",
+    },
     "operator-sign-in": {"code": "1234 5678", "minutes": 10, "url": "https://mail.example.org"},
     "welcome": {"name": "Zoë", "product": "Quill", "url": "https://quill.example/start?a=1&b=2"},
 }
@@ -61,7 +68,8 @@ def test_builtin_templates_render_completely(template: str, locale: str) -> None
     assert letter.html is not None
     assert f'<html lang="{locale}">' in letter.html
     assert "@media" in letter.html
-    for value in BUILTIN_VARIABLES[template].values():
+    shown = [value for name, value in BUILTIN_VARIABLES[template].items() if name != "event"]  # it chooses a sentence
+    for value in shown:
         assert str(value) in letter.text
         assert str(value).replace("&", "&amp;") in letter.html
 

@@ -1,6 +1,11 @@
-"""The actions of a person on the pages of System, and all ways in and out."""
+"""The actions of a person on the pages of System and about oneself, and all ways in and out."""
+
+import base64
+import time
 
 from tests.support.dashboard_actions import PERSON, Step, Walker
+
+from postroom.http.totp import STEP_S, code_at
 
 _ALICE = "EXISTS (SELECT FROM operators WHERE email = 'alice@example.org' AND {})"
 
@@ -16,6 +21,46 @@ async def _sign_out_by_force(walker: Walker) -> None:
 async def _take_code(walker: Walker) -> None:
     code = "SELECT variables->>'code' FROM delivery_payloads ORDER BY delivery_id DESC LIMIT 1"
     walker.values["code"] = await walker.office.pool.fetchval(code)
+
+
+_SESSIONS_OF_ALL = """
+    INSERT INTO dashboard_sessions (nonce, expires_at, owner_id, owner_kind, method, client, browser)
+    SELECT gen_random_uuid(), now() + interval '1 hour', id, 'operator', 'code', '192.0.2.7', browser
+    FROM operators, unnest(ARRAY['Firefox on Linux', 'Safari on iPhone']) AS browser
+"""
+_FACTOR_OF_OTHERS = """
+    UPDATE operators SET second_factor_since = now(), totp_secret = 'x', totp_key_id = 'x'
+    WHERE email <> 'ada@example.org' AND second_factor_since IS NULL
+"""
+
+
+async def open_sessions(walker: Walker) -> None:
+    """Every role has the same page."""
+    await walker.office.pool.execute(_SESSIONS_OF_ALL)
+
+
+async def _equip_alice(walker: Walker) -> None:
+    await walker.office.pool.execute(_FACTOR_OF_OTHERS + " AND email = 'alice@example.org'")
+
+
+async def _equip_others(walker: Walker) -> None:
+    """Every role has the same page."""
+    await walker.office.pool.execute(_FACTOR_OF_OTHERS)
+
+
+async def set_up(walker: Walker) -> None:
+    """Type the secret of the page into an app, and its code into the page."""
+    walker.values["secret"] = await walker.page.locator("main pre").text_content() or ""
+    await _show_code(walker)
+    await walker.page.get_by_label("Code").fill(walker.values["code"])
+    await walker.page.get_by_role("button", name="Set up").click()
+
+
+async def _show_code(walker: Walker) -> None:
+    """The code that the app shows; the one after it if that was used."""
+    last = await walker.office.pool.fetchval("SELECT max(totp_step) FROM operators")
+    step = max(int(time.time()) // STEP_S, last + 1)
+    walker.values["code"] = code_at(base64.b32decode(walker.values.get("secret", "")), step)
 
 
 SYSTEM = (
@@ -64,6 +109,23 @@ SYSTEM = (
         audit="operator.role",
     ),
     Step(
+        before=_equip_alice,
+        route="/operators/{operator_id:int}/remove-second-factor",
+        at="/operators",
+        row="alice@example.org",
+        shows="alice@example.org signs in without a second factor.",
+        holds=_ALICE.format("second_factor_since IS NULL"),
+        audit="operator.second_factor",
+    ),
+    Step(
+        route="/operators/{operator_id:int}/end-sessions",
+        at="/operators",
+        row="alice@example.org",
+        shows="All sessions of alice@example.org have ended.",
+        holds=_ALICE.format("sessions_since > created_at + interval '0.5 seconds'"),
+        audit="operator.end_sessions",
+    ),
+    Step(
         route="/operators/{operator_id:int}/disable",
         at="/operators",
         row="alice@example.org",
@@ -96,10 +158,42 @@ SYSTEM = (
         audit=None,
     ),
     Step(
+        before=open_sessions,
+        route="/sessions/{nonce}/end",
+        at="/sessions",
+        row="Firefox on Linux",
+        shows="The session is ended.",
+        holds="(SELECT count(*) FROM ended_sessions) = 1",
+        audit="dashboard.end_sessions",
+    ),
+    Step(
+        route="/sessions/end-others",
+        at="/sessions",
+        shows="1 other sessions are ended.",
+        holds="(SELECT count(*) FROM ended_sessions) = 2",
+        audit="dashboard.end_sessions",
+    ),
+    Step(
+        route="/second-factor",
+        at="/second-factor",
+        act=set_up,
+        shows="Copy it now",
+        holds=f"EXISTS (SELECT FROM operators WHERE email = '{PERSON}' AND second_factor_since IS NOT NULL)",
+        audit="operator.second_factor",
+    ),
+    Step(
+        before=_equip_others,
+        route="/second-factor/recovery-codes",
+        at="/second-factor",
+        shows="Copy it now",
+        holds="EXISTS (SELECT FROM audit_log WHERE action = 'operator.recovery_codes')",
+        audit="operator.recovery_codes",
+    ),
+    Step(
         route="/sign-out",
         at="/",
         shows="Sign in with the key",
-        holds="EXISTS (SELECT FROM ended_sessions)",
+        holds="(SELECT count(*) FROM ended_sessions) = 3",
         audit="dashboard.sign_out",
     ),
     Step(
@@ -127,8 +221,25 @@ SYSTEM = (
         route="/sign-in/redeem",
         at="/sign-in/code?next=/audit",
         fields={"code": "{code}"},
-        shows="Audit log",
+        shows="Second factor",
         holds=f"EXISTS (SELECT FROM operators WHERE email = '{PERSON}' AND last_sign_in_at IS NOT NULL)",
+        reason="The sign-in is complete with the second factor.",
+        audit=None,
+    ),
+    Step(
+        before=_show_code,
+        route="/sign-in/second-factor",
+        at="/sign-in/second-factor?next=/audit",
+        fields={"code": "{code}"},
+        shows="Audit log",
+        holds="EXISTS (SELECT FROM dashboard_sessions WHERE method = 'code' AND browser ~ 'Chrome')",
         audit="dashboard.sign_in",
+    ),
+    Step(
+        route="/second-factor/remove",
+        at="/second-factor",
+        shows="The second factor is removed.",
+        holds=f"EXISTS (SELECT FROM operators WHERE email = '{PERSON}' AND second_factor_since IS NULL)",
+        audit="operator.second_factor",
     ),
 )

@@ -148,6 +148,10 @@ SELECT id, (SELECT min(id) FROM campaigns), 'x' FROM deliveries;
 UPDATE webhook_endpoints SET previous_secret = 'x', previous_key_id = 'x', previous_until = now();
 UPDATE outbox_topic_progress SET leader_instance = 'x', leader_since = now(), leader_heartbeat = now();
 UPDATE deliveries SET idempotency_key = 'x' || id, request_fingerprint = 1, idempotency_expires_at = now();
+INSERT INTO dashboard_sessions (nonce, expires_at, owner_id, owner_kind, method, client, browser)
+VALUES ('x', now() + interval '1 hour', 1, 'key', 'x', 'x', 'x');
+INSERT INTO operators (email, role, origin, second_factor_since, totp_secret, totp_key_id)
+VALUES ('x', 'support', 'added', now(), 'x', 'x');
 ALTER TABLE audit_log DISABLE TRIGGER USER; -- it is append-only
 """
 """Rows that constraints keep `add_rows` from making, and columns that are only filled together."""

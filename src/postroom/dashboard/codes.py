@@ -7,6 +7,7 @@ one, the delivery is accepted and rolled back. Codes and addresses are stored as
 import hmac
 import secrets
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from postroom.dashboard import store
 from postroom.dashboard.errors import CodesTooOften
@@ -22,7 +23,7 @@ from postroom.runtime.peers import LOOPBACK, is_within, network_of
 
 LIFETIME = timedelta(minutes=10)  # time for a slow mail server
 ATTEMPTS = 5  # per code
-MAILS_PER_ADDRESS = 5  # per hour: at most 25 guesses of 8 digits
+MAILS_PER_ADDRESS = 5  # per hour: at most 25 guesses of 8 digits; counted apart for a network known to the operator
 MAILS_PER_CLIENT = 20  # per hour: allows an office behind one address
 TEMPLATE = "operator-sign-in"
 
@@ -53,10 +54,11 @@ class SignInCodes:
         nonce, code = secrets.token_urlsafe(16), f"{secrets.randbelow(10**_DIGITS):0{_DIGITS}}"
         address_hash, network = self._hash("address", address), network_of(client)
         async with self._room.pool.acquire() as connection:
-            await _is_within_limits(connection, address_hash, network)  # before the lock, which floods must not occupy
+            limits = partial(_is_within_limits, connection, address, address_hash, network)
+            await limits()  # before the lock, which floods must not occupy
             async with connection.transaction():
                 await store.lock_sign_in_codes(connection)
-                if not await _is_within_limits(connection, address_hash, network):
+                if not await limits():
                     return nonce
                 found = await operators.find_addressee(connection, address)
                 await store.insert_sign_in_code(
@@ -113,9 +115,14 @@ class SignInCodes:
         return hmac.digest(self._key, "\0".join((purpose, *parts)).encode("utf-8", "replace"), "sha256")
 
 
-async def _is_within_limits(connection: Session, address_hash: bytes, client: str) -> bool:
-    """Whether the address may get another mail. Raises `CodesTooOften` for a client with too many requests."""
-    requested = await store.count_sign_in_codes(connection, address_hash=address_hash, client=client)
+async def _is_within_limits(connection: Session, email: str, address_hash: bytes, client: str) -> bool:
+    """Whether the address may get another mail. Raises `CodesTooOften` for a client with too many requests.
+
+    Requests from elsewhere do not count in a network from which the operator has signed in: strangers who request codes
+    for the address lock no operator out there.
+    """
+    requested = await store.count_sign_in_codes(connection, email=email, address_hash=address_hash, client=client)
     if requested.by_client >= MAILS_PER_CLIENT:
         raise CodesTooOften
-    return requested.by_address < MAILS_PER_ADDRESS
+    counted = requested.by_address_and_client if requested.is_known_place else requested.by_address
+    return counted < MAILS_PER_ADDRESS

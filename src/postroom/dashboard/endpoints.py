@@ -24,6 +24,7 @@ from postroom.dashboard import (
     operators,
     outbox,
     overview,
+    own_account,
     people,
     preferences,
     schedule,
@@ -36,6 +37,8 @@ from postroom.dashboard import (
     webhooks,
 )
 from postroom.dashboard.codes import SignInCodes
+from postroom.dashboard.entry import PATH as SECOND_FACTOR
+from postroom.dashboard.entry import PendingSignIns, redeem_second_factor, show_second_factor
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.oidc import CALLBACK, oidc_provider
 from postroom.dashboard.page import form, listing_page, page, public
@@ -51,6 +54,7 @@ from postroom.http.auth import Authenticator
 from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, Site
 from postroom.runtime.peers import WrongKeyCounter
+from postroom.runtime.secrets import SecretBox
 
 _UNCHANGING = "public, max-age=31536000, immutable"  # the address of a file holds a hash of its content
 
@@ -72,10 +76,13 @@ ENDPOINTS = (
     public("GET", links.PATH, links.use_link),
     public("GET", "/sign-in/oidc", sign_in.begin_oidc),
     public("GET", CALLBACK, sign_in.finish_oidc),
+    public("GET", SECOND_FACTOR, show_second_factor),
+    public("POST", SECOND_FACTOR, redeem_second_factor),
     form("/sign-out", sign_in.sign_out),
     public("GET", "/static/{name}", show_static),
     page("/preferences", preferences.show_page),
     form("/preferences", preferences.save_page),
+    *own_account.PAGES,
     page("/", overview.show_overview),
     page("/live", overview.show_live, keeps_session=False),
     listing_page("/statistics", statistics.show_page, scope=statistics.READ),
@@ -133,9 +140,10 @@ def build_dashboard(  # noqa: PLR0913 - the parts of a process that pages use
         figures=FigureReader(room.pool, examine=examine, replica=replica),
         static=static,
         is_secure=is_https(room.settings),
+        box=SecretBox(room.settings.sealing_keys or [secret]),
         oidc=oidc_provider(room.settings, secret, room=room.name),
         discover=discover,
     )
     codes, sign_in_links = SignInCodes(room, secret), links.SignInLinks(secret, room.name)
-    tools = (dashboard, codes, sign_in_links, LiveFeeds(stop or asyncio.Event()))
+    tools = (dashboard, codes, sign_in_links, PendingSignIns(secret, room.name), LiveFeeds(stop or asyncio.Event()))
     return Site(ENDPOINTS, tools=tools, refuse_unknown=refuse)

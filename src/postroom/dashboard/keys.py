@@ -80,12 +80,16 @@ def _key_actions(key: ApiKey) -> list[PageAction]:
 
 async def new_page(request: PageRequest) -> Answer:
     offered = [scope for scope in (*SCOPES, ALL) if request.may(scope)]
-    return request.page("key_new.html", scopes=offered, given=request.form, fields=request.filled(_FIELDS))
+    return request.page(
+        "key_new.html", is_fresh=request.is_fresh, scopes=offered, given=request.form, fields=request.filled(_FIELDS)
+    )
 
 
 async def create_page(request: PageRequest) -> Answer:
     """Create a key within the scopes of the signed-in principal, and show it this once."""
     scopes = [scope for scope in (*SCOPES, ALL) if f"scope.{scope}" in request.form]
+    if ALL in scopes:
+        request.need_fresh("/keys/new")
     name, limits = request.form.get("name", "").strip(), _limits_of(request)
     key, row = await keys.create_key(
         request.pool, name, scopes=scopes, actor=request.actor, limits=limits, by=request.principal

@@ -8,11 +8,10 @@ from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from postroom.dashboard import service
+from postroom.dashboard.entry import begin_session
 from postroom.dashboard.problem_pages import sign_in_page
 from postroom.dashboard.request import query_of
 from postroom.dashboard.session import Sessions
-from postroom.dashboard.sign_in import begin_session
-from postroom.dashboard.site import Dashboard
 from postroom.db.room import Room
 from postroom.errors import SettingInvalid
 from postroom.events.audit import record_audit
@@ -71,7 +70,7 @@ async def use_link(call: Call) -> Answer:
     if owner is None:
         sign_in_refused("link", call.client, "used_or_expired")
         return sign_in_page(call, "/", USED, HTTPStatus.UNAUTHORIZED)
-    return await begin_session(call, owner, call.tool(Dashboard).page("signed_in.html", next="/"), by="link")
+    return await begin_session(call, owner, "/", by="link")
 
 
 def _is_local(call: Call) -> bool:

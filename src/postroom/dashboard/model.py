@@ -18,7 +18,9 @@ class RequestedCodes:
     """Sign-in codes requested within the last hour."""
 
     by_address: int
+    by_address_and_client: int
     by_client: int
+    is_known_place: bool  # the operator with the address has signed in from the client's network
 
 
 @dataclass(frozen=True, slots=True)

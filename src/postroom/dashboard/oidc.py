@@ -72,8 +72,11 @@ class OidcProvider:
         """For the button: the provider's host."""
         return urlsplit(self._issuer).hostname or self._issuer
 
-    async def begin(self, to: str) -> tuple[str, str]:
-        """The address at the provider, and the cookie of the flow. Raises `OidcRefusedError`."""
+    async def begin(self, to: str, *, again: bool = False) -> tuple[str, str]:
+        """The address at the provider, and the cookie of the flow. Raises `OidcRefusedError`.
+
+        With `again`, the provider is asked to authenticate a person who has a session there.
+        """
         flow = OidcFlow(secrets.token_urlsafe(24), int(self._now()) + FLOW_S, to)
         async with _exchange() as exchange:
             provider = await self._discover(exchange)
@@ -88,6 +91,7 @@ class OidcProvider:
                 "nonce": self._derive("nonce", flow),
                 "code_challenge": challenge,
                 "code_challenge_method": "S256",
+                **({"prompt": "login"} if again else {}),
             }
         )
         mark = "&" if "?" in provider.authorization_endpoint else "?"

@@ -2,11 +2,13 @@
 
 from urllib.parse import quote
 
+from postroom.dashboard.entry import notify_of
 from postroom.dashboard.listing import FormField, ListColumn, PageAction, options_of
-from postroom.dashboard.page import PageRequest, actions, form_pages, listing
+from postroom.dashboard.page import PageRequest, actions, form, form_pages, listing
 from postroom.errors import BadInput
 from postroom.http import operators
 from postroom.http.model import Operator, Role
+from postroom.http.second_factor import remove_second_factor
 from postroom.runtime.endpoint import Answer
 
 MANAGE = "operators:manage"
@@ -20,6 +22,7 @@ _OPERATOR = (
     ListColumn("role", "Role"),
     ListColumn("origin", "Origin", "words"),
     ListColumn("last_sign_in_at", "Signed in", "when"),
+    ListColumn("second_factor_since", "Second factor", "when", is_minor=True),
 )
 
 
@@ -38,10 +41,19 @@ _REMOVE = PageAction(
     "{0.email} is removed, and all sessions have ended.", to="/operators",
     question="All sessions of {email} end, and the address can be added again. The audit log keeps its entries.",
 )  # fmt: skip
+_END_SESSIONS = PageAction(
+    "End sessions", f"{_ONE}/end-sessions", MANAGE, operators.end_sessions, "All sessions of {0.email} have ended.",
+    to="/operators", question="{email} has to sign in again in every browser.",
+)  # fmt: skip
+_REMOVE_FACTOR = PageAction(
+    "Remove second factor", f"{_ONE}/remove-second-factor", MANAGE,
+    question="{email} signs in without a code of an authenticator app, and gets a mail about it.",
+)  # fmt: skip
 
 
 def _actions(operator: Operator) -> list[PageAction]:
-    offered = (_ENABLE, _ROLE, _REMOVE) if operator.disabled_at else (_ROLE, _DISABLE, _REMOVE)
+    offered = [_ENABLE, _ROLE, _REMOVE] if operator.disabled_at else [_ROLE, _END_SESSIONS, _DISABLE, _REMOVE]
+    offered += [_REMOVE_FACTOR] if operator.second_factor_since else []
     return [each.at(operator.id, email=operator.email) for each in offered]
 
 
@@ -60,14 +72,33 @@ def _role_field(role: Role) -> FormField:
 
 
 async def add_page(request: PageRequest) -> Answer:
-    email = request.form.get("email", "").strip()
-    made = await operators.add_operator(request.pool, email, _role(request), actor=request.actor, by=request.principal)
+    email, role = request.form.get("email", "").strip(), _role(request)
+    _need_fresh(request, role, "/operators/new")
+    made = await operators.add_operator(request.pool, email, role, actor=request.actor, by=request.principal)
     return request.done("/operators", f"{made.email} is an operator with the role {made.role}.")
 
 
 def _role(request: PageRequest) -> Role:
     with BadInput.naming("role", f"must be one of {', '.join(Role)}"):
         return Role(request.form.get("role", ""))
+
+
+def _need_fresh(request: PageRequest, role: Role, to: str) -> None:
+    """An admin has every scope, like a key with `*`."""
+    if role is Role.ADMIN:
+        request.need_fresh(to)
+
+
+async def remove_factor_page(request: PageRequest) -> Answer:
+    request.need_fresh("/operators")
+    changed = await remove_second_factor(
+        request.pool,
+        request.id("operator_id"),
+        actor=request.actor,
+        by=request.principal,
+        notify=notify_of(request.call),
+    )
+    return request.done("/operators", f"{changed.email} signs in without a second factor.")
 
 
 async def role_page(request: PageRequest) -> Answer:
@@ -82,9 +113,9 @@ async def role_page(request: PageRequest) -> Answer:
 
 
 async def change_role_page(request: PageRequest) -> Answer:
-    changed = await operators.change_role(
-        request.pool, request.id("operator_id"), _role(request), actor=request.actor, by=request.principal
-    )
+    operator_id, role = request.id("operator_id"), _role(request)
+    _need_fresh(request, role, f"/operators/{operator_id}/role")
+    changed = await operators.change_role(request.pool, operator_id, role, actor=request.actor, by=request.principal)
     return request.done("/operators", f"{changed.email} has the role {changed.role}.")
 
 
@@ -102,5 +133,6 @@ PAGES = (
     ),
     *form_pages("/operators/new", new_page, add_page, scope=MANAGE),
     *form_pages(f"{_ONE}/role", role_page, change_role_page, scope=MANAGE),
-    *actions(_ENABLE, _DISABLE, _REMOVE),
+    form(f"{_ONE}/remove-second-factor", remove_factor_page, scope=MANAGE),
+    *actions(_ENABLE, _END_SESSIONS, _DISABLE, _REMOVE),
 )

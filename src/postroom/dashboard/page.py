@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from postroom.dashboard import service
+from postroom.dashboard.errors import SecondFactorError, SignInAgainError
 from postroom.dashboard.listing import Filter, FormField, ListColumn, PageAction, is_final, query_with
 from postroom.dashboard.navigation import current, groups_for
 from postroom.dashboard.preferences import COOKIE, Viewer, read_viewer
@@ -32,8 +33,9 @@ from postroom.dashboard.site import HEADERS, HTML, SESSION_COOKIE, Dashboard, Si
 from postroom.db.pool import Pool
 from postroom.delivery.contents import Contents
 from postroom.errors import AccessError, BadInput, ConflictError, LimitError, PostroomError, ScopeMissing
-from postroom.http.model import ApiKey, Operator
+from postroom.http.model import MANAGING, ApiKey, Operator
 from postroom.http.request import LARGEST_ID
+from postroom.http.sessions import touch_session
 from postroom.runtime.endpoint import Answer, Call, Endpoint, ProtocolError, redirect
 from postroom.runtime.page import Found
 from postroom.runtime.wrong_field import find_wrong_field
@@ -143,6 +145,16 @@ class PageRequest:
         """Raise `ScopeMissing` unless the principal has this scope."""
         if not self.principal.allows(scope):
             raise ScopeMissing(scope, self.principal.name)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the viewer signed in within the last minutes."""
+        return self.dashboard.sessions.is_fresh(self.session)
+
+    def need_fresh(self, to: str) -> None:
+        """Raise `SignInAgainError` unless the viewer signed in lately; `to` is the page that follows."""
+        if not self.is_fresh:
+            raise SignInAgainError(to)
 
     def draw(self, template: str, **values: Any) -> str:
         """A template with the viewer's preferences, as HTML."""
@@ -349,6 +361,8 @@ async def _show(show: Page, scope: str, keeps_session: bool, call: Call) -> Answ
     request = await admit(call, scope)
     answer = await show(request)
     used = request.dashboard.sessions.renewed(request.session) if keeps_session else None
+    if used is not None:
+        await touch_session(request.dashboard.room.pool, used.nonce)
     return answer if used is None else request.dashboard.with_session(answer, used)
 
 
@@ -357,7 +371,7 @@ async def _act(act: Page, call: Call) -> Answer:
 
 
 def with_form(request: PageRequest, fields: Mapping[str, str]) -> PageRequest:
-    """The request with the fields of its form; raises `ProtocolError` without the token of the session."""
+    """The request with the fields of its form. Raises `ProtocolError` without the token of the session."""
     if not request.dashboard.sessions.is_form_token(request.session, fields.get("token", "")):
         raise ProtocolError(HTTPStatus.FORBIDDEN, "This form is too old. Go back, reload the page and try again.")
     return replace(request, form=fields)
@@ -374,4 +388,6 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
         raise SignInError
     if not owner.allows(scope):
         raise ScopeMissing(scope, owner.name)
+    if scope in MANAGING and await service.lacks_second_factor(dashboard.room, owner, session):
+        raise SecondFactorError
     return PageRequest(dashboard, call, session, owner, read_viewer(cookie_of(call, COOKIE)))

@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, urlencode
 from zoneinfo import ZoneInfo
 
 from postroom.errors import BadInput
+from postroom.http.model import Operator
 from postroom.runtime.endpoint import Answer
 from postroom.runtime.zones import find_zone, is_zone
 
@@ -63,8 +64,17 @@ def zones() -> list[str]:
     return ["UTC", *sorted(name for name in listed if "/" in name and not name.startswith("Etc/") and is_zone(name))]
 
 
+def tabs(request: "PageRequest") -> list[tuple[str, str, bool]]:
+    """The pages about the viewer; an API key has no second factor."""
+    named = [("Preferences", "/preferences"), ("Sessions", "/sessions")]
+    named += [("Second factor", "/second-factor")] if isinstance(request.principal, Operator) else []
+    here = request.call.asgi["path"]
+    return [(name, path, path == here) for name, path in named]
+
+
 async def show_page(request: "PageRequest") -> Answer:
-    return request.page("preferences.html", zones=zones(), themes=THEMES, rows=ROWS, now=datetime.now(UTC))
+    now = datetime.now(UTC)
+    return request.page("preferences.html", tabs=tabs(request), zones=zones(), themes=THEMES, rows=ROWS, now=now)
 
 
 async def save_page(request: "PageRequest") -> Answer:

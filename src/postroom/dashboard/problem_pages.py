@@ -5,8 +5,11 @@ from http import HTTPStatus
 from urllib.parse import quote
 
 from postroom.dashboard.codes import SignInCodes
+from postroom.dashboard.errors import SecondFactorError, SignInAgainError
 from postroom.dashboard.site import HEADERS, Dashboard, SignInError
 from postroom.runtime.endpoint import Answer, Call, Problem, redirect
+
+AGAIN = "This needs a sign-in within the last ten minutes: sign in again."
 
 
 def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
@@ -16,6 +19,10 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
         return None
     if isinstance(error, SignInError):
         return _to_sign_in(call)
+    if isinstance(error, SignInAgainError):
+        return sign_in_page(call, error.to, f"Nothing was done. {AGAIN}", HTTPStatus.FORBIDDEN)
+    if isinstance(error, SecondFactorError) and call.method == "GET":
+        return redirect("/second-factor")
     shown: Problem = problem.value
     reference = call.request_id if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
     answer = call.tool(Dashboard).page("trouble.html", status=problem.status, problem=shown, reference=reference)
@@ -43,6 +50,13 @@ def sign_in_page(call: Call, to: str, problem: str | None = None, status: HTTPSt
         status=status,
         next=to,
         problem=problem,
+        again="&again=1" if problem and AGAIN in problem else "",
         mails_codes=call.tool(SignInCodes).are_offered(call.client),
         oidc=dashboard.oidc.name if dashboard.oidc else None,
     )
+
+
+def too_often(call: Call, to: str, wait: int) -> Answer:
+    problem = f"Too many wrong keys or codes from this address. Try again in {wait} seconds."
+    answer = sign_in_page(call, to, problem, HTTPStatus.TOO_MANY_REQUESTS)
+    return replace(answer, headers={"retry-after": str(wait)})

@@ -8,12 +8,20 @@ GROUP BY lane
 ORDER BY lane;
 
 -- name: count_sign_in_codes :one
--- Codes that were requested within the last hour: for an address, and by a client.
-SELECT
+-- Codes that were requested within the last hour: for an address, for it by a client, and by a client; and whether the
+-- operator with this address has signed in from the client's network within the last 90 days.
+SELECT by_address, by_address_and_client,
     (SELECT count(*) FROM sign_in_codes
-        WHERE address_hash = :address_hash AND created_at > now() - interval '1 hour') AS by_address,
-    (SELECT count(*) FROM sign_in_codes
-        WHERE client = :client AND created_at > now() - interval '1 hour') AS by_client;
+        WHERE client = :client AND created_at > now() - interval '1 hour') AS by_client,
+    EXISTS (
+        SELECT FROM operators AS o
+        JOIN dashboard_sessions AS s ON s.owner_kind = 'operator' AND s.owner_id = o.id
+        WHERE o.email = :email AND s.client = :client AND s.began_at > now() - interval '90 days') AS is_known_place
+FROM (
+    SELECT count(*) AS by_address, count(*) FILTER (WHERE client = :client) AS by_address_and_client
+    FROM sign_in_codes
+    WHERE address_hash = :address_hash AND created_at > now() - interval '1 hour'
+) AS of_address;
 
 -- name: end_session :exec
 -- Refuse a session from now on, in every process. Sessions that have expired need no row any longer.

@@ -16,9 +16,11 @@ from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.session import DashboardSession
 from postroom.db.pool import Pool
 from postroom.db.replica import Replica
+from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
-from postroom.http.model import ApiKey, Operator
+from postroom.http.model import ApiKey, OpenSession, Operator
+from postroom.http.sessions import find_method
 from postroom.outbox import service as outbox
 from postroom.runtime.finding import Finding
 from postroom.senders import service as senders
@@ -57,11 +59,24 @@ async def find_owner(pool: Pool, session: DashboardSession) -> ApiKey | Operator
     return owner if owner is not None and session.is_of(owner) else None
 
 
+async def lacks_second_factor(room: Room, owner: ApiKey | Operator, session: DashboardSession) -> bool:
+    """True for an operator whose session was opened by a mailed code only, if the settings require more."""
+    if room.settings.second_factor != "required" or not isinstance(owner, Operator) or owner.second_factor_since:
+        return False
+    return await find_method(room.pool, session.nonce) == "code"
+
+
 async def end_session(pool: Pool, session: DashboardSession) -> bool:
     """Refuse the session from now on, in every process; False if it was ended before."""
     async with pool.acquire() as connection:
         expires_at = datetime.fromtimestamp(session.expires, UTC)
         return await store.end_session(connection, nonce=session.nonce, expires_at=expires_at) > 0
+
+
+async def end_listed_session(pool: Pool, session: OpenSession) -> bool:
+    """Refuse a session of the list from now on; False if it was ended before."""
+    async with pool.acquire() as connection:
+        return await store.end_session(connection, nonce=session.nonce, expires_at=session.expires_at) > 0
 
 
 class Cached(Generic[Value]):

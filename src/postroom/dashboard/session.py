@@ -14,17 +14,16 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from typing import Literal
 
 import msgspec
 
 from postroom.http.model import ApiKey, Operator
+from postroom.http.sessions import IDLE, OwnerKind, kind_of
 
 LIFETIME_S = 12 * 3600  # a working day
-IDLE_S = 3600  # an unattended screen is closed after an hour
+IDLE_S = int(IDLE.total_seconds())
+FRESH_S = 600  # to change authenticators and to give every right, a person signs in again
 RENEWED_AFTER_S = 300  # a cookie is written again with the last use when it is older than this
-
-OwnerKind = Literal["key", "operator"]
 
 _LONGEST_COOKIE = 400  # ours are shorter; bounds the work for a forged one
 _SHAPE = tuple[OwnerKind, int, int, int, str, int]
@@ -66,6 +65,10 @@ class Sessions:
         now = int(self._now())
         return replace(session, seen=now) if now - session.seen > RENEWED_AFTER_S else None
 
+    def is_fresh(self, session: DashboardSession) -> bool:
+        """Whether its owner signed in lately; the cookie holds the end, which is `LIFETIME_S` after the begin."""
+        return session.expires - LIFETIME_S + FRESH_S > self._now()
+
     def left_s(self, session: DashboardSession) -> int:
         """For how many seconds a browser needs to keep the cookie."""
         return max(0, session.expires - int(self._now()))
@@ -102,10 +105,6 @@ class Sessions:
     def sentence_seal(self, session: DashboardSession, sentence: str) -> str:
         """The proof that a sentence in an address was written by this session's pages."""
         return base64url(hmac.digest(self._form_key, f"{session.nonce} {sentence}".encode(), "sha256")[:12])
-
-
-def kind_of(owner: ApiKey | Operator) -> OwnerKind:
-    return "operator" if isinstance(owner, Operator) else "key"
 
 
 def _since(owner: ApiKey | Operator) -> int:

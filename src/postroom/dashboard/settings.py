@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from postroom.http.model import Role
-from postroom.runtime.setting import http_url, setting, switch
+from postroom.runtime.setting import http_url, one_of, setting, switch
 
 
 def _words(value: str) -> tuple[str, ...]:
@@ -31,6 +31,11 @@ class DashboardSettings:
 
     sign_in_codes: bool = setting(
         switch, default=True, about="operators sign in to the dashboard with a code that is mailed to them"
+    )
+    second_factor: str = setting(
+        one_of("required", "optional"),
+        "required",
+        "whether operators who manage keys and operators need a second factor to do so after a sign-in by mailed code",
     )
     oidc_issuer: str | None = setting(http_url, None, "URL of the OpenID Connect provider at which operators sign in")
     oidc_client_id: str | None = setting(str, None, "client id of the dashboard at the OpenID Connect provider")

@@ -3,15 +3,15 @@
 A session cookie stands for the sign-in afterwards.
 """
 
-from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import quote
 
 from postroom.dashboard.codes import LIFETIME, SignInCodes
+from postroom.dashboard.entry import begin_session, subject_of
 from postroom.dashboard.errors import CodesTooOften
 from postroom.dashboard.oidc import FLOW_S, OidcProvider, OidcRefusedError, person_of
 from postroom.dashboard.page import READ, PageRequest, admit
-from postroom.dashboard.problem_pages import sign_in_page
+from postroom.dashboard.problem_pages import AGAIN, sign_in_page, too_often
 from postroom.dashboard.request import cookie_of, local_path, query_of, read_form
 from postroom.dashboard.service import end_session
 from postroom.dashboard.site import Dashboard, SignInError
@@ -19,9 +19,8 @@ from postroom.errors import BadInput, ScopeMissing, Unauthenticated
 from postroom.events.audit import record_audit
 from postroom.http import operators
 from postroom.http.errors import IdentityMismatch
-from postroom.http.model import ApiKey, Operator
 from postroom.runtime.endpoint import Answer, Call, ProtocolError, redirect
-from postroom.runtime.refusals import sign_in_refused, signed_in
+from postroom.runtime.refusals import sign_in_refused
 
 UNKNOWN = "This is not a key of this room, or it was revoked."
 UNFIT = f"This key may not look at deliveries: it lacks the scope {READ}."
@@ -32,8 +31,11 @@ _OIDC_COOKIE = "postroom_oidc"
 
 
 async def show_sign_in(call: Call) -> Answer:
-    """The form; with a valid session, a redirect to the page behind it."""
-    to = local_path(query_of(call).get("next"))
+    """The form; with a valid session, a redirect to the page behind it, unless that asked for another sign-in."""
+    asked = query_of(call)
+    to = local_path(asked.get("next"))
+    if "again" in asked:
+        return sign_in_page(call, to, AGAIN)
     try:
         await admit(call)
     except SignInError:
@@ -57,31 +59,13 @@ async def sign_in(call: Call) -> Answer:
     except ScopeMissing as error:
         sign_in_refused("key", call.client, error.code)
         return sign_in_page(call, to, UNFIT, HTTPStatus.FORBIDDEN)
-    return await begin_session(call, key, redirect(to), by="key")
-
-
-async def begin_session(call: Call, owner: ApiKey | Operator, answer: Answer, *, by: str) -> Answer:
-    """The answer with the cookie of a new session; `by` is the method of the sign-in, for the audit log."""
-    dashboard = call.tool(Dashboard)
-    await record_audit(call.room.pool, owner.actor, "dashboard.sign_in", _subject(owner), after={"by": by})
-    signed_in(by)
-    return dashboard.with_session(answer, dashboard.sessions.begin(owner))
-
-
-def _subject(owner: ApiKey | Operator) -> str:
-    return owner.actor if isinstance(owner, Operator) else f"key:{owner.id}"
-
-
-def too_often(call: Call, to: str, wait: int) -> Answer:
-    problem = f"Too many wrong keys or codes from this address. Try again in {wait} seconds."
-    answer = sign_in_page(call, to, problem, HTTPStatus.TOO_MANY_REQUESTS)
-    return replace(answer, headers={"retry-after": str(wait)})
+    return await begin_session(call, key, to, by="key")
 
 
 async def sign_out(request: PageRequest) -> Answer:
     """End the session in every process and remove the cookie."""
     if await end_session(request.pool, request.session):
-        await record_audit(request.pool, request.actor, "dashboard.sign_out", _subject(request.principal))
+        await record_audit(request.pool, request.actor, "dashboard.sign_out", subject_of(request.principal))
     return request.dashboard.with_session(redirect("/sign-in"), None)
 
 
@@ -120,7 +104,7 @@ async def redeem_code(call: Call) -> Answer:
         dashboard.guesses.failed(call.client)
         sign_in_refused("code", call.client, "wrong_code")
         return _code_page(call, to, WRONG_CODE, HTTPStatus.UNAUTHORIZED)
-    return await begin_session(call, operator, redirect(to), by="code")
+    return await begin_session(call, operator, to, by="code")
 
 
 def _code_page(call: Call, to: str, problem: str | None = None, status: HTTPStatus = HTTPStatus.OK) -> Answer:
@@ -141,7 +125,8 @@ async def begin_oidc(call: Call) -> Answer:
     """Send the browser to the provider."""
     dashboard = call.tool(Dashboard)
     try:
-        address, cookie = await _provider(dashboard).begin(local_path(query_of(call).get("next")))
+        asked = query_of(call)
+        address, cookie = await _provider(dashboard).begin(local_path(asked.get("next")), again="again" in asked)
     except OidcRefusedError as error:
         return _refused(call, error, HTTPStatus.BAD_GATEWAY)
     # Lax: the way back is a navigation from the provider's site, which carries no strict cookie.
@@ -164,8 +149,7 @@ async def finish_oidc(call: Call) -> Answer:
         return _refused(call, OidcRefusedError("The provider sent an invalid address."), HTTPStatus.FORBIDDEN)
     if operator is None:
         return _refused(call, OidcRefusedError(f"{person.email} is not an operator here."), HTTPStatus.FORBIDDEN)
-    # A page instead of a redirect: the browser came from another site, so a redirect would carry no strict cookie.
-    return await begin_session(call, operator, dashboard.page("signed_in.html", next=to), by="oidc")
+    return await begin_session(call, operator, to, by="oidc")
 
 
 def _provider(dashboard: Dashboard) -> OidcProvider:

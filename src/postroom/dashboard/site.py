@@ -15,6 +15,7 @@ from postroom.http.auth import Authenticator
 from postroom.rooms.service import Discover
 from postroom.runtime.endpoint import Answer, ProtocolError
 from postroom.runtime.peers import WrongKeyCounter
+from postroom.runtime.secrets import SecretBox
 
 SESSION_COOKIE = "postroom_session"
 
@@ -55,6 +56,7 @@ class Dashboard:
     figures: FigureReader
     static: Mapping[str, bytes]
     is_secure: bool
+    box: SecretBox
     oidc: OidcProvider | None = None
     discover: Discover | None = None
 

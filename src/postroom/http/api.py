@@ -5,9 +5,11 @@ from typing import Annotated
 
 import msgspec
 
-from postroom.http import operators, service
+from postroom.http import operators, service, sessions
 from postroom.http.auth import Authenticator
-from postroom.http.model import ALL, SCOPES, ApiKey, Operator, Role
+from postroom.http.model import ALL, SCOPES, ApiKey, OpenSession, Operator, Role
+from postroom.http.notices import Notify, notifier
+from postroom.http.second_factor import remove_second_factor
 from postroom.limits.model import LARGEST, MOST_DOMAINS
 from postroom.runtime.endpoint import Answer, Call, Endpoint
 from postroom.runtime.page import Page, PageQuery, page_of
@@ -128,6 +130,13 @@ async def _giver(call: Call) -> ApiKey:
     return await _owner(call, OPERATORS)
 
 
+SessionShape = response(OpenSession, "SessionShape", hide=("nonce",))
+
+
+def _notify(call: Call) -> Notify:
+    return notifier(call.room.settings, client=call.client, agent=call.headers.get("user-agent", ""))
+
+
 _operators = partial(serve, scope=OPERATORS, tag="operators")
 _ONE = "/v1/operators/{operator_id:int}"
 
@@ -153,6 +162,19 @@ ENDPOINTS = [
     _operators(
         "POST", f"{_ONE}/enable", operators.enable_operator, "Let a disabled operator sign in again.",
         answers={200: OperatorShape}, given={"by": _giver},
+    ),
+    _operators(
+        "GET", f"{_ONE}/sessions", sessions.list_operator_sessions,
+        "List the open sessions of an operator, newest first.", answers={200: page_of(SessionShape)},
+    ),
+    _operators(
+        "POST", f"{_ONE}/end-sessions", operators.end_sessions, "End all sessions of an operator.",
+        answers={200: OperatorShape}, given={"by": _giver},
+    ),
+    _operators(
+        "POST", f"{_ONE}/remove-second-factor", remove_second_factor,
+        "Remove the second factor of an operator, for example after the loss of the phone.",
+        answers={200: OperatorShape}, given={"by": _giver, "notify": _notify},
     ),
     _operators(
         "DELETE", _ONE, operators.remove_operator,

@@ -5,13 +5,16 @@ from typing import Annotated
 
 import typer
 
-from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.dropins.ses.cli import ses_credentials
 from postroom.http import operators as people
 from postroom.http import service
-from postroom.http.model import ALL, SCOPES, Operator, Role
+from postroom.http.model import ALL, SCOPES, OpenSession, Operator, Role
+from postroom.http.notices import notifier
+from postroom.http.second_factor import remove_second_factor
+from postroom.http.sessions import list_operator_sessions
 from postroom.limits.cli import DailyQuota, Expires, FromDomain, Rate, read_limits
+from postroom.runtime.page import Found
 from postroom.runtime.terminal import (
     LARGEST_ID,
     AsJson,
@@ -30,7 +33,8 @@ operators = typer.Typer()
 keys.command("ses-credentials")(ses_credentials)
 
 _KEYS = ("id", "name", "prefix", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at")
-_OPERATORS = ("id", "email", "role", "origin", "created_at", "last_sign_in_at", "disabled_at")
+_OPERATORS = ("id", "email", "role", "origin", "created_at", "last_sign_in_at", "second_factor_since", "disabled_at")
+_SESSIONS = ("began_at", "seen_at", "method", "client", "browser")
 _SCOPES = ", ".join((*SCOPES, f"'{ALL}' for all"))
 
 Email = Annotated[str, typer.Argument(help="Address of the operator.")]
@@ -123,26 +127,53 @@ def change_role(email: Email, role: Annotated[Role, typer.Argument(help="The new
 @operators.command()
 def disable(emails: Emails) -> None:
     """Refuse sign-ins of operators and end their sessions."""
-    _for_each(emails, lambda pool, found: people.disable_operator(pool, found.id, actor=actor()), "disabled")
+    _for_each(emails, lambda room, found: people.disable_operator(room.pool, found.id, actor=actor()), "disabled")
 
 
 @operators.command()
 def enable(emails: Emails) -> None:
     """Let disabled operators sign in again."""
-    _for_each(emails, lambda pool, found: people.enable_operator(pool, found.id, actor=actor()), "enabled")
+    _for_each(emails, lambda room, found: people.enable_operator(room.pool, found.id, actor=actor()), "enabled")
+
+
+@operators.command()
+def sessions(email: Email, *, as_json: AsJson = False) -> None:
+    """List the open sessions of an operator, newest first."""
+
+    async def command(room: Room) -> Found[OpenSession]:
+        return await list_operator_sessions(room.pool, (await people.find_by_email(room.pool, email)).id)
+
+    print_page(*in_room(command), columns=_SESSIONS, as_json=as_json)
+
+
+@operators.command("end-sessions")
+def end_sessions(emails: Emails) -> None:
+    """End all sessions of operators, who can sign in again."""
+    _for_each(emails, lambda room, found: people.end_sessions(room.pool, found.id, actor=actor()), "signed out")
+
+
+@operators.command("remove-second-factor")
+def drop_second_factor(emails: Emails) -> None:
+    """Remove the second factor of operators, for example after the loss of the phone; they get a mail about it."""
+
+    def change(room: Room, found: Operator) -> Awaitable[Operator]:
+        notify = notifier(room.settings, client="command line", agent="")
+        return remove_second_factor(room.pool, found.id, actor=actor(), notify=notify)
+
+    _for_each(emails, change, "signs in without a second factor")
 
 
 @operators.command()
 def remove(emails: Emails) -> None:
     """Remove operators and end their sessions; the audit log keeps their entries."""
-    _for_each(emails, lambda pool, found: people.remove_operator(pool, found.id, actor=actor()), "removed")
+    _for_each(emails, lambda room, found: people.remove_operator(room.pool, found.id, actor=actor()), "removed")
 
 
-def _for_each(emails: list[str], change: Callable[[Pool, Operator], Awaitable[Operator]], result: str) -> None:
+def _for_each(emails: list[str], change: Callable[[Room, Operator], Awaitable[Operator]], result: str) -> None:
     async def command(room: Room) -> None:
         for email in emails:
             found = await people.find_by_email(room.pool, email)
-            await change(room.pool, found)
+            await change(room, found)
             say(f"{found.email} {result}")
 
     in_room(command)

@@ -69,6 +69,10 @@ ROLE_SCOPES: Mapping[Role, tuple[str, ...]] = {
 }
 
 
+MANAGING = frozenset({"keys:manage", "operators:manage"})
+"""The scopes that lead to all others."""
+
+
 class Principal(Protocol):
     """An API key or an operator: the one who makes a request, with its scopes."""
 

@@ -50,6 +50,11 @@ async def disable_operator(pool: Pool, operator_id: int, *, actor: str, by: Prin
     return await _changed(pool, operator_id, "disable", store.disable_operator, actor=actor, by=by)
 
 
+async def end_sessions(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
+    """End all sessions of an operator, who can sign in again."""
+    return await _changed(pool, operator_id, "end_sessions", store.end_operator_sessions, actor=actor, by=by)
+
+
 async def enable_operator(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
     """Let a disabled operator sign in again."""
     return await _changed(pool, operator_id, "enable", store.enable_operator, actor=actor, by=by)

@@ -15,6 +15,7 @@ from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.errors import SecondFactorTooOften
 from postroom.http.model import Operator, Principal
+from postroom.http.notices import Notice, Notify
 from postroom.http.operators import check_role
 from postroom.http.totp import find_step
 from postroom.runtime.secrets import SecretBox
@@ -30,7 +31,9 @@ def purpose_of(operator_id: int) -> str:
     return f"second factor of operator {operator_id}"
 
 
-async def enroll(pool: Pool, box: SecretBox, operator: Operator, secret: bytes, code: str) -> tuple[str, ...]:
+async def enroll(
+    pool: Pool, box: SecretBox, operator: Operator, secret: bytes, code: str, *, notify: Notify
+) -> tuple[str, ...]:
     """Require codes of this app from now on; returns the recovery codes, this once.
 
     Raises `BadInput` for a code that is not of this app, or if the operator has a second factor.
@@ -51,10 +54,11 @@ async def enroll(pool: Pool, box: SecretBox, operator: Operator, secret: bytes, 
         if not made:
             raise BadInput.of("code", "cannot be used: a second factor is set up already; remove it first")
         note.after = {"is_set": True}
+        await notify(connection, operator, Notice.SECOND_FACTOR_SET)
     return codes
 
 
-async def check_code(pool: Pool, box: SecretBox, operator: Operator, code: str) -> bool:
+async def check_code(pool: Pool, box: SecretBox, operator: Operator, code: str, *, notify: Notify) -> bool:
     """Whether this is an unused code of the operator's app, or an unused recovery code, which is used now.
 
     Each call counts as a try. Raises `SecondFactorTooOften`.
@@ -71,6 +75,7 @@ async def check_code(pool: Pool, box: SecretBox, operator: Operator, code: str) 
         if found not in tried.recovery_hashes:
             return False
         await record_audit(connection, operator.actor, "operator.recovery_code", operator.actor)
+        await notify(connection, operator, Notice.RECOVERY_CODE_USED)
         return await store.use_recovery_code(connection, operator_id=operator.id, code_hash=found)
 
 
@@ -79,23 +84,28 @@ async def count_recovery_codes(pool: Pool, operator: Operator) -> int:
     return await store.count_recovery_codes(pool, operator_id=operator.id)
 
 
-async def renew_recovery_codes(pool: Pool, operator: Operator) -> tuple[str, ...]:
+async def renew_recovery_codes(pool: Pool, operator: Operator, *, notify: Notify) -> tuple[str, ...]:
     """New recovery codes, shown this once; the former ones end."""
     codes = _recovery_codes()
     async with audited(pool, operator.actor, "operator.recovery_codes", operator.actor) as (connection, _note):
         hashes = [_hash(each) for each in codes]
         if not await store.set_recovery_codes(connection, operator_id=operator.id, recovery_hashes=hashes):
             raise BadInput.of("code", "cannot be made: set up a second factor first")
+        await notify(connection, operator, Notice.RECOVERY_CODES)
     return codes
 
 
-async def remove(pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None) -> Operator:
+async def remove_second_factor(
+    pool: Pool, operator_id: int, *, actor: str, by: Principal | None = None, notify: Notify
+) -> Operator:
     """Sign an operator in without a second factor, for example after the loss of the phone. Idempotent."""
     async with audited(pool, actor, "operator.second_factor") as (connection, note):
         before = OperatorNotFound.unless(await store.find_operator(connection, operator_id=operator_id))
         check_role(by, before.role)
         removed = await store.remove_second_factor(connection, operator_id=operator_id)
         note.subject, note.after, note.is_dropped = before.actor, {"is_set": False}, removed is None
+        if removed is not None:
+            await notify(connection, removed, Notice.SECOND_FACTOR_REMOVED)
     return removed or before
 
 
