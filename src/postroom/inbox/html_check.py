@@ -51,9 +51,7 @@ FEATURES = (
     HtmlFeature("max-width", "css-max-width", "yayyy", css=rf"{_START}max-width\s*:"),
     HtmlFeature("border-radius", "css-border-radius", "ynyya", css=rf"{_START}border-radius\s*:"),
     HtmlFeature("box-shadow", "css-box-shadow", "nnyyn", css=rf"{_START}box-shadow\s*:"),
-    HtmlFeature(
-        "background-image", "css-background-image", "ynyya", css=r"background(?:-image)?\s*:[^;}]{0,99}?url\("
-    ),
+    HtmlFeature("background-image", "css-background-image", "ynyya", css=r"background(?:-image)?\s*:[^;}]{0,99}?url\("),
     HtmlFeature("linear-gradient()", "css-linear-gradient", "ynnyn", css=r"linear-gradient\("),
     HtmlFeature("opacity", "css-opacity", "ynyyn", css=rf"{_START}opacity\s*:"),
     HtmlFeature("object-fit", "css-object-fit", "ynyyn", css=rf"{_START}object-fit\s*:"),
