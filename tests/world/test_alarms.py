@@ -22,7 +22,7 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 
 ALERTS = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yaml"
-FACTOR = 30
+FACTOR = 10
 
 pytestmark = pytest.mark.world
 

@@ -34,7 +34,7 @@ ROWS_BEHIND = {
     "workers": "/workers",
     "claims": "/workers",
     "loops": "/workers",
-    "queue": "/deliveries?status=queued",
+    "queue": "/deliveries?status=waiting",
     "senders": "/senders",
     "keys": "/keys",
     "outbox": "/outbox",
@@ -131,4 +131,4 @@ def _label(name: str) -> str:
 
 
 def _link(state: str) -> str:
-    return "/deliveries?status=" + ("queued" if state == "deferred" else state)
+    return "/deliveries?status=" + ("waiting" if state == "deferred" else state)
