@@ -18,6 +18,7 @@ from postroom.db.pool import Pool
 from postroom.db.replica import Replica
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
+from postroom.delivery.ways_out.store import measure_oldest
 from postroom.http.model import ApiKey, Operator
 from postroom.outbox import service as outbox
 from postroom.runtime.finding import Finding
@@ -154,6 +155,7 @@ class FigureReader:
             return OverviewFigures(
                 at=now,
                 lanes=await queue.measure_queue(connection, bound=COUNTED),
+                oldest=await measure_oldest(connection),
                 sending=await store.count_sending(connection),
                 latency={each.lane: each for each in latency},
                 steps=self._steps.counts,

@@ -37,8 +37,8 @@ _LISTED = (
 )  # fmt: skip
 _RECORD = (
     "id", "status", "waits_for", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template",
-    "template_version", "locale", "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries", "give_up_after",
-    "expires_at", "finished_at", "resend_of", "tags", "subject",
+    "template_version", "locale", "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries",
+    "give_up_after", "expires_at", "finished_at", "resend_of", "tags", "subject",
 )  # fmt: skip
 _ATTEMPTED = (
     "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",
