@@ -16,7 +16,7 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.errors import CampaignCancelled
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.mass.service import preview
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, StateFilter
 
 ADA = "cli:ada"
 Action = Callable[..., Awaitable[Any]]
@@ -90,7 +90,7 @@ async def test_a_bulk_redrive_skips_and_counts_cancelled_campaigns(pool: Pool) -
     hands = Hands()
     campaign, ids = await given_up(pool, 3, hands)
     await campaigns.cancel_campaign(pool, campaign, actor=ADA, now=hands())
-    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER)
+    letters = DeliveryFilter(state=StateFilter.DEAD_LETTER)
     for done in (await preview(pool, MassKind.RETRY, letters, now=hands()), await redrive(pool, now=hands())):
         assert (done.changed, done.skipped) == (0, {"campaign_cancelled": 3})
     assert await states_of(pool, campaign) == {"dead_letter": 3}

@@ -20,7 +20,7 @@ from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.listing import pages, store
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, Lane, StateFilter
 from postroom.errors import BadInput
 from postroom.post.address import parse_address
 
@@ -72,8 +72,8 @@ async def three_mails(shared_room: Room) -> Pool:
 @pytest.mark.parametrize(
     "chosen, subjects",
     [
-        (DeliveryFilter(state=DeliveryState.QUEUED), ["c", "b"]),
-        (DeliveryFilter(state=DeliveryState.CANCELLED), ["a"]),
+        (DeliveryFilter(state=StateFilter.QUEUED), ["c", "b"]),
+        (DeliveryFilter(state=StateFilter.CANCELLED), ["a"]),
         (DeliveryFilter(recipient="ANN@example.org"), ["a"]),
         (DeliveryFilter(recipient="copy@example.org"), ["b"]),
         (DeliveryFilter(recipient="reply@example.com"), []),
@@ -82,7 +82,7 @@ async def three_mails(shared_room: Room) -> Pool:
         (DeliveryFilter(recipient_contains="_nn"), []),
         (DeliveryFilter(recipient_contains="copy", source="shop"), ["b"]),
         (DeliveryFilter(lane=Lane.TRANSACTIONAL), ["c", "b", "a"]),
-        (DeliveryFilter(lane=Lane.BULK, state=DeliveryState.QUEUED), []),
+        (DeliveryFilter(lane=Lane.BULK, state=StateFilter.QUEUED), []),
         (DeliveryFilter(sender_account_id=7), []),
         (DeliveryFilter(recipient_domain="EXAMPLE.net"), ["b"]),
         (DeliveryFilter(recipient_domain="example.com"), []),
@@ -99,9 +99,9 @@ async def three_mails(shared_room: Room) -> Pool:
         (DeliveryFilter(finished_before=ENDLESS), ["a"]),
         (DeliveryFilter(created_from=NOON, created_before=NOON + timedelta(hours=1), source="shop"), ["b"]),
         (DeliveryFilter(source="shop", recipient="ann@example.org"), []),
-        (DeliveryFilter(state=DeliveryState.QUEUED, tags={"kind": "receipt"}), ["c"]),
-        (DeliveryFilter(state=DeliveryState.SENT, source="shop"), []),
-        (DeliveryFilter(state=DeliveryState.QUEUED, recipient_domain="example.net", source="shop"), ["b"]),
+        (DeliveryFilter(state=StateFilter.QUEUED, tags={"kind": "receipt"}), ["c"]),
+        (DeliveryFilter(state=StateFilter.SENT, source="shop"), []),
+        (DeliveryFilter(state=StateFilter.QUEUED, recipient_domain="example.net", source="shop"), ["b"]),
     ],
     ids=str,
 )
@@ -192,11 +192,11 @@ async def test_claimed_deliveries_are_listed(pool: Pool) -> None:
     [waiting, held] = await accepted(pool, a_mail(), a_mail(lane=Lane.AUTH))
     await claimed(pool, Lane.AUTH)
     assert [
-        line.id for line in (await service.list_deliveries(pool, DeliveryFilter(state=DeliveryState.SENDING)))[0]
+        line.id for line in (await service.list_deliveries(pool, DeliveryFilter(state=StateFilter.SENDING)))[0]
     ] == [held]
-    assert [
-        line.id for line in (await service.list_deliveries(pool, DeliveryFilter(state=DeliveryState.QUEUED)))[0]
-    ] == [waiting]
+    assert [line.id for line in (await service.list_deliveries(pool, DeliveryFilter(state=StateFilter.QUEUED)))[0]] == [
+        waiting
+    ]
 
 
 async def test_a_long_search_goes_on_at_its_cursor(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ async def test_an_indexed_filter_finds_an_old_delivery_at_once(pool: Pool, monke
         DeliveryFilter(campaign_id=7),
         DeliveryFilter(custom_data={"kind": "old"}),
         DeliveryFilter(tags={"kind": "old"}),
-        DeliveryFilter(state=DeliveryState.CANCELLED),
+        DeliveryFilter(state=StateFilter.CANCELLED),
         DeliveryFilter(recipient_domain="old.example"),
         DeliveryFilter(template_id="welcome"),
         DeliveryFilter(source="old"),
@@ -339,3 +339,16 @@ async def test_a_value_is_frequent_by_its_share_of_a_sample(pool: Pool) -> None:
         }
         assert [*frequent.values()] == [True, True, False, False, False], state
         await pool.execute("VACUUM ANALYZE deliveries")
+
+
+async def test_waiting_selects_mail_before_and_after_its_first_attempt(pool: Pool) -> None:
+    """A templated mail waits as `queued` before its first attempt and as `rendered` after it: one filter has both."""
+    queued, rendered, ended = await accepted(pool, *(a_mail() for _ in range(3)), now=NOON)
+    await pool.execute("UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1", rendered)
+    await pool.execute("SELECT cancel_deliveries(ARRAY[$1::bigint], 'tests', now())", ended)
+    waiting = DeliveryFilter(state=StateFilter.WAITING)
+    found, _ = await service.list_deliveries(pool, waiting)
+    assert [each.id for each in found] == [rendered, queued]
+    assert [each.waits_for for each in found] == ["time", "time"]  # noon is in the year 2030
+    searched, _ = await service.list_deliveries(pool, DeliveryFilter(state=StateFilter.WAITING, source="python"))
+    assert [each.id for each in searched] == [rendered, queued]

@@ -26,7 +26,7 @@ from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import MassActionNotFound
 from postroom.delivery.listing import pages
 from postroom.delivery.mass import service
-from postroom.delivery.mass.model import MassKind, Obstacle
+from postroom.delivery.mass.model import MassKind, Obstacle, read_filter
 from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.errors import IdempotencyConflict
@@ -257,3 +257,15 @@ async def test_old_actions_are_deleted(room: Room) -> None:
     with pytest.raises(MassActionNotFound):
         await service.get_mass_action(room.pool, old.id)
     assert (await service.get_mass_action(room.pool, young.id)).id == young.id
+
+
+async def test_one_retry_selects_all_mail_that_waits(pool: Pool) -> None:
+    """After an outage `waiting` selects mail that had an attempt and mail that had none."""
+    ids = await waiting(pool, 2)
+    await pool.execute("UPDATE deliveries SET next_attempt_at = now() + interval '1 hour'")
+    await pool.execute("UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1", ids[0])
+    chosen = read_filter('{"state": "waiting", "source": "shop"}')
+    found = await service.preview(pool, MassKind.RETRY, chosen)
+    assert (found.changed, found.skipped) == (2, {})
+    await service.start(pool, MassKind.RETRY, chosen, actor=ADA)
+    assert await pool.fetchval("SELECT count(*) FROM due_deliveries WHERE due_at <= now()") == 2

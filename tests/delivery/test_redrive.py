@@ -24,7 +24,7 @@ from postroom.delivery import service as deliveries
 from postroom.delivery.errors import DeadLetterNotFound, DeliveryNotFound
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, StateFilter
 
 ADA = "cli:ada"
 
@@ -53,7 +53,7 @@ async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: dict[str
     """A preview counts the dead letters of the redrive and changes nothing."""
     await given_up(pool, 2)
     await given_up(pool, source="shop")
-    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER, **chosen)
+    letters = DeliveryFilter(state=StateFilter.DEAD_LETTER, **chosen)
     assert (await service.preview(pool, MassKind.RETRY, letters)).changed == count
     assert len((await deliveries.list_dead_letters(pool))[0]) == 3
     assert (await redrive(pool, **chosen)).changed == count
@@ -63,7 +63,7 @@ async def test_a_redrive_takes_what_its_filter_says(pool: Pool, chosen: dict[str
 async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
     """No dead letter returns, not even those that could, and no action is stored."""
     [delivery] = await given_up(pool)
-    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER, ids=(delivery, 999999))
+    letters = DeliveryFilter(state=StateFilter.DEAD_LETTER, ids=(delivery, 999999))
     with pytest.raises(DeadLetterNotFound, match=r"no dead letter with the id 999999\."):
         await service.preview(pool, MassKind.RETRY, letters)
     with pytest.raises(DeadLetterNotFound, match=r"no dead letter with the id 999999\."):
@@ -77,7 +77,7 @@ async def test_a_redrive_of_an_unknown_id_names_it(pool: Pool) -> None:
 async def test_a_repeated_redrive_by_id_gets_the_first_one(pool: Pool) -> None:
     """The ids are no dead letters any more; the key is known."""
     [delivery] = await given_up(pool)
-    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER, ids=(delivery,))
+    letters = DeliveryFilter(state=StateFilter.DEAD_LETTER, ids=(delivery,))
     first, again = [
         await service.start(pool, MassKind.RETRY, letters, actor=ADA, idempotency_key="k") for _ in range(2)
     ]

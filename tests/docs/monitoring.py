@@ -45,10 +45,10 @@ ALERTS = (
     ),
     Alert(
         "PostroomNoWorker",
-        "max(postroom_workers) == 0",
+        "max by (room) (postroom_workers) == 0",
         "1m",
         "critical",
-        "No worker has been seen for two minutes: no mail leaves. Start postroom work.",
+        "No worker of room {{ $labels.room }} has been seen for two minutes: no mail leaves. Start postroom work.",
     ),
     Alert(
         "PostroomRelayUnreachable",
@@ -95,7 +95,8 @@ ALERTS = (
         "absent(postroom_queue_waiting)",
         "2m",
         "critical",
-        "No API process reports the queue: the API is down, or it cannot reach the database.",
+        "No API process reports the queue: the API is down, it cannot reach the database, or the database is in "
+        "recovery.",
     ),
     Alert(
         "PostroomServerErrors",
@@ -142,10 +143,11 @@ ALERTS = (
     ),
     Alert(
         "PostroomOutboxStalled",
-        "max(postroom_outbox_stalled_seconds) > 60",
+        "max by (pid) (postroom_outbox_stalled_seconds) > 60",
         "1m",
         "warning",
-        "An open transaction has held back events for {{ $value }} s. Run postroom outbox list.",
+        "The open transaction of session {{ $labels.pid }} has held back events for {{ $value | humanizeDuration }}. "
+        "Run postroom outbox list.",
     ),
     Alert(
         "PostroomAccountMailStalled",

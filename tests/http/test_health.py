@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from tests.support.http import Browser
 
 from postroom.db.migrate import RELEASE
@@ -96,7 +97,7 @@ async def test_metrics_name_the_age_of_the_oldest_mail_and_what_it_waits_for(bro
     text = (await browser.get("/metrics")).body.decode()
     assert 400 <= _value(text, 'postroom_oldest_unfinished_seconds{lane="auth",waits_for="relay"}') < 460
     assert 'postroom_oldest_unfinished_seconds{lane="bulk"' not in text
-    assert _value(text, "postroom_workers") == 0
+    assert _value(text, 'postroom_workers{room="postroom"}') == 0
 
 
 async def test_metrics_count_dead_letters_and_name_ways_out(browser: Browser, room: Room) -> None:
@@ -111,3 +112,18 @@ async def test_metrics_count_dead_letters_and_name_ways_out(browser: Browser, ro
     assert _value(text, 'postroom_logins_refused{way_out="mx.example.org:587"}') == 3
     assert 90 <= _value(text, 'postroom_last_sent_seconds{way_out="mx.example.org:587"}') < 150
     assert 60 <= _value(text, 'postroom_way_out_failing_seconds{stage="login",way_out="mx.example.org:587"}') < 120
+
+
+async def test_metrics_of_a_database_in_recovery_leave_the_queue_out(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby can be read, but its queue is old and nothing can leave: the alert about the database has to fire."""
+    assert "postroom_queue_waiting{" in (await browser.get("/metrics")).body.decode()
+
+    async def yes(_connection: object) -> bool:
+        return True
+
+    monkeypatch.setattr("postroom.http.health.is_in_recovery", yes)
+    text = (await browser.get("/metrics")).body.decode()
+    assert "postroom_queue_waiting{" not in text
+    assert "postroom_workers{" not in text

@@ -27,6 +27,7 @@ from postroom.delivery.model import (
     Recipient,
     RecipientKind,
     RecipientOutcome,
+    StateFilter,
 )
 from postroom.delivery.rows import read_started
 from postroom.delivery.worker import Worker, WorkerOptions
@@ -290,7 +291,7 @@ async def attempts_of(pool: Pool, delivery_id: int) -> list[Attempt]:
 
 async def redrive(pool: Pool, *, now: datetime | None = None, **chosen: Any) -> MassAction:
     """Return the dead letters of a filter to the queue."""
-    letters = DeliveryFilter(state=DeliveryState.DEAD_LETTER, **chosen)
+    letters = DeliveryFilter(state=StateFilter.DEAD_LETTER, **chosen)
     return await start(pool, MassKind.RETRY, letters, actor="tests", now=now)
 
 

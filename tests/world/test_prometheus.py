@@ -60,12 +60,13 @@ def test_a_rule_fires_after_its_time_and_not_before(tmp_path: Path) -> None:
 @pytest.mark.world
 async def test_an_alert_reaches_alertmanager_and_resolves() -> None:
     """A backlog of login codes fires its alert alone, and a drained queue resolves it."""
-    exporter = Exporter(**{'postroom_queue_oldest_seconds{lane="auth"}': 0, "postroom_queue_waiting": 0})
+    late = 'postroom_oldest_unfinished_seconds{lane="auth",waits_for="turn"}'
+    exporter = Exporter(**{late: 0, "postroom_queue_waiting": 0, 'postroom_workers{room="postroom"}': 1})
     async with exporter.answering() as target, monitoring(scaled(ALERTS, 60), {"postroom": [target]}) as watch:
-        exporter.values['postroom_queue_oldest_seconds{lane="auth"}'] = 31
+        exporter.values[late] = 31
         fired = await watch.until("PostroomAuthMailLate", "firing")
         assert (fired.labels["severity"], "31" in fired.annotations["summary"]) == ("critical", True)
-        exporter.values['postroom_queue_oldest_seconds{lane="auth"}'] = 0
+        exporter.values[late] = 0
         await watch.until("PostroomAuthMailLate", "resolved")
         assert watch.fired == {"PostroomAuthMailLate"}
         assert (await watch.states())["PostroomAuthMailLate"] == "inactive"

@@ -96,9 +96,13 @@ def draw_lanes(figures: "OverviewFigures") -> "RenderableType":
                 figures.sending.get(lane.lane, 0),
                 latency(measured.p50) if measured else "–",
                 latency(measured.p95) if measured else "–",
+                ", ".join(
+                    f"{each.waits_for} {span(seconds(each.since, figures.at) or 0)}"
+                    for each in figures.oldest_of(lane.lane)
+                ),
             )
         )
-    return _table(("lane", "waiting", "due", "oldest", "sending", "p50", "p95"), rows)
+    return _table(("lane", "waiting", "due", "oldest", "sending", "p50", "p95", "waits for"), rows)
 
 
 def draw_rates(figures: "OverviewFigures") -> "RenderableType":
@@ -165,11 +169,11 @@ def _problems(findings: "Sequence[Finding]") -> "RenderableType":
     from rich.text import Text
 
     from postroom.cli.doctor import STYLES
-    from postroom.runtime.finding import Severity
+    from postroom.runtime.finding import Severity, worst_first
     from postroom.runtime.terminal import shown
 
     text = Text()
-    for each in findings:
+    for each in worst_first(findings):
         if each.verdict is not Severity.OK:
             text.append(f"{each.verdict}  ", style=STYLES[each.verdict])
             text.append(f"{each.check}: {shown(each.found)} → {each.advice}\n")

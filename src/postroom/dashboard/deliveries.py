@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 
 from postroom.campaigns.service import get_campaign
@@ -18,7 +17,7 @@ from postroom.delivery import service
 from postroom.delivery.check import parse_tag
 from postroom.delivery.dead_letter_api import Reason
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import WAITING, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
+from postroom.delivery.model import WAITS_FOR, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape
 from postroom.inbox.model import CODES
 from postroom.inbox.reader import decode_text
@@ -42,6 +41,7 @@ _DELIVERY = (
     ListColumn("state", "Status", "status"),
     ListColumn("recipients", "Recipient", "recipients"),
     ListColumn("subject", "Subject", "subject"),
+    ListColumn("waits_for", "Waits for", "words", is_minor=True),
     ListColumn("lane", "Lane", "words", is_minor=True),
     ListColumn("source", "Source", "word", is_minor=True),
     ListColumn("created_at", "Accepted", "when"),
@@ -120,10 +120,11 @@ async def show_page(request: PageRequest) -> Answer:
 
 
 async def _find_hold(request: PageRequest, delivery: Delivery) -> str | None:
-    """Why a due mail waits for the limits of the room."""
-    is_due = delivery.next_attempt_at is not None and delivery.next_attempt_at <= datetime.now(UTC)
-    is_mail = delivery.channel is Channel.EMAIL and delivery.state in WAITING
-    return await find_hold(request.pool) if is_mail and is_due else None
+    """Why it waits. The limits of the room have a sentence with their numbers."""
+    if delivery.waits_for is None:
+        return None
+    is_limited = delivery.channel is Channel.EMAIL and delivery.waits_for in {"quota", "turn"}
+    return (await find_hold(request.pool) if is_limited else None) or WAITS_FOR[delivery.waits_for]
 
 
 async def _find_captured(request: PageRequest, delivery: Delivery) -> int | None:

@@ -86,7 +86,7 @@ _FACTS = (
 async def ask_page(request: PageRequest) -> Answer:
     """The dry run: how many would be changed, and why others would not."""
     kind, chosen = _kind(request), chosen_of(request)
-    if chosen.state in ENDED:  # those that end after the count are not changed
+    if chosen.state is not None and chosen.state.states <= ENDED:  # those that end after the count are not changed
         chosen = replace(chosen, finished_before=datetime.now(UTC))
     counted = await service.preview(request.pool, kind, chosen)
     fields = {

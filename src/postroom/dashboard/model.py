@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from postroom.delivery.model import DeadLetter, Lane, LaneDepth
+from postroom.delivery.ways_out.model import OldestMail
 from postroom.outbox.model import ProgressLine
 from postroom.senders.model import SenderAccount, SenderStatus
 from postroom.stats.model import LaneLatency
@@ -71,6 +72,7 @@ class OverviewFigures:
 
     at: datetime
     lanes: Sequence[LaneDepth]
+    oldest: Sequence[OldestMail]  # of each lane, by what it waits for
     sending: Mapping[Lane, int]
     latency: Mapping[str, LaneLatency]
     steps: Mapping[tuple[datetime, str], int]  # by minute
@@ -79,6 +81,10 @@ class OverviewFigures:
     workers: Sequence[SeenWorker]
     senders: Sequence[SenderAccount]
     outbox: Sequence[ProgressLine]
+
+    def oldest_of(self, lane: Lane) -> list[OldestMail]:
+        """The oldest unfinished mail of a lane for each reason to wait, the oldest first."""
+        return sorted((each for each in self.oldest if each.lane is lane), key=lambda each: each.since)
 
     @property
     def senders_by_status(self) -> dict[SenderStatus, int]:

@@ -9,7 +9,7 @@ from postroom.dashboard.live import stream
 from postroom.dashboard.model import OverviewFigures
 from postroom.dashboard.page import PageRequest
 from postroom.runtime.endpoint import Answer
-from postroom.runtime.finding import Finding, Severity
+from postroom.runtime.finding import Finding, Severity, worst_first
 from postroom.stats.model import StatsRow
 
 MINUTES = 60  # the last hour, a bar each
@@ -34,7 +34,7 @@ ROWS_BEHIND = {
     "workers": "/workers",
     "claims": "/workers",
     "loops": "/workers",
-    "queue": "/deliveries?status=queued",
+    "queue": "/deliveries?status=waiting",
     "senders": "/senders",
     "keys": "/keys",
     "outbox": "/outbox",
@@ -73,7 +73,7 @@ async def _draw_parts(request: PageRequest, findings: Sequence[Finding] | None) 
     """Each part that the key may see as HTML, by its name."""
     figures = await request.dashboard.figures.read()
     rates = await _draw_rates(request, figures)
-    problems = None if findings is None else [each for each in findings if each.verdict is not Severity.OK]
+    problems = None if findings is None else worst_first(each for each in findings if each.verdict is not Severity.OK)
     return {
         name: request.draw(
             f"parts/{name}.html",
@@ -131,4 +131,4 @@ def _label(name: str) -> str:
 
 
 def _link(state: str) -> str:
-    return "/deliveries?status=" + ("queued" if state == "deferred" else state)
+    return "/deliveries?status=" + ("waiting" if state == "deferred" else state)

@@ -19,6 +19,7 @@ from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery import store as queue
+from postroom.delivery.ways_out.store import measure_oldest
 from postroom.http.model import ApiKey, OpenSession, Operator
 from postroom.http.sessions import find_method
 from postroom.outbox import service as outbox
@@ -169,6 +170,7 @@ class FigureReader:
             return OverviewFigures(
                 at=now,
                 lanes=await queue.measure_queue(connection, bound=COUNTED),
+                oldest=await measure_oldest(connection),
                 sending=await store.count_sending(connection),
                 latency={each.lane: each for each in latency},
                 steps=self._steps.counts,

@@ -17,7 +17,7 @@ from postroom.dashboard.overview import ROWS_BEHIND
 from postroom.dashboard.page import PageRequest, listing, page
 from postroom.rooms.model import FoundRoom
 from postroom.runtime.endpoint import Answer, ProtocolError
-from postroom.runtime.finding import Finding
+from postroom.runtime.finding import Finding, worst_first
 from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
 
@@ -41,12 +41,10 @@ _FINDING = columns(
 async def health_page(request: PageRequest) -> Answer:
     """The doctor's findings, problems first; they are at most a minute old."""
     findings = await request.dashboard.figures.findings.get()
-    order = {"fail": 0, "warn": 1, "ok": 2}
-    shown = sorted(findings, key=lambda finding: order[finding.verdict])
     return request.listing(
         "Health",
         _FINDING,
-        (shown, None),
+        (worst_first(findings), None),
         lead=f"{_summary(findings)} The checks of `postroom doctor`, run on this host at most a minute ago.",
         empty="This process runs no checks; use postroom doctor.",
     )

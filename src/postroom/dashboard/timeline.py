@@ -103,7 +103,8 @@ def _end(delivery: Delivery, attempts: Sequence[Attempt]) -> Iterator[TimelineEn
         text = ": ".join(part for part in (reason, delivery.detail) if part)
         yield TimelineEntry(at=delivery.finished_at, title=title, hue=state, text=text or None)
     elif delivery.next_attempt_at:
-        yield TimelineEntry(at=delivery.next_attempt_at, title="Next attempt", hue="coming")
+        at = max(delivery.next_attempt_at, delivery.created_at)  # due at once: the clock went on while it was accepted
+        yield TimelineEntry(at=at, title="Next attempt", hue="coming")
 
 
 def engagement_entries(found: DeliveryEngagement | None) -> Iterator[TimelineEntry]:

@@ -26,6 +26,7 @@ LONGEST_RECONNECT_S = 1.0  # an election takes seconds, and everything waits for
 
 _log = structlog.get_logger()
 _QUERIES = load("postroom.db")
+is_in_recovery = _QUERIES["is_in_recovery"].one_as(columns("is_in_recovery"))
 identify_server = _QUERIES["identify_server"].one_as(columns("started_at"))
 
 

@@ -79,6 +79,10 @@ DELETE FROM processes WHERE id = :process_id;
 -- The start of this server, which no other server shares.
 SELECT pg_postmaster_start_time() AS started_at;
 
+-- name: is_in_recovery :one
+-- True for a standby, and for a primary that has not been promoted yet: it can be read, and changes nothing.
+SELECT pg_is_in_recovery() AS is_in_recovery;
+
 -- name: list_applied_files :many
 -- Every migration and function file applied so far, with the checksum of its text.
 SELECT name, checksum, release

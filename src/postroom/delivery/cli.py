@@ -7,7 +7,7 @@ import typer
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
+from postroom.delivery.model import Delivery, DeliveryFilter, DeliverySummary, Lane, StateFilter
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.runtime.page import Found
 from postroom.runtime.terminal import (
@@ -31,11 +31,14 @@ deliveries = typer.Typer()
 Ids = Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of deliveries.")]
 Id = Annotated[int, typer.Argument(min=0, max=LARGEST_ID, help="Id of the delivery.")]
 
-_LISTED = ("id", "status", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients", "subject")
+_LISTED = (
+    "id", "status", "waits_for", "lane", "attempt_count", "created_at", "next_attempt_at", "source", "recipients",
+    "subject",
+)  # fmt: skip
 _RECORD = (
-    "id", "status", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template", "template_version",
-    "locale", "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries", "give_up_after",
-    "expires_at", "finished_at", "resend_of", "tags", "subject",
+    "id", "status", "waits_for", "reason", "detail", "lane", "channel", "source", "idempotency_key", "template",
+    "template_version", "locale", "campaign_id", "attempt_count", "created_at", "next_attempt_at", "max_retries",
+    "give_up_after", "expires_at", "finished_at", "resend_of", "tags", "subject",
 )  # fmt: skip
 _ATTEMPTED = (
     "attempt_no", "outcome", "transport", "stage", "code", "enhanced_code", "remote_host", "started_at",
@@ -48,8 +51,10 @@ def list_(  # noqa: PLR0913 - one parameter per option
     context: typer.Context,
     *,
     status: Annotated[
-        DeliveryState | None,
-        typer.Option(help="State: queued, rendered, sending, sent, failed, dead_letter, cancelled or suppressed."),
+        StateFilter | None,
+        typer.Option(
+            help="State: waiting (queued or rendered), sending, sent, failed, dead_letter, cancelled or suppressed."
+        ),
     ] = None,
     lane: Annotated[Lane | None, typer.Option(help="Lane: auth, transactional or bulk.")] = None,
     recipient: Annotated[str | None, typer.Option(help="Address, case-insensitive.")] = None,

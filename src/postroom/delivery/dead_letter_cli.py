@@ -10,7 +10,7 @@ from postroom.delivery import service
 from postroom.delivery.dead_letter_api import DeadLetterShape
 from postroom.delivery.mass.cli import run_action
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import DeadLetter, DeliveryFilter, DeliveryState
+from postroom.delivery.model import DeadLetter, DeliveryFilter, StateFilter
 from postroom.runtime.page import Found
 from postroom.runtime.record import answer
 from postroom.runtime.terminal import (
@@ -29,7 +29,7 @@ dead_letters = typer.Typer()
 
 _LISTED = ("delivery_id", "reason", "created_at", "lane", "source", "attempt_count", "recipients", "subject", "detail")
 
-_DEAD = DeliveryFilter(state=DeliveryState.DEAD_LETTER)
+_DEAD = DeliveryFilter(state=StateFilter.DEAD_LETTER)
 
 Reason = Annotated[str | None, typer.Option(help="attempts_exhausted, max_age or ambiguous.")]
 

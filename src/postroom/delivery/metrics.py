@@ -23,21 +23,22 @@ FAILING = gauge(
     ["way_out", "stage"],
 )
 LOGINS_REFUSED = gauge("postroom_logins_refused", "Logins that a way out has refused since its last mail", ["way_out"])
-WORKERS = gauge("postroom_workers", "Workers of the room seen in the last two minutes")
+WORKERS = gauge("postroom_workers", "Workers of a room seen in the last two minutes", ["room"])
 
-MEASURED = (OLDEST, DEAD_LETTERS, LAST_SENT, FAILING, LOGINS_REFUSED)
+MEASURED = (OLDEST, DEAD_LETTERS, LAST_SENT, FAILING, LOGINS_REFUSED, WORKERS)
 REASONS = ("attempts_exhausted", "max_age", "ambiguous")
 """Every `dead_letter_reason` of the schema."""
 WORKER_SILENT = timedelta(minutes=2)  # as in waits_for.sql; a living one speaks every third of its lease
 
 
-async def show_outages(connection: Connection, *, bound: int) -> None:
+async def show_outages(connection: Connection, room: str, *, bound: int) -> None:
     """Measure the oldest mail, the dead letters and the ways out."""
     now = datetime.now(UTC)
     oldest, letters = await store.measure_oldest(connection), await count_dead_letters(connection, count_limit=bound)
     ways_out = await store.list_ways_out(connection, patience=SILENT)
+    workers = await store.count_workers(connection, patience=WORKER_SILENT)
     clear_outages()
-    WORKERS.set(await store.count_workers(connection, patience=WORKER_SILENT))
+    WORKERS.labels(room).set(workers)
     for mail in oldest:
         OLDEST.labels(mail.lane.value, mail.waits_for).set(_seconds(now, mail.since))
     for reason in REASONS:  # zero too: an alert compares it with later counts
@@ -54,7 +55,6 @@ def clear_outages() -> None:
     """Remove the series: the database does not answer, and old values would look current."""
     for metric in MEASURED:
         metric.clear()
-    WORKERS.set(float("nan"))
 
 
 def _seconds(now: datetime, since: datetime) -> float:

@@ -74,6 +74,39 @@ class DeliveryState(StrEnum):
 WAITING = frozenset({DeliveryState.QUEUED, DeliveryState.RENDERED})
 ENDED = frozenset(DeliveryState) - WAITING - {DeliveryState.SENDING}
 
+
+class StateFilter(StrEnum):
+    """A state to select deliveries by; `waiting` is queued or rendered."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RENDERED = "rendered"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+    DEAD_LETTER = "dead_letter"
+    CANCELLED = "cancelled"
+    SUPPRESSED = "suppressed"
+
+    @property
+    def states(self) -> frozenset[DeliveryState]:
+        """The states that it selects."""
+        return WAITING if self is StateFilter.WAITING else frozenset({DeliveryState(self.value)})
+
+
+WAITS_FOR: Mapping[str, str] = {
+    "time": "It is to leave later.",
+    "pause": "Its campaign is paused.",
+    "hold": "The last mail to this address bounced for a reason that may pass. Bulk mail to it waits.",
+    "relay": "The relay was not reached, or refused the login. It leaves as soon as the relay answers.",
+    "retry": "The server asked to try later, or did not answer.",
+    "worker": "No worker runs.",
+    "quota": "Its sender accounts, or the room, have used their quota of the day. Mail waits until 00:00 UTC.",
+    "sender": "No sender account may send now: they are paused, suspended or resting.",
+    "turn": "It is due, and leaves after the mail before it.",
+}
+"""Each answer of the function `waits_for`, as a sentence."""
+
 TRANSITIONS: frozenset[tuple[DeliveryState, DeliveryState]] = frozenset(
     {
         (DeliveryState.QUEUED, DeliveryState.RENDERED),
@@ -295,7 +328,7 @@ class DeadLetter(_Outline):
 class DeliveryFilter:
     """A filter of deliveries; None selects all."""
 
-    state: DeliveryState | None = None
+    state: StateFilter | None = None
     lane: Lane | None = None
     recipient: str | None = None
     recipient_contains: str | None = None  # a part of an address, case-insensitive
@@ -325,6 +358,7 @@ class _Standing(_Outline):
     max_retries: int | None
     give_up_after: timedelta | None
     next_attempt_at: datetime | None
+    waits_for: str | None  # why it waits, by the function `waits_for`; None if it does not
     finished_at: datetime | None
     campaign_id: int | None
 

@@ -415,8 +415,8 @@ LIMIT 1;
 
 -- name: find_delivery :maybe
 -- One delivery in full.
-SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, created_at, dated_at, expires_at,
-    finished_at, resend_of, ladder, max_retries, give_up_after, source, idempotency_key, template_id, template_version_id, campaign_id,
+SELECT id, state::text, lane::text, channel::text, attempt_count, next_attempt_at, waits_for(id) AS waits_for, created_at, dated_at,
+    expires_at, finished_at, resend_of, ladder, max_retries, give_up_after, source, idempotency_key, template_id, template_version_id, campaign_id,
     sender_account_id, locale, reason, deliveries.detail, traceparent, tags::text, custom_data::text, rendered_at, delivery_id IS NOT NULL AS has_body,
     from_email, from_name,
     coalesce(subject, (SELECT c.subject FROM campaigns AS c WHERE c.id = deliveries.campaign_id)) AS subject,

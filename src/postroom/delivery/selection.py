@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, Lane, StateFilter
 from postroom.delivery.shapes import in_utc
 from postroom.errors import BadInput
 from postroom.runtime.record import Moment, Shape, Text
@@ -16,7 +16,7 @@ Id = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 class DeliverySelection(Shape, frozen=True, kw_only=True):
     """A filter of deliveries; absent fields select all."""
 
-    status: DeliveryState | None = None
+    status: StateFilter | None = None
     lane: Lane | None = None
     recipient: Text | None = None
     recipient_contains: Annotated[Text, msgspec.Meta(description="A part of an address, case-insensitive.")] | None = (

@@ -11,9 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from postroom.accounts import store as accounts
 from postroom.accounts.metrics import WRONG_CODES, show_stall
 from postroom.accounts.service import measure_guesses, measure_stall
-from postroom.db.errors import DatabaseError
-from postroom.db.faults import is_connection_lost
+from postroom.db.errors import DatabaseError, DatabaseUnreachable
+from postroom.db.faults import is_passing
 from postroom.db.migrate import check_served
+from postroom.db.primary import is_in_recovery
 from postroom.db.replica import Replica
 from postroom.db.room import Room
 from postroom.delivery import store as delivery
@@ -63,7 +64,7 @@ async def healthz(_call: Call) -> Answer:
 
 
 async def metrics(call: Call) -> Answer:
-    """Prometheus' text; the queue is measured now, and left out if the database does not answer."""
+    """Prometheus' text; the queue is measured now, and left out if the database does not answer or is in recovery."""
     _measure_replica(call)
     try:
         await _measure_queue(call.room)
@@ -72,7 +73,7 @@ async def metrics(call: Call) -> Answer:
         MALFORMED_WAITING.set(await count_malformed_commands(call.room.pool))
         show_backlog(await measure_schedule(call.room.pool))
     except Exception as error:
-        if not is_connection_lost(error):
+        if not is_passing(error):
             raise
         QUEUE_WAITING.clear()
         QUEUE_OLDEST_SECONDS.clear()
@@ -90,8 +91,10 @@ def _measure_replica(call: Call) -> None:
 async def _measure_queue(room: Room) -> None:
     now = datetime.now(UTC)
     async with room.pool.acquire(timeout=PATIENCE_S) as connection:
+        if await is_in_recovery(connection):  # it can be read, but what it says is old, and nothing can leave
+            raise DatabaseUnreachable("The database is in recovery.")
         depths = await delivery.measure_queue(connection, bound=COUNTED)
-        await show_outages(connection, bound=COUNTED)
+        await show_outages(connection, room.name, bound=COUNTED)
     for depth in depths:
         QUEUE_WAITING.labels(depth.lane.value).set(depth.waiting)
         waited = (now - depth.oldest_due_at).total_seconds() if depth.oldest_due_at else 0

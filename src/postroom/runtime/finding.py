@@ -1,5 +1,6 @@
 """The result of a check: severity, sentence and advice."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -33,6 +34,11 @@ def warn(check: str, found: str, advice: str) -> Finding:
 
 def fail(check: str, found: str, advice: str) -> Finding:
     return Finding(check, Severity.FAIL, found, advice)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """The findings in the order in which a person reads them: failures, warnings, the others."""
+    return sorted(findings, key=lambda finding: list(Severity)[::-1].index(finding.verdict))
 
 
 def rough(age: timedelta) -> str:

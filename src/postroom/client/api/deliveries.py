@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct, field
 
-from postroom.client.api.shared import Channel, DeliveryState, Lane
+from postroom.client.api.shared import Channel, DeliveryState, Lane, StateFilter
 from postroom.client.calls import Kind, Resource, ResultPage, call, listing
 
 if TYPE_CHECKING:
@@ -95,6 +95,7 @@ class DeliverySummary(Struct, frozen=True, kw_only=True):
     max_retries: int | None
     give_up_after: int | None
     next_attempt_at: datetime | None
+    waits_for: str | None
     finished_at: datetime | None
     campaign_id: int | None
     recipients: list[str]
@@ -117,6 +118,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     max_retries: int | None
     give_up_after: int | None
     next_attempt_at: datetime | None
+    waits_for: str | None
     finished_at: datetime | None
     campaign_id: int | None
     expires_at: datetime | None
@@ -243,7 +245,7 @@ class DeliveriesApi(Resource[Kind]):
     def list(
         self,
         *,
-        status: DeliveryState | None = None,
+        status: StateFilter | None = None,
         lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,

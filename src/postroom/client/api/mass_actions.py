@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from postroom.client.api.shared import DeliveryState, Lane
+from postroom.client.api.shared import Lane, StateFilter
 from postroom.client.calls import Kind, Resource, ResultPage, call, listing
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class MassActionsApi(Resource[Kind]):
         self,
         *,
         kind: MassKind,
-        status: DeliveryState | None = None,
+        status: StateFilter | None = None,
         lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,
@@ -86,7 +86,7 @@ class MassActionsApi(Resource[Kind]):
         self,
         *,
         kind: MassKind,
-        status: DeliveryState | None = None,
+        status: StateFilter | None = None,
         lane: Lane | None = None,
         recipient: str | None = None,
         recipient_contains: str | None = None,

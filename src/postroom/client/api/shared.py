@@ -11,12 +11,16 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     Lane = Literal["auth", "bulk", "transactional"]
-    DeliveryState = Literal["cancelled", "dead_letter", "failed", "queued", "rendered", "sending", "sent", "suppressed"]
+    StateFilter = Literal[
+        "cancelled", "dead_letter", "failed", "queued", "rendered", "sending", "sent", "suppressed", "waiting"
+    ]
     Channel = Literal["email", "webhook"]
+    DeliveryState = Literal["cancelled", "dead_letter", "failed", "queued", "rendered", "sending", "sent", "suppressed"]
 else:  # a newer server may have more values
     Lane = str
-    DeliveryState = str
+    StateFilter = str
     Channel = str
+    DeliveryState = str
 
 
 class Engagement(Struct, frozen=True, kw_only=True):

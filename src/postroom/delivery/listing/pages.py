@@ -13,7 +13,7 @@ import msgspec
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery.listing import store
-from postroom.delivery.model import WAITING, DeliveryFilter, DeliveryState, DeliverySummary
+from postroom.delivery.model import DeliveryFilter, DeliverySummary, StateFilter
 from postroom.post.address import as_stored, domain_of, fold_local
 from postroom.post.keyed_hash import LARGEST_ID
 from postroom.runtime.page import Found, decode_cursor, encode_cursor
@@ -51,9 +51,9 @@ FINDERS: dict[str, Find] = {
 """Filter → the function that finds its ids. The first one given finds; the others filter. Tags and custom data that
 very many deliveries have only filter."""
 
-_BY_STATE: dict[DeliveryState, Find] = {
-    DeliveryState.SENDING: store.ids_sending,
-    **dict.fromkeys(WAITING, store.ids_waiting),
+_BY_STATE: dict[StateFilter, Find] = {
+    StateFilter.SENDING: store.ids_sending,
+    **dict.fromkeys((StateFilter.WAITING, StateFilter.QUEUED, StateFilter.RENDERED), store.ids_waiting),
 }
 
 
@@ -145,7 +145,7 @@ async def _finder(
 ) -> tuple[Find, dict[str, Any]]:
     state = chosen.state
     for name, find in FINDERS.items():
-        if filters[name] is None or (name == "state" and state is DeliveryState.SENT):
+        if filters[name] is None or (name == "state" and state is StateFilter.SENT):
             continue  # nearly all deliveries are sent: any other filter selects more
         if name == "state" and state in _BY_STATE:
             return _BY_STATE[state], {}

@@ -103,7 +103,7 @@ LIMIT :id_limit;
 -- name: list_deliveries :many
 -- These deliveries, newest first.
 SELECT id, state::text, lane::text, channel::text, attempt_count, max_retries, give_up_after, next_attempt_at,
-    created_at, finished_at, source, template_id, campaign_id, reason,
+    CASE WHEN next_attempt_at IS NOT NULL THEN waits_for(id) END AS waits_for, created_at, finished_at, source, template_id, campaign_id, reason,
     coalesce((SELECT p.subject FROM delivery_payloads AS p WHERE p.delivery_id = d.id),
         (SELECT c.subject FROM campaigns AS c WHERE c.id = d.campaign_id)) AS subject,
     (SELECT c.name FROM campaigns AS c WHERE c.id = d.campaign_id) AS campaign_name,
@@ -119,7 +119,7 @@ ORDER BY id DESC;
 SELECT id
 FROM (SELECT * FROM deliveries WHERE id = ANY (:delivery_ids::bigint[]) OFFSET 0) AS d
 WHERE (:ids::bigint[] IS NULL OR id = ANY (:ids))
-    AND (:state::text IS NULL OR state = :state::delivery_state)
+    AND (:state::text IS NULL OR CASE WHEN :state = 'waiting' THEN next_attempt_at IS NOT NULL ELSE state::text = :state END)
     AND (:lane::text IS NULL OR lane = :lane::delivery_lane)
     AND (:template_id::text IS NULL OR template_id = :template_id)
     AND (:source::text IS NULL OR source = :source)

@@ -23,7 +23,7 @@ from postroom.delivery.mass.model import (
     obstacle,
     write_filter,
 )
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, StateFilter
 from postroom.delivery.service import refuse_cancelled
 from postroom.errors import IdempotencyConflict
 from postroom.events.audit import record_audit
@@ -118,7 +118,7 @@ async def _check_ids(connection: Connection, kind: MassKind, chosen: DeliveryFil
     limit = len(chosen.ids) + 1  # one window
     found, _more = await read_window(connection, chosen, before_id=LARGEST_ID, id_limit=limit)
     unknown = sorted(set(chosen.ids).difference(found))
-    if unknown and chosen.state is DeliveryState.DEAD_LETTER:
+    if unknown and chosen.state is StateFilter.DEAD_LETTER:
         raise DeadLetterNotFound.of(*unknown[:SHOWN_IDS])
     if unknown:
         raise DeliveryNotFound.of(unknown[0])

@@ -14,7 +14,7 @@ from postroom.delivery.check import check_request, check_url
 from postroom.delivery.errors import DeliveryNotFound
 from postroom.delivery.mass import service as mass
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, DeliverySummary
+from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary, StateFilter
 from postroom.delivery.store import list_last_attempts
 from postroom.errors import BadInput
 from postroom.events.audit import audited
@@ -169,7 +169,7 @@ async def recover(
 
 def _lost(endpoint_id: int, since: datetime) -> list[tuple[MassKind, DeliveryFilter]]:
     """The actions that post again, and their deliveries: those that ended without a successful answer."""
-    states = {MassKind.RETRY: DeliveryState.DEAD_LETTER, MassKind.RESEND: DeliveryState.FAILED}
+    states = {MassKind.RETRY: StateFilter.DEAD_LETTER, MassKind.RESEND: StateFilter.FAILED}
     return [
         (kind, DeliveryFilter(endpoint_id=endpoint_id, state=state, created_from=since))
         for kind, state in states.items()
