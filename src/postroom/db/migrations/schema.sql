@@ -884,8 +884,8 @@ CREATE FUNCTION keep_heap() RETURNS boolean
     LANGUAGE sql IMMUTABLE
     AS $$…$$;
 
-CREATE FUNCTION keyed_fingerprint(p_digest bigint, p_key bytea) RETURNS bigint
-    LANGUAGE sql IMMUTABLE
+CREATE FUNCTION keyed_fingerprint(p_digest bigint) RETURNS bigint
+    LANGUAGE sql
     AS $$…$$;
 
 CREATE FUNCTION last_event_position() RETURNS bigint
@@ -2251,12 +2251,19 @@ CREATE TABLE event_tags (
     CONSTRAINT event_tags_form CHECK (((POSITION(('='::text) IN (tag)) > 1) AND (octet_length(tag) <= 1024)))
 );
 
-CREATE TABLE fingerprint_key (
-    is_only boolean DEFAULT true NOT NULL,
-    key bytea NOT NULL,
-    CONSTRAINT fingerprint_key_length CHECK ((octet_length(key) = 32)),
-    CONSTRAINT fingerprint_key_one_row CHECK (is_only)
-);
+CREATE SEQUENCE fingerprint_key_high
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE SEQUENCE fingerprint_key_low
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
 
 CREATE TABLE inbox_messages (
     id bigint NOT NULL,
@@ -2663,7 +2670,7 @@ WITH (fillfactor='50');
 CREATE UNLOGGED TABLE ses_signatures (
     used_at timestamp with time zone DEFAULT now() NOT NULL,
     signature bytea NOT NULL,
-    invocation text NOT NULL
+    call_hash bytea NOT NULL
 );
 
 CREATE TABLE sign_in_codes (
@@ -3105,9 +3112,6 @@ ALTER TABLE ONLY event_tags
 
 ALTER TABLE ONLY events
     ADD CONSTRAINT events_pkey PRIMARY KEY ("position");
-
-ALTER TABLE ONLY fingerprint_key
-    ADD CONSTRAINT fingerprint_key_pkey PRIMARY KEY (is_only);
 
 ALTER TABLE ONLY inbox_messages
     ADD CONSTRAINT inbox_messages_pkey PRIMARY KEY (id);
