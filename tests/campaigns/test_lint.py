@@ -64,7 +64,7 @@ def test_default_avoids_the_missing_field_warning() -> None:
 
 
 def test_field_that_only_gets_its_default_is_named() -> None:
-    """With a default the letter renders, but a misspelt field greets everybody alike; the warning names the near one."""
+    """With a default the letter renders, but a misspelt field greets everybody alike; the warning names a near one."""
     letter = a_letter(subject="News for {{ first_name|default('you') }}", html=None, text="{{ unsubscribe_url }}")
     [remark] = lint(letter, fields={"firstname": 3, "city": 3}, people=3)
     assert (remark.code, remark.part) == ("field_unknown", "subject")

@@ -232,7 +232,7 @@ class RejectedLine:
 
 @dataclass(slots=True)
 class Uploaded:
-    """The result of an upload: total = added + duplicate + invalid + suppressed. `fields` are the merge fields found."""
+    """The result of an upload: total = added + duplicate + invalid + suppressed. `fields` are its merge fields."""
 
     total: int = 0
     added: int = 0

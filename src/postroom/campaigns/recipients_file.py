@@ -3,8 +3,8 @@
 A reader accepts chunks that may end anywhere, inside a line, a quoted field or a character, and buffers only the
 incomplete rest. CSV has a header line: `email` is required, `name` and `time_zone` are optional, and every other column
 is a merge field under its name in lower case, with `_` for characters that a name cannot contain. The separator is a
-comma, a semicolon or a tab, detected from the header. Lines may end in LF, CRLF or CR; quoted fields may contain line breaks; a
-byte order mark and empty lines are skipped. A JSON line is an object with the same names.
+comma, a semicolon or a tab, detected from the header. Lines may end in LF, CRLF or CR; quoted fields may contain line
+breaks; a byte order mark and empty lines are skipped. A JSON line is an object with the same names.
 
 An invalid line is rejected with its number and the reason; the other lines are read. Input that makes the rest
 unreadable raises `BadInput` with the line: a header without `email`, bytes that are not UTF-8, a line or a quoted field
