@@ -179,6 +179,10 @@ class IdempotencyConflict(ConflictError):
 
     sqlstate = "PR002"
 
+    @classmethod
+    def of(cls, key: str | None, delivery_id: int) -> "IdempotencyConflict":
+        return cls(f"The idempotency key {key!r} was already used with a different request: delivery {delivery_id}.")
+
 
 class SecretKeyMissing(ConflictError):
     """No secret can be stored: POSTROOM_SECRET_KEY is not set. Set it to 64 hexadecimal characters."""

@@ -183,7 +183,7 @@ def test_send_with_a_key_is_accepted_once(settings: dict[str, str]) -> None:
     assert (again["id"], first["replayed"], again["replayed"]) == (first["id"], False, True)
     other = postroom(*SEND[:-1], "Something else.", "--key", "k1", settings=settings)
     assert other.returncode == 1
-    assert "idempotency key was already used with a different request" in other.stderr
+    assert "was already used with a different request: delivery " in other.stderr
 
 
 def test_send_names_every_wrong_field(settings: dict[str, str]) -> None:

@@ -344,7 +344,10 @@ async def test_a_value_is_frequent_by_its_share_of_a_sample(pool: Pool) -> None:
 async def test_waiting_selects_mail_before_and_after_its_first_attempt(pool: Pool) -> None:
     """A templated mail waits as `queued` before its first attempt and as `rendered` after it: one filter has both."""
     queued, rendered, ended = await accepted(pool, *(a_mail() for _ in range(3)), now=NOON)
-    await pool.execute("UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1", rendered)
+    await pool.execute(
+        "UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1",
+        rendered,
+    )
     await pool.execute("SELECT cancel_deliveries(ARRAY[$1::bigint], 'tests', now())", ended)
     waiting = DeliveryFilter(state=StateFilter.WAITING)
     found, _ = await service.list_deliveries(pool, waiting)

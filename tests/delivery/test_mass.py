@@ -263,7 +263,10 @@ async def test_one_retry_selects_all_mail_that_waits(pool: Pool) -> None:
     """After an outage `waiting` selects mail that had an attempt and mail that had none."""
     ids = await waiting(pool, 2)
     await pool.execute("UPDATE deliveries SET next_attempt_at = now() + interval '1 hour'")
-    await pool.execute("UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1", ids[0])
+    await pool.execute(
+        "UPDATE deliveries SET state = 'rendered', template_id = 'welcome', template_version_id = 1 WHERE id = $1",
+        ids[0],
+    )
     chosen = read_filter('{"state": "waiting", "source": "shop"}')
     found = await service.preview(pool, MassKind.RETRY, chosen)
     assert (found.changed, found.skipped) == (2, {})

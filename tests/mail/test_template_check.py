@@ -45,6 +45,12 @@ async def test_the_field_is_named(pool: Pool, field: str, template: str, variabl
     assert [[error.field for error in errors] for errors in found] == [[], [field], []]
 
 
+async def test_every_missing_variable_is_named(pool: Pool) -> None:
+    """One request is enough to learn what the template needs."""
+    [errors] = await TemplateCheck(pool)([a_mail(template="welcome", text=None, variables={"name": "Ada"})])
+    assert [error.field for error in errors] == ["variables.product", "variables.url"]
+
+
 async def test_a_known_shape_is_not_rendered_again(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other values of the same names and types cost a look-up; another shape is tried."""
     check = TemplateCheck(pool)

@@ -55,7 +55,13 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         ({"by_name": {"a": {"lane": "x"}}}, "by_name.lane", "must be one of auth, transactional, bulk"),
         ({"many": [1, 2]}, "many", "must have at most 1 items"),
         ({"many": {}}, "many", "must be a list, not an object"),
-        ({"other": 1}, "other", "is not a known field"),
+        (
+            {"other": 1},
+            "other",
+            "is not a known field; known are "
+            "name, code, line, text, number, limit, at, lane, word, inner, by_name, many",
+        ),
+        ({"limits": 1}, "limits", "is not a known field; did you mean limit?"),
         ([], "", "must be an object, not a list"),
     ],
 )

@@ -171,4 +171,9 @@ async def connected(url: Url, room: str, *, pooled: bool = False) -> AsyncIterat
 def _unreachable(url: str, error: Exception) -> DatabaseUnreachable:
     hosts = hosts_of(url)
     where = (",".join(str(host) for host in hosts) or "local socket") + urlsplit(url).path
-    return DatabaseUnreachable(f"The database at {where} cannot be reached: {reason_of(error)}")
+    what = (
+        "refuses the login"
+        if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError)
+        else "cannot be reached"
+    )
+    return DatabaseUnreachable(f"The database at {where} {what}: {reason_of(error)}")

@@ -58,7 +58,7 @@ async def accept(
     """
     [accepted] = await accept_batch(connection, [request], idempotency_ttl=idempotency_ttl, now=now)
     if accepted.acceptance is Acceptance.CONFLICT:
-        raise IdempotencyConflict
+        raise IdempotencyConflict.of(request.idempotency_key, accepted.id)
     return accepted
 
 
@@ -123,7 +123,7 @@ class AcceptCombiner:
             accepted = await self._combiner.submit(request)
             count_accepted(request, accepted)
             if accepted.acceptance is Acceptance.CONFLICT:
-                raise IdempotencyConflict
+                raise IdempotencyConflict.of(request.idempotency_key, accepted.id)
             admission.settle([accepted.acceptance is Acceptance.ACCEPTED])
         return accepted
 

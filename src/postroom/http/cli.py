@@ -83,13 +83,13 @@ def list_keys(*, limit: Limit = 50, cursor: Cursor = None, as_json: AsJson = Fal
 
 
 @keys.command()
-def revoke(key_ids: Annotated[list[int], typer.Argument(min=0, max=LARGEST_ID, help="Ids of keys.")]) -> None:
+def revoke(wanted: Annotated[list[str], typer.Argument(metavar="KEYS...", help="Ids or names of keys.")]) -> None:
     """Revoke keys permanently; running servers reject them within seconds."""
 
     async def command(room: Room) -> None:
-        for key_id in key_ids:
-            row = await service.revoke_key(room.pool, key_id, actor=actor())
-            say(f"{key_id} ({row.name}) revoked")
+        for key in wanted:
+            row = await service.revoke_key(room.pool, await service.find_key_id(room.pool, key), actor=actor())
+            say(f"{row.id} ({row.name}) revoked")
 
     in_room(command)
 

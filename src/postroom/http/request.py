@@ -74,9 +74,8 @@ class Route:
         found = self.methods.get("GET" if method == "HEAD" else method)
         if found is None:
             allowed = sorted({*self.methods, *(["HEAD"] if "GET" in self.methods else [])})
-            raise ProtocolError(
-                HTTPStatus.METHOD_NOT_ALLOWED, "This path does not support this method.", allow=", ".join(allowed)
-            )
+            text = f"This path does not support {method[:20]}; use {', '.join(allowed)}."
+            raise ProtocolError(HTTPStatus.METHOD_NOT_ALLOWED, text, allow=", ".join(allowed))
         return found
 
     @property

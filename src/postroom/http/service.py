@@ -88,6 +88,13 @@ async def get_admin_key(pool: Pool) -> ApiKey:
     return KeyNotFound.unless(await store.find_key_by_name(pool, name=ADMIN))
 
 
+async def find_key_id(pool: Pool, wanted: str) -> int:
+    """The id that a person wrote, or that of the key with this name. Raises `KeyNotFound`."""
+    if wanted.isascii() and wanted.isdecimal():
+        return min(int(wanted), 2**63 - 1)
+    return KeyNotFound.unless(await store.find_key_by_name(pool, name=wanted)).id
+
+
 async def list_keys(pool: Pool, *, cursor: str | None = None, limit: int = 50) -> Found[ApiKey]:
     """A page of keys, newest first, and the cursor of the next page."""
     return await read_page(store.list_keys, pool, cursor, limit)

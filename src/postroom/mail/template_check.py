@@ -10,6 +10,7 @@ import asyncio
 import math
 import re
 from collections.abc import Collection, Hashable, Mapping, Sequence
+from copy import deepcopy
 from time import monotonic
 from typing import Any
 
@@ -65,11 +66,33 @@ class TemplateCheck:
             request.template, version_id, locale=request.locale, variables=request.variables
         )
         if isinstance(rendered, RenderError):
-            return [_named(rendered)]
+            return self._all_errors(request.template, version_id, request, rendered)
         if len(self._good) >= MOST_SHAPES:
             self._good.clear()
         self._good.add(key)
         return []
+
+    def _all_errors(
+        self, template: str, version_id: int, request: DeliveryRequest, first: RenderError
+    ) -> list[FieldError]:
+        """The error, and every further missing variable: each rendering finds one, and gets a text for it."""
+        errors, variables = [_named(first)], deepcopy(dict(request.variables))
+        error: object = first
+        while isinstance(error, RenderError) and (missing := _MISSING.search(error.message)) and len(errors) < _NAMED:
+            _put(variables, missing[1].split("."))
+            error = self._versions.render(template, version_id, locale=request.locale, variables=variables)
+            if isinstance(error, RenderError) and _MISSING.search(error.message):
+                errors.append(_named(error))
+        return list(dict.fromkeys(errors))
+
+
+def _put(variables: dict[str, Any], path: Sequence[str]) -> None:
+    """Set a variable; the last part of its path is a text."""
+    *parents, name = path
+    for parent in parents:
+        inner = variables.get(parent)
+        variables[parent] = variables = inner if isinstance(inner, dict) else {}
+    variables[name] = "x"
 
 
 def _named(error: RenderError) -> FieldError:

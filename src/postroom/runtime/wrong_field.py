@@ -1,11 +1,12 @@
 """Translate the error of a JSON decoder into a field and a plain sentence.
 
 msgspec says ``Expected `int` <= 200 - at `$.limit` ``; a caller reads `limit: must be at most 200`. For a value
-outside a list, the allowed values are looked up in the expected type.
+outside a list and for an unknown field, the allowed values and names are looked up in the expected type.
 """
 
 import re
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -31,6 +32,7 @@ _KINDS = {
 }
 _BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 _FORBIDDEN = {r"^[^\x00]*$": "a NUL character", r"^[^\x00-\x1f\x7f]*$": "control characters"}
+MOST_LISTED = 20  # fields that an error names
 _UNITS = {"str": "characters", "array": "items", "object": "fields", "bytes": "bytes"}
 
 
@@ -81,11 +83,12 @@ def find_wrong_field(description: str, kind: Any = None) -> tuple[str, str]:
     found = _AT.match(description)
     assert found is not None
     path = (found["path"] or "").replace("[...]", "").removeprefix(".")
+    where = _INDEX.sub("[]", found["path"] or "")
     message = found["message"]
     if (named := _NAMED.fullmatch(message)) is not None:
-        path = f"{path}.{named['name']}" if path else named["name"]
-        return path, "is required" if named["what"] == "missing required" else "is not a known field"
-    where = _INDEX.sub("[]", found["path"] or "")
+        full = f"{path}.{named['name']}" if path else named["name"]
+        is_missing = named["what"] == "missing required"
+        return full, "is required" if is_missing else _unknown(named["name"], _names(kind, where))
     if message.startswith("Invalid") and kind is not None and (choices := _choices(kind, where)):
         return path, f"must be one of {', '.join(choices)}"
     for pattern, words in _WORDS:
@@ -94,14 +97,33 @@ def find_wrong_field(description: str, kind: Any = None) -> tuple[str, str]:
     return path, message
 
 
+def _unknown(name: str, known: tuple[str, ...]) -> str:
+    near = get_close_matches(name, known, n=1)
+    if near:
+        return f"is not a known field; did you mean {near[0]}?"
+    shown = f"; known are {', '.join(known)}" if 0 < len(known) <= MOST_LISTED else ""
+    return f"is not a known field{shown}"
+
+
 @lru_cache(maxsize=1000)
 def _choices(kind: Any, path: str) -> tuple[str, ...]:
     """The values that a type allows at a path, if they are a list."""
-    here = [inspect.type_info(kind)]
+    return tuple(dict.fromkeys(str(value) for each in _types_at(kind, path) for value in _values(each)))
+
+
+@lru_cache(maxsize=1000)
+def _names(kind: Any, path: str) -> tuple[str, ...]:
+    """The fields that a type has at a path."""
+    structs = (plain for each in _types_at(kind, path) for plain in _plain(each))
+    fields = (field for each in structs if isinstance(each, inspect.StructType) for field in each.fields)
+    return tuple(dict.fromkeys(field.encode_name for field in fields))
+
+
+def _types_at(kind: Any, path: str) -> list[inspect.Type]:
+    here = [] if kind is None else [inspect.type_info(kind)]
     for name, _index in _STEP.findall(path):
         here = [inner for each in here for inner in _inside(each, name)]
-    values = [value for each in here for value in _values(each)]
-    return tuple(dict.fromkeys(map(str, values)))
+    return here
 
 
 def _inside(kind: inspect.Type, name: str) -> Iterator[inspect.Type]:

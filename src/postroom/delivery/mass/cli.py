@@ -25,6 +25,7 @@ from postroom.runtime.terminal import (
     print_record,
     say,
 )
+from postroom.runtime.wrong_field import find_wrong_field
 
 mass_actions = typer.Typer()
 
@@ -86,7 +87,8 @@ def _chosen(pairs: list[str]) -> DeliveryFilter:
     try:
         return filter_of(msgspec.convert(dict(map(parse_pair, pairs)), DeliverySelection, strict=False))
     except msgspec.ValidationError as error:
-        raise typer.BadParameter(f"--where: {error}") from None
+        field, message = find_wrong_field(str(error), DeliverySelection)
+        raise typer.BadParameter(f"--where: {field} {message}") from None
 
 
 def _print(counted: MassPreview | MassAction, verb: str, *, as_json: bool) -> None:
