@@ -6,7 +6,8 @@ import pytest
 from postroom.db.pool import Pool
 from postroom.db.processes import process_registered
 from postroom.db.room import Room
-from postroom.events import AppendCondition, AppendConditionFailed, Appended, Event, EventStore, Query
+from postroom.events import AppendCondition, Appended, Event, EventStore, Query
+from postroom.events.errors import AppendConditionFailed
 
 NAMES = ["*", "type OrderPlaced", "order=1", "turn order=1", "postroom:start:postroom"]
 HOLD = "SELECT pg_advisory_lock(hashtextextended(name, $2)) FROM unnest($1::text[]) AS name"
