@@ -5,7 +5,8 @@
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA postroom TO postroom_worker, postroom_api;
 GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA postroom TO postroom_worker, postroom_api;
 -- These are no counters: worker and API only read them.
-REVOKE USAGE ON SEQUENCE room_marks, fingerprint_key_high, fingerprint_key_low FROM postroom_worker, postroom_api;
+REVOKE USAGE ON SEQUENCE room_marks, fingerprint_key_high, fingerprint_key_low, event_lock_key
+    FROM postroom_worker, postroom_api;
 
 -- The audit log is append-only, and only the owner migrates.
 REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;

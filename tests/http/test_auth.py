@@ -185,7 +185,7 @@ def test_keys_are_long_and_different() -> None:
 
 
 async def test_wrong_keys_are_limited_by_address(room: Room) -> None:
-    """After 100 wrong keys in a minute an address gets 429 for more; a valid key passes, also the first time."""
+    """After 100 wrong keys in a minute an address gets 429 for further ones; a valid key passes at once."""
     clock = Monotonic()
     auth = Authenticator(room.pool, monotonic=clock)
     key, _id = await _made(room.pool, "*")

@@ -58,8 +58,7 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         (
             {"other": 1},
             "other",
-            "is not a known field; known are "
-            "name, code, line, text, number, limit, at, lane, word, inner, by_name, many",
+            f"is not a known field; known are {', '.join(Asked.__struct_fields__)}",
         ),
         ({"limits": 1}, "limits", "is not a known field; did you mean limit?"),
         ([], "", "must be an object, not a list"),

@@ -21,6 +21,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -147,10 +148,15 @@ async def migrate(url: Url, room: str, *, dry_run: bool = False, after: bool = F
         await _ensure_schema(connection, room, dry_run=dry_run)
         plan = await _plan(connection, room, after=after)
         if not dry_run:
-            if any(file.is_after for file in plan.migrations):
-                await _QUERIES["lock_starts"].exec(connection, room=room)
-            await _check_processes(connection, room, oldest=RELEASE if after else RELEASE - 1)
-            await _apply(connection, plan)
+            # The second phase is one transaction, so that no process starts between the check and its end.
+            has_processes = await _QUERIES["find_processes_table"].maybe(connection, room=room) is not None
+            is_second = has_processes and any(file.is_after for file in plan.migrations)
+            async with connection.transaction() if is_second else nullcontext():
+                if is_second:
+                    await _QUERIES["lock_starts"].exec(connection)
+                if has_processes:
+                    await _check_processes(connection, room, oldest=RELEASE if after else RELEASE - 1)
+                await _apply(connection, plan)
         return plan
 
 
@@ -291,8 +297,6 @@ def _known_names() -> frozenset[str]:
 
 async def _check_processes(connection: asyncpg.Connection, room: str, *, oldest: int) -> None:
     """Raise `OldProcessRuns` if a process of an earlier release than `oldest` runs."""
-    if await _QUERIES["find_processes_table"].maybe(connection, room=room) is None:
-        return
     rows = await _QUERIES["list_old_processes"].many(connection, oldest=oldest, silence=PROCESS_SILENCE)
     if rows:
         shown = ", ".join(f"{row['command']} on {row['host']} (pid {row['pid']})" for row in rows)

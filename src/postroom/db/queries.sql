@@ -123,8 +123,8 @@ ORDER BY n.nspname;
 SELECT pg_advisory_lock(hashtextextended('postroom:migrate:' || :room, 0));
 
 -- name: lock_starts :exec
--- Let no process start while files of the second phase are applied; the lock ends with the session.
-SELECT pg_advisory_lock(hashtextextended('postroom:start:' || :room, 0));
+-- Let no process register itself until this transaction ends.
+LOCK TABLE processes IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: ping :one
 -- Check that the server responds on this connection.

@@ -206,4 +206,4 @@ UPDATE event_followers SET is_asleep = :is_asleep, seen_at = now() WHERE id = :i
 -- Wait for other decisions by this query, up to a timeout. No append locks this key, and it is taken before all keys of
 -- appends: waiting for it cannot deadlock.
 SELECT set_config('lock_timeout', '1s', true),
-    pg_advisory_xact_lock(hashtextextended('turn ' || :key, hashtextextended(current_schema(), 0)));
+    pg_advisory_xact_lock(hashtextextended('turn ' || :key, event_lock_seed()));

@@ -1,5 +1,5 @@
--- Register a process, and remove processes that have not been seen for a day. Waits for the second phase of a migration. The
--- caller then checks the applied files, of which `applied` is a digest; it is NULL while a restore is unfinished.
+-- Register a process, and remove processes that have not been seen for a day. Waits for the second phase of a migration, which
+-- locks the table. The caller then checks the applied files, of which `applied` is a digest; it is NULL while a restore is unfinished.
 CREATE OR REPLACE FUNCTION register_process(
     p_pid integer, p_release integer, p_host text, p_command text, OUT process_id bigint, OUT applied text
 )
@@ -7,7 +7,6 @@ LANGUAGE plpgsql
 SET search_path FROM CURRENT
 AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(hashtextextended('postroom:start:' || current_schema(), 0));
     DELETE FROM processes
     WHERE id IN ( -- FOR UPDATE checks again that a process has not been seen meanwhile
         SELECT id FROM processes WHERE seen_at < now() - interval '1 day' LIMIT 1000 FOR UPDATE SKIP LOCKED

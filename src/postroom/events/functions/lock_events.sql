@@ -1,8 +1,8 @@
 -- Take the locks of an append, all at once and in one order, so that appends wait for each other and never deadlock.
--- The room's name is part of every key, so that rooms of one database do not block each other. Locks end with the
--- transaction.
+-- Locks end with the transaction.
 --
--- The locks. A key is a tag, a type, or * for everything.
+-- The locks. A key is a tag, a type, or * for everything. * is a lock of the table event_gate, the others are advisory locks whose
+-- numbers follow from a secret of the room: a role that only may connect can compute none of them.
 --     each event            shared on its tags, its type and *
 --     a query item          exclusive on one of its tags; without tags, on each of its types; without either, on *
 --     too many keys         exclusive on * instead (each key costs a slot in a table that all connections share)
@@ -19,13 +19,18 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
     v_most CONSTANT integer := 128;
-    v_room CONSTANT bigint := hashtextextended(current_schema(), 0);
+    v_room CONSTANT bigint := event_lock_seed();
 BEGIN
     IF cardinality(p_shared) + cardinality(p_exclusive) > v_most
         AND (SELECT count(DISTINCT name) > v_most FROM unnest(p_shared || p_exclusive) AS keys(name))
     THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended('*', v_room));
+        LOCK TABLE event_gate IN EXCLUSIVE MODE;
         RETURN;
+    END IF;
+    IF '*' = ANY (p_exclusive) THEN
+        LOCK TABLE event_gate IN EXCLUSIVE MODE;
+    ELSIF '*' = ANY (p_shared) THEN
+        LOCK TABLE event_gate IN ROW SHARE MODE;
     END IF;
     PERFORM CASE
         WHEN is_exclusive THEN pg_advisory_xact_lock(key)
@@ -38,6 +43,7 @@ BEGIN
             UNION ALL
             SELECT name, true FROM unnest(p_exclusive) AS x(name)
         ) AS keys(name, is_exclusive)
+        WHERE name <> '*'
         GROUP BY 1
         ORDER BY 1
     ) AS ordered;
