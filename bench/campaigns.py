@@ -214,8 +214,8 @@ async def work(url: str, port: int, campaign: int, key: str) -> None:
         secret_key=KEY,
         senders_allow_private=True,
         public_url="https://mail.example.org",
-        default_from="News <news@example.org>",
-        message_domain="example.org",
+        given_from="News <news@example.org>",
+        given_message_domain="example.org",
         dkim_keys=f"example.org:bench:{key}",
     )
     life = Lifetime(settings.shutdown_grace)

@@ -13,7 +13,7 @@ from functools import partial
 
 import structlog
 
-from postroom.accounts.worker import make_mailing_collector
+from postroom.accounts.worker import make_mailing_collector, uncollected_for
 from postroom.background import HEAD_START, mailbox_loops, open_loops, postpone, read_address
 from postroom.campaigns.rendering import CampaignRendering, RenderingOptions
 from postroom.db.failures import record_loop_failure
@@ -222,7 +222,7 @@ async def run_fleet(settings: Settings, pattern: str, *, stop: asyncio.Event, re
     watcher = Watcher(
         pid=os.getpid(),
         host=socket.gethostname(),
-        collects_tokens=settings.account_mail and settings.secret_key is not None,
+        collects_tokens=settings.account_mail and not uncollected_for(settings),
         publishers=tuple(make_publishers(settings).names),
     )
     async with open_servers(settings) as servers, AsyncExitStack() as stack:

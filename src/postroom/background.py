@@ -151,7 +151,8 @@ async def _optional_loops(room: Room, stack: AsyncExitStack, stop: asyncio.Event
         await stack.enter_async_context(accounts.listen(room, collector))
         loops.append(collector.loop())
     elif settings.account_mail:
-        _log.warning("tokens_uncollected", variable="POSTROOM_SECRET_KEY", reason="it signs the links in account mail")
+        unset = ", ".join(accounts.uncollected_for(settings))
+        _log.warning("tokens_uncollected", variables=unset, reason="account mail needs them")
     return loops
 
 

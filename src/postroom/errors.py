@@ -21,6 +21,7 @@
     │   └── limits: FromNotAllowed, RoomClosed
     ├── ConflictError               the request is valid, but the current state does not allow it
     │   ├── IdempotencyConflict     the idempotency key was used with another request
+    │   ├── SettingsMissing         settings without which no mail should leave are not set
     │   ├── SecretKeyMissing        POSTROOM_SECRET_KEY is not set, so no secret can be stored
     │   ├── VersionConflict         another client changed the record since it was read
     │   ├── accounts: EmailTaken, LoginTaken, NotProvisioned
@@ -182,6 +183,16 @@ class IdempotencyConflict(ConflictError):
     @classmethod
     def of(cls, key: str | None, delivery_id: int) -> "IdempotencyConflict":
         return cls(f"The idempotency key {key!r} was already used with a different request: delivery {delivery_id}.")
+
+
+class SettingsMissing(ConflictError):
+    """Mail would leave with a sender that nobody can answer, or with links to this machine."""
+
+    @classmethod
+    def unless_none(cls, variables: Sequence[str]) -> None:
+        """Raise it if there are such variables."""
+        if variables:
+            raise cls(f"{' and '.join(variables)} must be set before mail of campaigns or accounts leaves.")
 
 
 class SecretKeyMissing(ConflictError):

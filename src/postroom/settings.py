@@ -61,6 +61,14 @@ class Settings(
 ):
     """One frozen value handed to every component that needs it; nothing else reads the environment."""
 
+    @property
+    def unset_for_mail(self) -> tuple[str, ...]:
+        """Variables without which mail leaves with a wrong sender or dead links; none while it is captured."""
+        if not self.uses_senders:
+            return ()
+        needed = {"POSTROOM_FROM": self.given_from, "POSTROOM_PUBLIC_URL": self.public_url}
+        return tuple(variable for variable, value in needed.items() if value is None)
+
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
     """Read the environment; an unknown POSTROOM_* variable is rejected like an invalid value, because it is a typo."""

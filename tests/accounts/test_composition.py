@@ -14,9 +14,11 @@ from tests.support.http import Browser
 
 from postroom.accounts.worker import make_mailing_collector
 from postroom.app import run_worker
+from postroom.cli import database_checks
 from postroom.db.pool import connect
 from postroom.db.room import Room
 from postroom.http.asgi import build_app
+from postroom.runtime.finding import Severity
 
 
 @pytest.mark.parametrize(
@@ -81,3 +83,24 @@ async def test_account_mail_off_leaves_tokens(room: Room) -> None:
     assert "tokens_uncollected" not in [line["event"] for line in said]
     assert await room.pool.fetchval("SELECT count(*) FROM deliveries WHERE source = 'accounts'") == 0
     assert make_mailing_collector(replace(room, settings=replace(settings, secret_key=KEY)), stop=stop) is None
+
+
+@pytest.mark.parametrize("unset", ["given_from", "public_url"])
+async def test_account_mail_waits_until_its_sender_and_links_are_set(room: Room, unset: str) -> None:
+    """With a relay, tokens are left while the From address or the public URL is unset; captured mail needs neither."""
+    relay = {"transport": "smtp", "smtp_relay": "smtp://127.0.0.1:1?tls=none", "secret_key": KEY}
+    complete = replace(room.settings, **relay, given_from="post@shop.example", public_url="https://mail.shop.example")
+    for settings, is_collected in [
+        (complete, True),
+        (replace(complete, **{unset: None}), False),
+        (replace(complete, **{unset: None}, transport="capture"), True),
+    ]:
+        collector = make_mailing_collector(replace(room, settings=settings), stop=asyncio.Event())
+        assert (collector is not None) is is_collected
+    await sign_up(room.pool, "ada")
+    await settle(room.pool)
+    await room.pool.execute("UPDATE tokens SET created_at = created_at - 3600")
+    async with room.pool.acquire() as connection:
+        found = await database_checks.examine(connection, replace(complete, **{unset: None}))
+    [row] = [finding for finding in found if finding.check == "tokens"]
+    assert (row.verdict, "set POSTROOM_" in row.advice) == (Severity.FAIL, True)

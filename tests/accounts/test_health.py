@@ -114,7 +114,7 @@ async def test_worker_without_a_key_logs_a_warning(room: Room) -> None:
         stop.set()
         await asyncio.wait_for(running, 60)
     [line] = [line for line in said if line["event"] == "tokens_uncollected"]
-    assert (line["log_level"], line["variable"]) == ("warning", "POSTROOM_SECRET_KEY")
+    assert (line["log_level"], line["variables"]) == ("warning", "POSTROOM_SECRET_KEY")
 
 
 async def test_wrong_codes_are_counted_over_all_addresses(pool: Pool) -> None:

@@ -17,8 +17,9 @@ from postroom.campaigns.model import CampaignStatus
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
 from postroom.delivery.service import get_delivery
-from postroom.errors import BadInput, SecretKeyMissing
+from postroom.errors import BadInput, SecretKeyMissing, SettingsMissing
 from postroom.post.address import Address
+from postroom.settings import Settings
 from postroom.stats.worker import Rollup
 
 
@@ -120,6 +121,9 @@ async def test_start_needs_a_secret_key_and_recipients(pool: Pool) -> None:
     campaign = await a_campaign(pool)
     with pytest.raises(SecretKeyMissing):
         await service.start_campaign(pool, campaign.id, actor="tests", has_secret_key=False)
+    settings = Settings(transport="smtp", smtp_relay="smtp://127.0.0.1:1", public_url="https://shop.example")
+    with pytest.raises(SettingsMissing, match="POSTROOM_FROM must be set"):
+        await service.start_campaign(pool, campaign.id, actor="tests", unset=settings.unset_for_mail)
     with pytest.raises(BadInput):
         await service.start_campaign(pool, campaign.id, actor="tests")
     assert (await service.get_campaign(pool, campaign.id)).status is CampaignStatus.DRAFT

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.builders import QUEUE_WAITING
 from tests.support.command_line import PATIENT, answer, postroom, running
+from tests.support.smtp_server import Script, smtp_server
 
 from postroom.cli import database_checks, host_checks
 from postroom.db.failures import record_loop_failure
@@ -209,10 +210,9 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 
 
 async def test_the_relay_is_asked_for_a_connection(settings: Settings) -> None:
-    """A relay that listens is fine, one that does not is a failure; no password is repeated."""
-    with socket.create_server(("127.0.0.1", 0)) as relay:
-        port = relay.getsockname()[1]
-        smtp = replace(settings, transport="smtp", smtp_relay=f"smtp://u:hush@127.0.0.1:{port}")
+    """A relay that takes the login is fine, one that does not listen is a failure; no password is repeated."""
+    async with smtp_server(Script(users={"u": "hush"})) as relay:
+        smtp = replace(settings, transport="smtp", smtp_relay=f"smtp://u:hush@127.0.0.1:{relay.port}?tls=none")
         assert (await host_checks.transport(smtp)).verdict is Severity.OK
     refused = await host_checks.transport(smtp)
     assert refused.verdict is Severity.FAIL

@@ -192,6 +192,29 @@ def test_only_existing_settings_are_named() -> None:
             assert set(_SETTING.findall(path.read_text("utf-8"))) <= SETTINGS, path.name
 
 
+NEEDED = {
+    "POSTROOM_DATABASE_URL", "POSTROOM_SECRET_KEY", "POSTROOM_TRANSPORT", "POSTROOM_SMTP_RELAY", "POSTROOM_FROM",
+    "POSTROOM_PUBLIC_URL", "POSTROOM_ADMIN_EMAIL", "POSTROOM_ADMIN_WEBHOOK",
+}  # fmt: skip
+"""The settings of a first deployment that sends real mail."""
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "README.md",
+        "deploy/compose.yaml",
+        "deploy/kubernetes/config.yaml",
+        "deploy/systemd/env",
+        "docs/how-to/go-live.md",
+        "docs/how-to/run-in-production.md",
+    ],
+)
+def test_every_way_to_deploy_names_the_settings_of_real_mail(place: str) -> None:
+    """None of them lacks one: a person who follows it literally sends with the right sender and working links."""
+    assert set(_SETTING.findall((ROOT / place).read_text("utf-8"))) >= NEEDED
+
+
 def blocks_not_run() -> list[Block]:
     return [block for block in blocks_of(ROOT / "docs" / "how-to" / "deploy.md") if block.not_run]
 

@@ -236,9 +236,15 @@ def make_collector(
 
 
 def make_mailing_collector(room: Room, *, stop: asyncio.Event) -> Collector | None:
-    """The collector of a worker; None if POSTROOM_ACCOUNT_MAIL is off or no key can sign links."""
-    is_ours = room.settings.account_mail and room.settings.secret_key is not None
-    return make_collector(room, stop=stop) if is_ours else None
+    """The collector of a worker; None if tokens are to be left (`uncollected_for`)."""
+    settings = room.settings
+    return make_collector(room, stop=stop) if settings.account_mail and not uncollected_for(settings) else None
+
+
+def uncollected_for(settings: Settings) -> tuple[str, ...]:
+    """Variables without which account mail cannot be made: the key of its links, their address, and its sender."""
+    key = ("POSTROOM_SECRET_KEY",) if settings.secret_key is None else ()
+    return (*key, *settings.unset_for_mail)
 
 
 def options_of(settings: Settings) -> CollectorOptions:

@@ -21,7 +21,8 @@ FILES    recipients_file  CSV and JSON lines → recipients; rejected lines with
 CALLED BY  app (Feeder, CampaignRendering), http, cli
 CALLS    delivery (`enqueue_deliveries`, `cancel_deliveries`, `shift_deliveries`), feedback (`suppressed_until`), mail
          (render, plaintext), tracking (links), stats (read)
-FAILURES   BadInput, CampaignNotFound, CampaignFrozen, CampaignWrongStatus, SecretKeyMissing
+FAILURES   BadInput, CampaignNotFound, CampaignFrozen, CampaignWrongStatus, SecretKeyMissing,
+           SettingsMissing
 
 A person gets one mail per campaign. A person is an address regardless of case; a unique index enforces this for
 repeated and concurrent uploads. Each recipient is queued once: the recipient's row and the delivery change in one

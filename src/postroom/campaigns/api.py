@@ -169,7 +169,10 @@ ENDPOINTS = [
     _serve(
         "POST", f"{_PATH}/start", service.start_campaign, "Start a campaign. Its letter can no longer be changed.",
         scope=WRITE, answers={200: StartedShape}, problems=(404, 409), shape=started_shape,
-        given={"has_secret_key": lambda call: call.room.settings.secret_key is not None},
+        given={
+            "has_secret_key": lambda call: call.room.settings.secret_key is not None,
+            "unset": lambda call: call.room.settings.unset_for_mail,
+        },
     ),
     _step("pause", service.pause_campaign, "Pause a campaign and hold its unsent mail."),
     _step("resume", service.resume_campaign, "Resume a paused campaign."),

@@ -193,7 +193,11 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
     started = started_shape(
         in_room(
             lambda room: service.start_campaign(
-                room.pool, campaign_id, actor=actor(), has_secret_key=room.settings.secret_key is not None
+                room.pool,
+                campaign_id,
+                actor=actor(),
+                has_secret_key=room.settings.secret_key is not None,
+                unset=room.settings.unset_for_mail,
             )
         )
     )

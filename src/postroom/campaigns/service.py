@@ -30,7 +30,7 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
-from postroom.errors import BadInput, SecretKeyMissing
+from postroom.errors import BadInput, SecretKeyMissing, SettingsMissing
 from postroom.events.audit import audited
 from postroom.runtime.page import EXAMINED, Found, search_page
 from postroom.senders import store as sender_store
@@ -91,18 +91,23 @@ async def delete_campaign(pool: Pool, campaign_id: int, *, actor: str) -> None:
 # ── running ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def start_campaign(
+async def start_campaign(  # noqa: PLR0913 - what the settings lack, besides the parameters of every step
     pool: Pool,
     campaign_id: int,
     *,
     actor: str,
     has_secret_key: bool = True,
+    unset: Sequence[str] = (),
     rate: float | None = None,
     now: datetime | None = None,
 ) -> Started:
-    """Start a draft: feeders queue it when it is due; `rate` is the number of mails sent per second."""
+    """Start a draft: feeders queue it when it is due; `rate` is the number of mails sent per second.
+
+    `unset` names settings without which mail leaves with a wrong sender or dead links (`Settings.unset_for_mail`).
+    """
     if not has_secret_key:  # no unsubscribe link could be signed, and every campaign mail needs one
         raise SecretKeyMissing
+    SettingsMissing.unless_none(unset)
     tried = await try_out(pool, campaign_id)
     async with audited(pool, actor, "campaign.start", f"campaign:{campaign_id}") as (connection, note):
         campaign = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))

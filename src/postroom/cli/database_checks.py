@@ -7,6 +7,7 @@ from functools import partial
 import asyncpg
 
 from postroom.accounts.store import measure_stall
+from postroom.accounts.worker import uncollected_for
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli import mail_checks, room_checks
@@ -199,7 +200,9 @@ async def _tokens(session: Session, settings: Settings) -> Finding:
     shown = f"{row['waiting']}{many} wait, for {rough(row['late'])}, and no collector runs"
     if not settings.account_mail:
         return fail("tokens", shown, "POSTROOM_ACCOUNT_MAIL is off: run `postroom tokens collect`, or switch it on")
-    return fail("tokens", shown, "start a worker that has POSTROOM_SECRET_KEY, which signs the links in account mail")
+    unset = uncollected_for(settings)
+    advice = f"set {' and '.join(unset)}, then start a worker" if unset else "start a worker with these settings"
+    return fail("tokens", shown, advice)
 
 
 async def _schedule(session: Session) -> Finding:

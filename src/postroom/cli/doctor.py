@@ -1,4 +1,7 @@
-"""`postroom doctor`: check the installation and advise on problems. Changes nothing, starts nothing."""
+"""`postroom doctor`: check the installation and advise on problems. `--live` sends a mail.
+
+Nothing is changed or started.
+"""
 
 import asyncio
 import sys
@@ -24,14 +27,26 @@ def doctor(
             "--rooms", metavar="PATTERN", help="Check many rooms, such as 'tenant_*'; with POSTROOM_SERVERS all rooms."
         ),
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Check only what real mail needs, and send a probe mail through the relay.")
+    ] = False,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="ADDRESS", help="With --live: recipient of the probe mail.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails."""
+    """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails.
+
+    With --live, check whether real mail may leave: From, public URL, DKIM, relay, bounces, backups and alerts.
+    """
     from postroom.runtime.finding import Severity
     from postroom.runtime.http_address import with_running_address
 
     settings = with_running_address(read_settings())
-    findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
+    if live:
+        findings = run(examine_live(settings, to=to or settings.admin_email))
+    else:
+        findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
     if as_json:
         print_json({"healthy": all(f.verdict is not Severity.FAIL for f in findings), "checks": findings})
     else:
@@ -42,10 +57,20 @@ def doctor(
 
 async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Finding]":
     """Every finding, those about the database first; with `rooms`, also those about all rooms that match."""
-    from postroom.cli import fleet_checks, host_checks
+    from postroom.cli import fleet_checks, host_checks, live_checks
 
     many = [] if rooms is None else await fleet_checks.examine(settings, rooms)
-    return [*await _examine_database(settings), *many, *await host_checks.examine(settings)]
+    hosted = await host_checks.examine(settings)
+    return [*await _examine_database(settings), *many, *hosted, *await live_checks.examine(settings)]
+
+
+async def examine_live(settings: Settings, *, to: str | None) -> "list[Finding]":
+    """The findings about real mail. One mail leaves, if there is a relay and a recipient."""
+    from postroom.cli import live_checks
+    from postroom.runtime.secret_key import with_secret_key
+
+    keyed = with_secret_key(settings, making=False)
+    return [*await live_checks.examine(keyed, is_live=True), await live_checks.send_probe(keyed, to)]
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":

@@ -1,4 +1,4 @@
-"""The doctor's checks of this host: ports, files, templates, the transport."""
+"""The doctor's checks of this host: ports, files, templates, the transport. `live_checks` judges the last ones."""
 
 import asyncio
 import shutil
@@ -11,10 +11,11 @@ from postroom.embedded.server import running_url
 from postroom.errors import PostroomError
 from postroom.mail.dkim_keys import load_signers
 from postroom.mail.publishing import load_catalog
+from postroom.post.reply import Reply, Stage
 from postroom.runtime import uvicorn_server
 from postroom.runtime.finding import Finding, fail, ok, warn
 from postroom.settings import Settings
-from postroom.transports.smtp import SmtpRelay
+from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
 CONNECT_TIMEOUT_S = 5.0  # a relay that needs longer delays every delivery
 GIGABYTE = 1024**3  # bytes
@@ -22,17 +23,19 @@ GIGABYTE = 1024**3  # bytes
 DISK_WARNS = 2 * GIGABYTE
 DISK_FAILS = GIGABYTE // 4  # PostgreSQL stops when WAL cannot be written (a segment has 16 MB)
 
+_REMEDY = {
+    Stage.CONNECT: "check the relay, its port and the firewall",
+    Stage.TLS: "check the certificate, and the name of the host in POSTROOM_SMTP_RELAY",
+    Stage.LOGIN: "correct the user name or the password in POSTROOM_SMTP_RELAY",
+}
+
 
 async def examine(settings: Settings) -> list[Finding]:
     return [
         await embedded(settings),
         await port(settings),
         templates(settings),
-        signatures(settings),
-        await transport(settings),
-        secret(settings),
         disk(settings),
-        await archive(settings),
     ]
 
 
@@ -117,14 +120,18 @@ async def transport(settings: Settings) -> Finding:
         relay = SmtpRelay.parse(settings.smtp_relay or "")
     except ValueError as error:
         return fail("transport", f"POSTROOM_SMTP_RELAY: {error}", "write it as smtp://user:password@host:587")
+    probed = SmtpTransport(relay, local_name=settings.message_domain)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(relay.host, relay.port)
-            writer.close()
-    except OSError as error:  # TimeoutError is one
-        reason = str(error) or f"no answer in {CONNECT_TIMEOUT_S:g} s"
-        return fail("transport", f"smtp to {relay.address}: {reason}", "check the relay, its port and the firewall")
-    return ok("transport", f"smtp: {relay.address} accepts connections")
+            refused = await probed.probe()
+    except TimeoutError:
+        refused = Reply(Stage.CONNECT, text=f"no answer in {CONNECT_TIMEOUT_S:g} s")
+    if refused is None:
+        return ok(
+            "transport", f"smtp: {relay.address} {'takes the login' if relay.username else 'accepts connections'}"
+        )
+    reason = " ".join(str(part) for part in (refused.code, refused.enhanced, refused.text) if part)
+    return fail("transport", f"smtp to {relay.address} ends at {refused.stage}: {reason}", _REMEDY[refused.stage])
 
 
 def secret(settings: Settings) -> Finding:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from postroom.app import link_signer
+from postroom.cli import live_checks
 from postroom.cli.doctor import examine
 from postroom.dashboard.endpoints import build_dashboard
 from postroom.db.processes import process_registered
@@ -137,6 +138,7 @@ async def open_application(
                 stop=stop,
                 auth=auth,
                 examine=partial(examine, settings, rooms="*" if discover and settings.servers else None),
+                examine_live=partial(live_checks.examine, settings, is_live=True),
                 replica=replica,
                 discover=discover,
             )

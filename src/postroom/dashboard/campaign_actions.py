@@ -107,6 +107,7 @@ async def start_page(request: PageRequest) -> Answer:
         request.id("campaign_id"),
         actor=request.actor,
         has_secret_key=request.call.room.settings.secret_key is not None,
+        unset=request.call.room.settings.unset_for_mail,
     )
     end = f"{request.viewer.local(started.estimate.finishes_at):%Y-%m-%d %H:%M}"
     sentence = f"The campaign is started: {started.queued:,} mails, the last one about {end} {request.viewer.zone}."

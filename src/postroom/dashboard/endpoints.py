@@ -122,13 +122,14 @@ def build_dashboard(  # noqa: PLR0913 - the parts of a process that pages use
     stop: asyncio.Event | None = None,
     auth: Authenticator | None = None,
     examine: Examine | None = None,
+    examine_live: Examine | None = None,
     replica: Replica | None = None,
     discover: Discover | None = None,
 ) -> Site:
     """The dashboard of a room. `secret` signs its sessions; `stop` ends the live streams when the process does.
 
-    `examine` runs the doctor's checks. The overview's history is read from the `replica`. `discover` finds the rooms of
-    all servers, for the dashboard of a person who may see them.
+    `examine` runs the doctor's checks, `examine_live` those of real mail. The overview's history is read from the
+    `replica`. `discover` finds the rooms of all servers, for the dashboard of a person who may see them.
     """
     static = read_static()
     dashboard = Dashboard(
@@ -137,7 +138,7 @@ def build_dashboard(  # noqa: PLR0913 - the parts of a process that pages use
         sessions=Sessions(secret, room.name),
         auth=auth or Authenticator(room.pool),
         guesses=WrongKeyCounter(),
-        figures=FigureReader(room.pool, examine=examine, replica=replica),
+        figures=FigureReader(room.pool, examine=examine, examine_live=examine_live, replica=replica),
         static=static,
         is_secure=is_https(room.settings),
         box=SecretBox(room.settings.sealing_keys or [secret]),

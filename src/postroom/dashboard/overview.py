@@ -50,6 +50,15 @@ ROWS_BEHIND = {
     "dkim": "/settings",
     "secret key": "/settings",
     "sealed secrets": "/senders",
+    "from": "/settings",
+    "public url": "/settings",
+    "message domain": "/settings",
+    "bounces": "/settings",
+    "administrator": "/settings",
+    "backups": "/storage",
+    "alerts": "/settings",
+    "attempts": "/deliveries?status=waiting",
+    "dead letters": "/dead-letters",
     "connections": "/workers",
 }
 """Checks of the doctor, and the page with the rows behind them; the others are about the host or the server."""

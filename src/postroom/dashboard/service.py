@@ -124,6 +124,7 @@ class FigureReader:
         pool: Pool,
         *,
         examine: Examine | None = None,
+        examine_live: Examine | None = None,
         replica: Replica | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -137,6 +138,7 @@ class FigureReader:
         # Up to 10,000 events of every publisher that is behind are counted: once for all pages that show it.
         self.outbox = Cached(partial(outbox.list_progress, pool), fresh_s=FRESH_S, monotonic=monotonic)
         self.findings = Cached(examine or _nothing, fresh_s=FINDINGS_FRESH_S, monotonic=monotonic)
+        self.live_findings = Cached(examine_live or _nothing, fresh_s=FINDINGS_FRESH_S, monotonic=monotonic)
 
     async def read(self) -> OverviewFigures:
         return await self._figures.get()

@@ -17,7 +17,7 @@ from postroom.dashboard.overview import ROWS_BEHIND
 from postroom.dashboard.page import PageRequest, listing, page
 from postroom.rooms.model import FoundRoom
 from postroom.runtime.endpoint import Answer, ProtocolError
-from postroom.runtime.finding import Finding, worst_first
+from postroom.runtime.finding import Finding, Severity, worst_first
 from postroom.runtime.setting import variable_of, write_duration
 from postroom.settings import Settings
 
@@ -47,6 +47,27 @@ async def health_page(request: PageRequest) -> Answer:
         (worst_first(findings), None),
         lead=f"{_summary(findings)} The checks of `postroom doctor`, run on this host at most a minute ago.",
         empty="This process runs no checks; use postroom doctor.",
+        tabs=_health_tabs("/health"),
+    )
+
+
+def _health_tabs(shown: str) -> list[tuple[str, str, bool]]:
+    pages = {"Health": "/health", "Going live": "/going-live"}
+    return [(name, path, path == shown) for name, path in pages.items()]
+
+
+async def going_live_page(request: PageRequest) -> Answer:
+    """The checks of real mail, judged as if it left now; a mail is sent by the command only."""
+    findings = await request.dashboard.figures.live_findings.get()
+    missing = sum(finding.verdict is not Severity.OK for finding in findings)
+    state = "Real mail may leave." if not missing else f"{missing} of {len(findings)} need attention; they come first."
+    return request.listing(
+        "Going live",
+        _FINDING,
+        (worst_first(findings), None),
+        lead=f"{state} `postroom doctor --live` runs the same checks and sends a probe mail through the relay.",
+        empty="This process runs no checks; use postroom doctor --live.",
+        tabs=_health_tabs("/going-live"),
     )
 
 
@@ -224,6 +245,7 @@ _SEGMENT = columns(Segment, "table_name", "from_time", "part", "state", "rows", 
 
 PAGES = (
     page("/health", health_page, scope=SYSTEM),
+    page("/going-live", going_live_page, scope=SYSTEM),
     page("/workers", workers_page, scope=SYSTEM),
     page("/settings", settings_page, scope=SYSTEM),
     page("/storage", partitions_page, scope=SYSTEM),

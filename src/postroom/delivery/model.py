@@ -281,6 +281,30 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
+def probe_mail(to: Address, *, now: datetime) -> Outgoing:
+    """A mail that no room knows: `doctor --live` sends it through the relay."""
+    return Outgoing(
+        id=DeliveryId(0),
+        claim_id=ClaimId(0),
+        channel=Channel.EMAIL,
+        lane=Lane.TRANSACTIONAL,
+        ladder="generic",
+        attempt_no=1,
+        attempt_base=0,
+        created_at=now,
+        dated_at=now,
+        expires_at=None,
+        traceparent=None,
+        recipients=(Recipient(RecipientKind.TO, 0, to.email, to.name, RecipientOutcome.PENDING),),
+        sender=None,
+        subject="Postroom: a probe of the relay",
+        text="`postroom doctor --live` sent this mail. Check its From address and its DKIM signature.\n",
+        html=None,
+        headers={"Auto-Submitted": "auto-generated"},
+        attachments=(),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One finished attempt, as stored in the ledger."""

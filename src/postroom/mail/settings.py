@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from postroom.runtime.setting import duration_from, kept_for, setting, switch
+from postroom.runtime.setting import duration_from, kept_for, mailbox, setting, switch
+
+UNSET_FROM, UNSET_MESSAGE_DOMAIN = "Postroom <postroom@localhost>", "postroom.localhost"
+"""For captured mail; no other server accepts answers to them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +30,30 @@ class MailSettings:
         "otherwise it is rendered again each time",
     )
     default_locale: str = setting(str, "en", "language of account mail to people without a locale")
-    default_from: str = setting(
-        str, "Postroom <postroom@localhost>", "From address of mail without one", variable="POSTROOM_FROM"
+    given_from: str | None = setting(
+        mailbox,
+        None,
+        "From address of mail without one; absent: Postroom <postroom@localhost>, and no campaign or account mail "
+        "leaves unless it is captured",
+        variable="POSTROOM_FROM",
     )
-    message_domain: str = setting(str, "postroom.localhost", "domain of Message-IDs")
+    given_message_domain: str | None = setting(
+        str, None, "domain of Message-IDs; absent: that of POSTROOM_FROM", variable="POSTROOM_MESSAGE_DOMAIN"
+    )
     dkim_keys: str | None = setting(
         str, None, "DKIM keys as domain:selector:path-of-PEM, separated by commas; each key of a domain signs"
     )
+
+    @property
+    def default_from(self) -> str:
+        """The From address of mail without one."""
+        return self.given_from or UNSET_FROM
+
+    @property
+    def message_domain(self) -> str:
+        """The domain of Message-IDs: as given, or that of the From address."""
+        if self.given_message_domain is not None or self.given_from is None:
+            return self.given_message_domain or UNSET_MESSAGE_DOMAIN
+        from postroom.post.address import domain_of, parse_address
+
+        return domain_of(parse_address(self.given_from).email)

@@ -104,6 +104,14 @@ def http_url(value: str) -> str:
     return value.rstrip("/")
 
 
+def mailbox(value: str) -> str:
+    """An address, with or without a name."""
+    from postroom.post.address import parse_address  # a tenth of a second, which commands without it need not wait
+
+    parse_address(value)
+    return value
+
+
 def postgres_url(value: str) -> str:
     if not value.startswith(("postgresql://", "postgres://")):
         raise ValueError("must be a postgresql:// URL")

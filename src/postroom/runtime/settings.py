@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from postroom.post.keyed_hash import ANY_ROOM, LARGEST_ID, SecretKey
-from postroom.runtime.setting import address_or_off, http_url, one_of, setting, switch, up_to
+from postroom.runtime.setting import address_or_off, http_url, mailbox, one_of, setting, switch, up_to
 
 
 def _secret_key(value: str) -> bytes:
@@ -58,7 +58,9 @@ class ProcessSettings:
         address_or_off, None, "address where a worker serves metrics; it takes the next free port"
     )
     admin_email: str | None = setting(
-        str, None, "recipient of notices about dead letters, malformed commands, complaints and outages of the relay"
+        mailbox,
+        None,
+        "recipient of notices about dead letters, malformed commands, complaints and outages of the relay",
     )
     admin_webhook: str | None = setting(
         http_url,

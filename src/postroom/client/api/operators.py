@@ -33,6 +33,17 @@ class Operator(Struct, frozen=True, kw_only=True):
     second_factor_since: datetime | None
 
 
+class Session(Struct, frozen=True, kw_only=True):
+    """A session of the dashboard, as its owner sees it."""
+
+    began_at: datetime
+    seen_at: datetime
+    expires_at: datetime
+    method: str
+    client: str
+    browser: str
+
+
 class OperatorsApi(Resource[Kind]):
     """The endpoints of operators."""
 
@@ -59,6 +70,18 @@ class OperatorsApi(Resource[Kind]):
     @call("POST", "/v1/operators/{operator_id}/enable")
     def enable(self, operator_id: int) -> Operator:
         """Let a disabled operator sign in again."""
+
+    @listing("/v1/operators/{operator_id}/sessions")
+    def list_sessions(self, operator_id: int) -> ResultPage[Session]:
+        """List the open sessions of an operator, newest first."""
+
+    @call("POST", "/v1/operators/{operator_id}/end-sessions")
+    def end_sessions(self, operator_id: int) -> Operator:
+        """End all sessions of an operator."""
+
+    @call("POST", "/v1/operators/{operator_id}/remove-second-factor")
+    def remove_second_factor(self, operator_id: int) -> Operator:
+        """Remove the second factor of an operator, for example after the loss of the phone."""
 
     @call("DELETE", "/v1/operators/{operator_id}")
     def remove(self, operator_id: int) -> Operator:
