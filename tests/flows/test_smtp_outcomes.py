@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from tests.support.builders import a_mail, a_worker, accepted, attempts_of, outcomes_of, state_of
 from tests.support.smtp_channels import CHANNELS, channel_to
-from tests.support.smtp_server import DROP, SILENT, Says, Script, ThenDrop, smtp_server, transport_to
+from tests.support.smtp_server import DROP, RESET, SILENT, Says, Script, ThenDrop, smtp_server, transport_to
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
@@ -153,7 +153,7 @@ async def test_mail_that_a_server_took_is_sent_or_held_over_every_channel(pool: 
     """A server that takes each second mail whole and drops the line: bulk mail is held, and none is sent again."""
     recipients = [f"{number}@example.org" for number in range(6)]
     deliveries = await accepted(pool, *(a_mail(each, lane=Lane.BULK) for each in recipients))
-    says: Says = {".": ["250 2.0.0 queued", DROP] * 3}
+    says: Says = {".": ["250 2.0.0 queued", RESET] * 3}
     async with channel_to(tls, Script(says=says), max_connections=1) as (server, transport):
         for _ in range(3):
             await a_worker(pool, transport).run_once(Lane.BULK)
