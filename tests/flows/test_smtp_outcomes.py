@@ -1,15 +1,19 @@
 """From a server's behaviour to what is written: the real transport, the real worker, a real server that misbehaves."""
 
+from base64 import b64encode
 from dataclasses import dataclass
 
 import pytest
 from tests.support.builders import a_mail, a_worker, accepted, attempts_of, outcomes_of, state_of
-from tests.support.smtp_server import DROP, SILENT, Says, Script, ThenDrop, smtp_server, transport_to
+from tests.support.smtp_channels import CHANNELS, channel_to
+from tests.support.smtp_server import DROP, RESET, SILENT, Says, Script, ThenDrop, smtp_server, transport_to
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery.model import DeliveryState, Lane
+from postroom.post.mime import Attachment
 from postroom.transports.smtp import SmtpRelay, SmtpTransport
+from postroom.transports.smtp.relay import TlsMode
 
 A, B = "a@example.org", "b@example.org"
 
@@ -142,6 +146,31 @@ async def test_bulk_mail_without_a_last_word_is_held(pool: Pool, act: object) ->
         await a_worker(pool, transport).run_once(Lane.BULK)
     [letter], _ = await service.list_dead_letters(pool)
     assert letter.reason == "ambiguous"
+
+
+@pytest.mark.parametrize("tls", CHANNELS.values(), ids=CHANNELS.keys())
+async def test_mail_that_a_server_took_is_sent_or_held_over_every_channel(pool: Pool, tls: TlsMode) -> None:
+    """A server that takes each second mail whole and drops the line: bulk mail is held, and none is sent again."""
+    recipients = [f"{number}@example.org" for number in range(6)]
+    deliveries = await accepted(pool, *(a_mail(each, lane=Lane.BULK) for each in recipients))
+    says: Says = {".": ["250 2.0.0 queued", RESET] * 3}
+    async with channel_to(tls, Script(says=says), max_connections=1) as (server, transport):
+        for _ in range(3):
+            await a_worker(pool, transport).run_once(Lane.BULK)
+    assert sorted(message.recipients[0] for message in server.taken) == recipients
+    outcomes = [[attempt.outcome for attempt in await attempts_of(pool, delivery)] for delivery in deliveries]
+    assert sorted(outcomes) == [["ambiguous"]] * 3 + [["sent"]] * 3
+
+
+@pytest.mark.parametrize("tls", CHANNELS.values(), ids=CHANNELS.keys())
+async def test_mail_with_large_attachments_is_sent_over_every_channel(pool: Pool, tls: TlsMode) -> None:
+    """Mail of three megabytes, twice over one connection."""
+    attachment = Attachment("a.bin", "application/octet-stream", b64encode(b"0123456789" * 225_000).decode())
+    deliveries = await accepted(pool, *(a_mail(each, attachments=(attachment,)) for each in (A, B)))
+    async with channel_to(tls, max_connections=1) as (server, transport):
+        await a_worker(pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert [await state_of(pool, delivery) for delivery in deliveries] == [DeliveryState.SENT] * 2
+    assert all(len(message.content) > 3_000_000 for message in server.messages)
 
 
 async def test_unreachable_relay_is_a_deferral(pool: Pool) -> None:

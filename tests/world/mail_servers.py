@@ -164,12 +164,16 @@ postlog unix-dgram n - n - 1 postlogd
 
 
 @asynccontextmanager
-async def postfix(next_hop: int, more: str = "") -> AsyncIterator[MailServer]:
-    """Postfix; `more` are lines of main.cf."""
+async def postfix(
+    next_hop: int, *, size: int = SIZE_LIMIT, refused: Mapping[str, str] | None = None, more: str = ""
+) -> AsyncIterator[MailServer]:
+    """Postfix; `refused` are its replies to recipients, `more` lines of main.cf."""
     with _place("postfix", next_hop) as place:
         owner = FIRST_ACCOUNT
         place.make("configuration")
-        names = {"folder": place.folder, "size": SIZE_LIMIT, "more": more, "next_hop": next_hop}
+        table = ", ".join(f"{{{recipient} = {reply}}}" for recipient, reply in (refused or {}).items())
+        rules = f"smtpd_recipient_restrictions = check_recipient_access inline:{{{table}}}, permit" if table else ""
+        names = {"folder": place.folder, "size": size, "more": f"{rules}\n{more}", "next_hop": next_hop}
         place.write("configuration/main.cf", POSTFIX_MAIN.format(**names))
         place.write("configuration/master.cf", POSTFIX_MASTER.format(port=place.port, tls_port=place.tls_port))
         place.make("data", owner, 0o700)
@@ -213,7 +217,7 @@ acl_smtp_data = acl_data
 
 begin acl
 acl_rcpt:
-{rcpt}
+{rules}
   accept
 acl_data:
   accept
@@ -237,14 +241,20 @@ begin retry
 
 
 @asynccontextmanager
-async def exim(next_hop: int, more: str = "", rcpt: str = "") -> AsyncIterator[MailServer]:
-    """Exim; `more` are main options, `rcpt` statements of the ACL of RCPT."""
+async def exim(
+    next_hop: int, *, size: int = SIZE_LIMIT, refused: Mapping[str, str] | None = None, more: str = ""
+) -> AsyncIterator[MailServer]:
+    """Exim; `refused` are its replies to recipients, `more` main options. It has no 421 for a recipient."""
     with _place("exim4-daemon-light", next_hop) as place:
         owner = FIRST_ACCOUNT
         place.make("spool", owner, 0o750)
         shutil.copy(place.folder / "server.key", place.folder / "exim.key")
         os.chown(place.folder / "exim.key", owner, owner)
-        names = {"folder": place.folder, "size": SIZE_LIMIT, "more": more, "rcpt": rcpt, "next_hop": next_hop}
+        rules = "".join(
+            f"  {'deny' if reply.startswith('5') else 'defer'}\n    recipients = {recipient}\n    message = {reply}\n"
+            for recipient, reply in (refused or {}).items()
+        )
+        names = {"folder": place.folder, "size": size, "more": more, "rules": rules, "next_hop": next_hop}
         text = EXIM.format(port=place.port, tls_port=place.tls_port, **names)
         configuration = place.write("exim.conf", text)
         configuration.chmod(0o644)
@@ -259,16 +269,18 @@ pki server cert "{folder}/server.pem"
 pki server key "{folder}/server.key"
 smtp max-message-size {size}
 {more}
-listen on lo port {port} tls pki server hostname opensmtpd.example.net
-listen on lo port {tls_port} smtps pki server hostname opensmtpd.example.net
+listen on lo port {port} tls pki server hostname opensmtpd.example.net {filter}
+listen on lo port {tls_port} smtps pki server hostname opensmtpd.example.net {filter}
 action "next" relay host "smtp+notls://127.0.0.1:{next_hop}"
 match from any for any action "next"
 """
 
 
 @asynccontextmanager
-async def opensmtpd(next_hop: int, more: str = "") -> AsyncIterator[MailServer]:
-    """OpenSMTPD; its spool is where it was compiled to be, so /var and /run are its own."""
+async def opensmtpd(
+    next_hop: int, *, size: int = SIZE_LIMIT, refused: Mapping[str, str] | None = None, more: str = ""
+) -> AsyncIterator[MailServer]:
+    """OpenSMTPD; `refused` are its replies to recipients. Its spool is compiled in, so /var and /run are its own."""
     # The package of Debian 12 fails at every TLS handshake: its version does not work with OpenSSL 3.
     with _place("opensmtpd", next_hop, backport_on="bookworm") as place:
         queue = FIRST_ACCOUNT + 1
@@ -279,7 +291,20 @@ async def opensmtpd(next_hop: int, more: str = "") -> AsyncIterator[MailServer]:
         for name in ("queue", "corrupt", "incoming", "purge", "temporary"):
             place.make(f"var/spool/smtpd/{name}", queue, 0o700, group=0)
         place.make("var/spool/smtpd/offline", 0, 0o770, group=queue)
-        names = {"folder": place.folder, "size": SIZE_LIMIT, "more": more, "next_hop": next_hop}
+        filters = "".join(
+            f'filter "f{n}" phase rcpt-to match rcpt-to {{ "{recipient}" }} '
+            f'{"disconnect" if reply.startswith("421") else "reject"} "{reply}"\n'
+            for n, (recipient, reply) in enumerate((refused or {}).items())
+        )
+        chain = ", ".join(f'"f{n}"' for n in range(len(refused or {})))
+        chosen = f"filter {{ {chain} }}" if chain else ""
+        names = {
+            "folder": place.folder,
+            "size": size,
+            "more": f"{filters}{more}",
+            "filter": chosen,
+            "next_hop": next_hop,
+        }
         configuration = place.write("smtpd.conf", OPENSMTPD.format(port=place.port, tls_port=place.tls_port, **names))
         binds = {place.folder / "var": "/var", place.folder / "run": "/run"}
         program = place.folder / "root/usr/sbin/smtpd"

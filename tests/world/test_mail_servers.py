@@ -6,15 +6,18 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.patience import PATIENCE_S
 from tests.support.smtp_channels import CHANNELS
 from tests.support.smtp_server import Letter, Script, Server, envelope, smtp_server
 from tests.world.cutting_proxy import Cut, Way, cutting_proxy
-from tests.world.mail_servers import MAIL_SERVERS, MailServer, Opening, postfix
+from tests.world.mail_servers import MAIL_SERVERS, MailServer, Opening, exim, opensmtpd, postfix
 
 from postroom.post.reply import Reply, Stage
+from postroom.post.report import ReportKind, read_report
 from postroom.transports.smtp import SmtpTransport, Timeouts
 from postroom.transports.smtp.relay import TlsMode
 
@@ -42,9 +45,11 @@ def digest(content: bytes) -> str:
 
 
 @asynccontextmanager
-async def relayed(opening: Opening) -> AsyncIterator[tuple[MailServer, Server]]:
+async def relayed(
+    opening: Opening, sink_script: Script = SINK, **options: Any
+) -> AsyncIterator[tuple[MailServer, Server]]:
     """A mail server and the server of ours that it hands all mail to."""
-    async with smtp_server(SINK) as sink, opening(sink.port) as server:
+    async with smtp_server(sink_script) as sink, opening(sink.port, **options) as server:
         yield server, sink
 
 
@@ -168,3 +173,134 @@ async def test_mail_that_a_server_took_before_the_line_was_cut_is_never_deferred
 ) -> None:
     """The line is cut at every moment of a session, by its end and by a reset."""
     await check_cuts(opening, tls, size, 60)
+
+
+# ── behaviour ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+BODY = "Grüße aus Köln"
+EIGHT_BIT = Letter(
+    b"Subject: 7\r\n\r\nGr=C3=BC=C3=9Fe\r\n",
+    f"Subject: 8\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n{BODY}\r\n".encode(),
+)
+REFUSED = {
+    "grey@example.org": "451 4.7.1 Greylisted, try again in 60 seconds",
+    "busy@example.org": "421 4.3.2 closing, too busy",
+    "gone@example.org": "550 5.1.1 no such user",
+}
+
+
+@pytest.mark.world
+@each_server
+@over_tls
+async def test_servers_take_every_byte(opening: Opening, tls: TlsMode) -> None:
+    """All three announce 8BITMIME, so mail is sent as it is and arrives as it was."""
+    async with relayed(opening) as (server, sink):
+        transport = SmtpTransport(server.relay(tls))
+        reply = await transport.send(envelope("a@example.org"), EIGHT_BIT)
+        await transport.close()
+        assert reply.code == 250, server.log()
+        await arrived(sink, ["a@example.org"])
+    assert BODY.encode() in sink.messages[0].content
+
+
+@pytest.mark.world
+@each_server
+@over_tls
+async def test_internationalised_addresses_arrive_or_are_refused_here(opening: Opening, tls: TlsMode) -> None:
+    """Postfix and Exim announce SMTPUTF8. OpenSMTPD does not, so the mail is refused before it is offered."""
+    recipient = "grüße@example.org"
+    async with relayed(opening) as (server, sink):
+        transport = SmtpTransport(server.relay(tls))
+        reply = await transport.send(envelope(recipient), EIGHT_BIT)
+        await transport.close()
+        if server.name == "opensmtpd":
+            assert (reply.stage, reply.code, reply.enhanced) == (Stage.SENDER, 553, "5.6.7")
+            return
+        assert reply.code == 250, server.log()
+        await arrived(sink, [recipient])
+
+
+@pytest.mark.world
+@each_server
+@over_tls
+async def test_mail_over_the_size_limit_is_refused_before_it_is_offered(opening: Opening, tls: TlsMode) -> None:
+    """The server announces its limit; a mail below it arrives over the same connection."""
+    async with relayed(opening, size=100 * KB) as (server, sink):
+        transport = SmtpTransport(server.relay(tls), max_connections=1)
+        large = await transport.send(envelope("large@example.org"), letter("large", 300 * KB))
+        small = await transport.send(envelope("small@example.org"), letter("small", 50 * KB))
+        await transport.close()
+        assert (large.stage, large.code, large.enhanced) == (Stage.SENDER, 552, "5.3.4")
+        assert small.code == 250, server.log()
+        await arrived(sink, ["small@example.org"])
+    assert len(sink.messages) == 1
+
+
+@pytest.mark.world
+@each_server
+@over_tls
+async def test_greylisting_and_unknown_recipients_have_the_code_of_the_server(opening: Opening, tls: TlsMode) -> None:
+    """A greylisted mail is deferred for the time that the server names; its neighbours on the connection arrive."""
+    refused = {recipient: REFUSED[recipient] for recipient in ("grey@example.org", "gone@example.org")}
+    recipients = ["one@example.org", "grey@example.org", "two@example.org", "gone@example.org", "three@example.org"]
+    async with relayed(opening, refused=refused) as (server, sink):
+        transport = SmtpTransport(server.relay(tls), max_connections=1)
+        replies = {to: await transport.send(envelope(to), letter(to, KB)) for to in recipients}
+        await transport.close()
+        fine = [to for to in recipients if to not in refused]
+        assert [replies[to].code for to in fine] == [250] * 3, server.log()
+        await arrived(sink, fine)
+    grey, gone = replies["grey@example.org"], replies["gone@example.org"]
+    assert (grey.stage, grey.code, grey.enhanced, grey.retry_after_s) == (Stage.RECIPIENT, 451, "4.7.1", 60.0)
+    assert (gone.stage, gone.code, gone.enhanced) == (Stage.RECIPIENT, 550, "5.1.1")
+    assert len(sink.messages) == 3
+
+
+@pytest.mark.world
+@pytest.mark.parametrize("opening", [postfix, opensmtpd], ids=["postfix", "opensmtpd"])
+@over_tls
+async def test_421_in_mid_session_defers_its_mail_alone(opening: Opening, tls: TlsMode) -> None:
+    """The server closes at one recipient; the mail behind it goes over a new connection."""
+    refused = {"busy@example.org": REFUSED["busy@example.org"]}
+    async with relayed(opening, refused=refused) as (server, sink):
+        transport = SmtpTransport(server.relay(tls), max_connections=1)
+        recipients = ["one@example.org", "busy@example.org", "two@example.org"]
+        replies = {to: await transport.send(envelope(to), letter(to, KB)) for to in recipients}
+        await transport.close()
+        assert [reply.code for reply in replies.values()] == [250, 421, 250], server.log()
+        await arrived(sink, ["one@example.org", "two@example.org"])
+
+
+@pytest.mark.world
+@over_tls
+async def test_421_of_exim_after_two_mails_moves_the_next_to_a_new_connection(tls: TlsMode) -> None:
+    """Exim closes a session after so many mails; none of five is lost or sent twice."""
+    async with relayed(exim, more="smtp_accept_max_per_connection = 2") as (server, sink):
+        transport = SmtpTransport(server.relay(tls), max_connections=1)
+        recipients = [f"{n}@example.org" for n in range(5)]
+        replies = [await transport.send(envelope(to), letter(to, KB)) for to in recipients]
+        await transport.close()
+        assert [reply.code for reply in replies] == [250] * 5, server.log()
+        await arrived(sink, recipients)
+    assert len(sink.messages) == 5
+
+
+@pytest.mark.world
+@each_server
+@over_tls
+async def test_bounce_quotes_only_the_headers_of_the_mail(opening: Opening, tls: TlsMode) -> None:
+    """The report of each server quotes no content; Postfix also names the mail by the number of its delivery."""
+    script = replace(SINK, says={"RCPT gone@example.org": "550 5.1.1 no such user"})
+    async with relayed(opening, script) as (server, sink):
+        transport = SmtpTransport(server.relay(tls))
+        mail = Letter(b"Subject: x\r\n\r\nthe content of the mail\r\n")
+        assert (await transport.send(envelope("gone@example.org"), mail)).code == 250
+        await transport.close()
+        await arrived(sink, ["from@example.org"])
+    [bounce] = sink.messages
+    report = read_report(bounce.content)
+    assert (bounce.sender, report.kind) == ("", ReportKind.BOUNCE)
+    assert [failure.address for failure in report.failures] == ["gone@example.org"]
+    if server.name == "postfix":
+        assert b"\r\nOriginal-Envelope-Id: 7\r\n" in bounce.content
+    assert b"the content of the mail" not in bounce.content
