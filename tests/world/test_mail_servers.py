@@ -96,7 +96,8 @@ async def cut_points(server: MailServer, tls: TlsMode, content: Letter) -> list[
         reply = await transport.send(envelope("whole@example.org"), content)
         assert reply.code == 250, server.log()
         await transport.close()
-    points, before = [], 0
+    points: list[tuple[Way, int]] = []
+    before = 0
     for way, total in proxy.passed:
         if way is Way.UP:
             points += [(way, (before + total) // 2), (way, total)]
