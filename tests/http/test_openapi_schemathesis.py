@@ -34,7 +34,7 @@ LONGEST = 60_000
 FRAMING = frozenset({"connection", "content-length", "expect", "transfer-encoding", "upgrade"})
 """Headers of the connection: a wrong one is refused in the same way."""
 
-GENERAL = re.compile(r"whole number|NUL|surrogate")
+GENERAL = re.compile(r"whole number|NUL|surrogate|between the years|unknown variable")
 """Rules that the document states once for all operations."""
 
 # Revoking is tested elsewhere: here it would take away the key that asks.
@@ -66,7 +66,7 @@ def _unexplained(operation: Operation, response: Any) -> list[str]:
 
 def _examine(
     operation: Operation, mode: GenerationMode, key: str, wanted: list[Any], session: requests.Session
-) -> set[int]:
+) -> tuple[set[int], list[str]]:
     seen: set[int] = set()
     unexplained: list[str] = []
 
@@ -87,11 +87,10 @@ def _examine(
             unexplained.extend(_unexplained(operation, response))
 
     examine()
-    assert unexplained == []
-    return seen
+    return seen, unexplained
 
 
-def _examine_all(url: str, key: str, mode: GenerationMode, wanted: list[Any]) -> dict[str, set[int]]:
+def _examine_all(url: str, key: str, mode: GenerationMode, wanted: list[Any]) -> dict[str, tuple[set[int], list[str]]]:
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json", timeout=60)
     found: list[Operation] = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     operations = sorted(found, key=lambda operation: operation.method == "delete")  # read before clearing
@@ -132,6 +131,7 @@ async def test_answers_are_what_the_document_says(
     async with served(app) as url:
         seen = await asyncio.to_thread(_examine_all, url, browser.key, mode, wanted)
     assert len(seen) > 15
-    statuses = set().union(*seen.values())
+    statuses = set().union(*(found for found, _ in seen.values()))
     assert max(statuses) < 500
+    assert [each for _, unexplained in seen.values() for each in unexplained] == []
     assert mode is GenerationMode.NEGATIVE or not statuses & {401, 403}  # wrong requests may lack the key

@@ -10,13 +10,15 @@ from typing import Any
 from postroom.http.schemas import REF
 
 EVERYWHERE = (
-    "Whole numbers have no fraction: `1.0` is refused. Text contains no NUL and no lone surrogate. An operation lists"
-    " the rules of its fields that its schema does not express, in its description and as `x-rules`."
+    "Whole numbers have no fraction: `1.0` is refused. Text contains no NUL and no lone surrogate. Times lie"
+    " between the years 1970 and 9998 at most. An operation lists the rules of its fields that its schema does not"
+    " express, in its description and as `x-rules`. The stored content of a campaign is checked again when it is"
+    " previewed, tested or started."
 )
 """Rules of all operations."""
 
 _ADDRESS = "an e-mail address such as `ada@example.org`; `Ada <ada@example.org>` where a name may be given"
-_TIME = "a time such as `2030-01-31T09:00:00Z`, between the years 1970 and 2899"
+_TIME = "a time such as `2030-01-31T09:00:00Z`"
 _ZONE = "a name of the IANA time zone database such as `Europe/London`, or `UTC`"
 _OBJECT = "a JSON object of at most 32 levels, with numbers within 64 bits"
 _URL = "an `http` or `https` URL"
@@ -78,6 +80,7 @@ RULES: Mapping[str, str] = {
     "time_zone": _ZONE,
     "timezone": _ZONE,
     "to": f"{_ADDRESS}, or a time after `from`",
+    "type": "1 to 64 characters where it is the type of an event",
     "types": "1 to 64 characters each",
     "url": _URL,
     "variables": f"{_OBJECT}, with every variable that the template requires",
