@@ -149,7 +149,7 @@ BLOCKS_ON_US = [
     (550, "5.1.1", "The message contains a virus"),
     (550, "5.1.0", "Blocked due to phishing"),
     (550, None, "Access denied, banned sending IP [192.0.2.1]"),
-    (550, None, "550 5.7.1 user unknown"),
+    (550, None, "550 5.7.1 user unknown, your IP is on a blocklist"),
 ]
 
 

@@ -21,6 +21,7 @@ READINGS: dict[str, tuple[str, list[tuple[str | None, str | None]]]] = {
     "exchange-over-quota": ("bounce", [("ada@example.org", "recipient_soft")]),
     "exim-unrouteable": ("bounce", [("ada@example.org", "recipient_hard")]),
     "exim-warning": ("delay", []),
+    "delay-auto-replied": ("delay", []),
     "forged-arf": ("complaint", [("ada@example.org", None)]),
     "forged-dsn": ("bounce", [("ada@example.org", "recipient_hard")]),
     "forwarded-elsewhere": ("bounce", [("countess@elsewhere.example", "recipient_hard")]),

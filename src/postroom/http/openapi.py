@@ -12,6 +12,7 @@ from msgspec.json import schema_components
 
 from postroom.http.examples import EXAMPLES
 from postroom.http.request import LARGEST_ID
+from postroom.http.rules import EVERYWHERE, describe_rules, rules_of
 from postroom.http.schemas import REF, mark_times, readable_names, tidy
 from postroom.runtime.endpoint import PARAMETER, PROBLEM, Answer, Call, Endpoint, Problem
 
@@ -69,7 +70,8 @@ def describe(endpoints: Sequence[Endpoint], *, public_url: str | None = None) ->
         "info": {
             "title": "Postroom",
             "version": _version(),
-            "description": "Accept, follow and operate deliveries. Times are ISO 8601 in UTC; ids are whole numbers.",
+            "description": "Accept, follow and operate deliveries. Times are ISO 8601 in UTC; ids are whole numbers."
+            f"\n\n{EVERYWHERE}",
         },
         "servers": [{"url": public_url or "/"}],
         "paths": paths,
@@ -163,6 +165,10 @@ def _operation(endpoint: Endpoint, schema_of: dict[Any, Any], components: dict[s
     elif endpoint.accepts:
         files = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in endpoint.accepts}
         operation["requestBody"] = {"required": True, "content": files}
+    body = [] if endpoint.body is None else [schema_of[endpoint.body]]
+    if rules := rules_of(body, operation["parameters"], components):
+        operation["x-rules"] = rules
+        operation["description"] = "\n\n".join((operation.get("description", ""), describe_rules(rules))).strip()
     return operation
 
 

@@ -121,7 +121,7 @@ def split_addresses(values: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _depth(value: str) -> int:
-    """The depth of comments: `(a (b))` is 2. A parenthesis in a quoted string is none."""
+    """The depth of comments: `(a (b))` is 2. A parenthesis in a quoted string opens no comment."""
     depth = deepest = 0
     is_quoted = False
     for found in _COMMENT_MARK.finditer(value):

@@ -20,7 +20,7 @@ from postroom.post import phrases
 from postroom.post.reply import Stage
 
 LONGEST_TEXT = 2000  # rules match the beginning of a reply; bounds the time of their expressions
-_ENHANCED = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?![\d.]\d)")
+_ENHANCED = re.compile(r"(?<![\d.])([245])\.(\d{1,3})\.(\d{1,3})(?!\d)(?!\.\d)")
 _CODE = re.compile(r"(?<![\d.\w-])([45]\d\d)(?![\d.]*\d)(?=[\s:;,#-]|$)")
 _HTTP = "HTTP "  # the enhanced code of webhooks: their text is the body of an endpoint, not the words of a mail server
 
@@ -146,15 +146,19 @@ TABLE = (
     Row("policy for now", _LATER, _US, "4.7.z is how large providers ask for patience",
         Example(_RCPT, 451, "4.7.1", "please wait"), enhanced="4.7.*", hint=Hint.SLOW_DOWN),
     Row("block", _REFUSED, _US, "reputation, authentication, content and policy: they do not want this mail from us",
-        Example(_RCPT, 550, "5.7.1", "listed at zen.spamhaus.org"), phrases.BLOCKED, "x.7.* x.1.7 x.1.8"),
+        Example(_RCPT, 550, "5.7.1", "listed at zen.spamhaus.org"), phrases.BLOCKED),
     Row("over quota", _LATER, _RECIPIENT, "a quota in other words than `mailbox full`",
         Example(_RCPT, 552, None, "Quota exceeded"), phrases.FULL),
     Row("too large", _REFUSED, _MESSAGE, "a smaller mail may be accepted; some servers say so under 5.1.1",
         Example(_FINAL, 550, "5.1.1", "max message size exceeded"), phrases.SIZE, "x.2.3 x.3.4"),
 
-    # ── evidence about the mailbox: only these two rows suppress an address permanently ──
+    # ── evidence about the mailbox: only the three GONE rows suppress an address permanently ──
+    Row("no such mailbox", _GONE, _RECIPIENT, "servers say so under 5.7.1 too; it has a new owner (RFC 7293)",
+        Example(_RCPT, 550, "5.7.1", "No such user"), phrases.NO_SUCH, "x.7.17 x.7.18", doubtful=_RECIPIENT),
+    Row("block code", _REFUSED, _US, "security and policy, and a sender address that is refused",
+        Example(_RCPT, 550, "5.7.1", "no"), enhanced="x.7.* x.1.7 x.1.8"),
     Row("no mailbox", _GONE, _RECIPIENT, "unknown, moved, closed (5.1.1, 5.1.6, 5.2.1), or no mail at all (RFC 7505)",
-        Example(_RCPT, 550, "5.1.1", "no such user"), phrases.NOBODY, "x.1.1 x.1.6 x.1.10 x.2.1", doubtful=_RECIPIENT),
+        Example(_RCPT, 550, "5.1.1", "box closed"), phrases.NOBODY, "x.1.1 x.1.6 x.1.10 x.2.1", doubtful=_RECIPIENT),
     Row("no domain", _GONE, _RECIPIENT, "the domain does not exist or takes no mail",
         Example(_RCPT, 550, None, "Domain does not exist"), phrases.NO_DOMAIN, doubtful=_DESTINATION),
 
@@ -163,6 +167,8 @@ TABLE = (
         Example(_RCPT, 550, None, "account has been suspended"), phrases.SUSPENDED),
     Row("not understood", _REFUSED, _MESSAGE, "the same bytes would be refused again",
         Example(_FINAL, 554, "5.6.0", "cannot be read"), phrases.MESSAGE, "x.1.9 x.3.3 x.6.*"),
+    Row("mail rejected", _REFUSED, _US, "no reason is given: filters say so, under a code for the mailbox too",
+        Example(_RCPT, 550, "5.2.0", "Mail rejected"), phrases.REJECTED),
     Row("system full", _LATER, _DESTINATION, "system full and congested are temporary in fact, hard in form (RFC 3463)",
         Example(_FINAL, 554, "5.4.5", "congested"), enhanced="x.3.1 x.4.5"),
     Row("too many recipients", _LATER, _MESSAGE, "the others go in the next transaction, 552 too (RFC 5321 4.5.3.1.10)",
@@ -171,6 +177,9 @@ TABLE = (
         Example(_RCPT, 550, "5.4.4", "unable to route"), phrases.AWAY, "x.1.2 x.2.4 x.3.* x.4.*"),
     Row("mailbox trouble", _REFUSED, _RECIPIENT, "some trouble of the mailbox that is no proof against it",
         Example(_RCPT, 550, "5.2.0", "no"), enhanced="x.1.4 x.2.*"),
+    Row("mailbox unavailable", _REFUSED, _UNKNOWN, "the words of RFC 5321 for any 550, even under 5.5.0",
+        Example(_RCPT, 550, "5.5.0", "mailbox unavailable"), phrases.UNAVAILABLE, codes=_codes(550, 551, 553, 554),
+        stages=_ABOUT_RECIPIENT),
     Row("protocol error", _REFUSED, _MESSAGE, "the server and we disagree about SMTP",
         Example(_FINAL, 554, "5.5.0", "no"), enhanced="x.5.*"),
 
@@ -185,7 +194,7 @@ TABLE = (
     Row("bare 5yz to the content", _REFUSED, _US, "filters refuse at the final dot: no mailbox is meant",
         Example(_FINAL, 554, None, "Transaction failed"), codes=_5YZ, stages=_WHOLE),
     Row("bare 5yz", _REFUSED, _UNKNOWN, "a bounce of this mail and nothing more",
-        Example(_RCPT, 550, None, "Requested action not taken: mailbox unavailable"), codes=_5YZ),
+        Example(_RCPT, 550, None, "Requested action not taken"), codes=_5YZ),
     Row("no refusal", _LATER, _DESTINATION, "a code where it makes no sense, such as 354 to RCPT",
         Example(_CONTENT, 354, None, ""), stages=_SESSION),
     Row("failed", _REFUSED, _UNKNOWN, "a report that gives neither a code nor a reason", Example(None, None, None, "")),

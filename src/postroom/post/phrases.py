@@ -17,6 +17,7 @@ ACCOUNT_LIMIT = _any(r"rate[ -]?limit[ -]?exceeded|quotaexceeded|too many (?:log
 
 SENDING_LIMIT = _any(
     r"\b(?:sending|outgoing|submission|relay(?:ing)?) (?:\w+ )?(?:quota|limit)|\bdaily (?:user )?sending\b",
+    r"\bunusual sending activity\b",
 )
 """The sending account has exhausted its own quota."""
 
@@ -38,6 +39,7 @@ RATE = _any(
     r"\brate[\s-]?limit|\bthrottl|\bslow(?:er| down)\b|\btoo fast\b|\btemporarily (?:deferred|blocked)",
     r"\btoo many (?:\w+ ){0,2}(?:messages|e?-?mails|connections|sessions|requests)\b|\b(?:unusual|unexpected) (?:\w+ )?"
     r"(?:rate|volume|traffic)",
+    r"\bsent to too many\b|\btoo many recipients (?:this|per|within|today|in (?:an?|the|this))\b",
 )
 """We send too fast, or too much at once."""
 
@@ -53,30 +55,36 @@ BLOCKED = _any(
     r"\bour (?:system|network|filters?) (?:has |have )?(?:detected|blocked|flagged)",
     r"\b(?:ip|address|host|client|server|sender|domain|network)\b.{0,60}"
     r"\b(?:is|was|been|are) (?:\w+ )?(?:blocked|banned|refused)",
-    r"\bblocked (?:by|using|due|because|for|from)\b|\bmessages? (?:was|were|has been) blocked\b",
+    r"\binvalid ip\b|\bblocked (?:by|using|due|because|for|from)\b|\bmessages? (?:was|were|has been) blocked\b",
     r"\byour (?:message|mail|e-?mail)\b.{0,40}\b(?:looks like|considered|classified)",
     r"\bnot accept(?:ed|ing)? (?:mail )?from (?:your|this)\b",
     # authentication
     r"\b(?:dmarc|spf|dkim|openspf)\b|\bsender id\b|\bauthentication (?:is )?required|\bnot authenticated\b",
-    r"\bunauthenticated (?:e-?mail|mail|message|sender)|\breverse dns\b|\bptr record\b|\brdns\b|\bno ptr\b|\bhelo\b",
+    r"\bunauthenticated (?:e-?mail|mail|message|sender)|\breverse dns\b|\brdns\b|\bptr (?:\w+ )?record\b|\bno ptr\b|"
+    r"\bhelo\b",
     # policy, relaying
     r"\b(?:too many|rate[\s-]?limit|throttl|exceeded).{0,60}\b(?:messages|connections|e-?mails|sessions|rate)\b",
     r"\bpolicy\b.{0,60}\b(?:violat|reason|restrict|reject|block|prohibit)",
     r"\b(?:violat|prohibit|reject|refus|due to)\w*.{0,60}\bpolicy\b|\baccess denied.{0,40}\b(?:banned|sending|ip)\b",
     r"\brelay(?:ing)? (?:access )?(?:is )?(?:denied|not permitted|not allowed|prohibited)|\bunable to relay\b",
-    r"\bsender (?:address )?(?:rejected|denied|verif|not allow|block)|\bcontent (?:reject|filter|block|not accept)",
+    r"\bsender (?:address |domain )?(?:rejected|denied|verif|not allow|block|too long)|\bcontent (?:reject|filter|"
+    r"block|not accept)",
     r"\b(?:sender|mail ?from|return[- ]path|originator|helo|ehlo)\b[^.;]{0,60}"
     r"\b(?:not exist|not (?:be )?found|unknown|invalid|not resolv|unresolv|no mx|no a record)",
     r"\byour (?:host|server|ip|domain|network)\b|\bfrom:? (?:domain|address|header)\b|\bsending domain\b",
     r"\bdomain of (?:the )?sender\b|\b(?:invalid|unknown|bad|forged) (?:sender|return[- ]path|originator|helo|ehlo)",
     # security, content, permission
     r"\b(?:administrative(?:ly)?|security|content|message|attachment|url|link)\b[^.;]{0,40}"
-    r"\b(?:prohibit|polic|reject|refus|violat|filter|scan|denied|restrict|unaccept|not accept|disallow)",
+    r"\b(?:prohibit|polic|reject|refus|violat|filter|scan|denied|restrict|unaccept|"
+    r"not accept(?!\w* -- invalid mailbox)|"
+    r"disallow)",
     r"\b(?:message|mail|e-?mail|transaction|submission|delivery) (?:was |has been |is |been )?"
     r"(?:refused|filtered|denied|discarded|quarantined|not authori[sz]ed)",
     r"\bnot (?:allowed|permitted|authori[sz]ed) to (?:send|post|write|mail|relay|deliver)|"
     r"\bpermission to (?:send|post)",
-    r"\b(?:only|not) accept(?:s|ing)? (?:mail|messages|e-?mail)s? from|\brestricted (?:mailbox|recipient|"
+    r"\b(?:only|not) accept(?:s|ed|ing)? (?:(?:mail|messages|e-?mail)s? )?(?:from|over)|\bonly accepts\b|"
+    r"\bask your postmaster\b|\brcpthosts\b|\b(?:callout|postmaster) verification fail|"
+    r"(?<!address )\brejected: domain not found|\brestricted (?:mailbox|recipient|"
     r"address|group)",
     r"\brestricted\b|\baccess (?:is )?denied|\bprohibited\b|\bsuspicious\b|\bnot rfc|\bpermission denied",
     r"\brejected (?:by|due|for|because)\b[^.;]{0,60}\b(?:rule|filter|polic|reason|content|administrat|owner|user)",
@@ -90,6 +98,7 @@ FULL = _any(
     r"\b(?:over|exceed\w*|out of|insufficient|not enough|no)\b.{0,30}\b(?:quota|storage|space)\b|\bover-?quota",
     r"\bquota\b.{0,40}\b(?:exceed|full|reach|over|violat|limit)|\bstorage\b.{0,30}\b(?:exceed|full|insufficient|"
     r"limit)",
+    r"\bdisk ?space quota|\bnot (?:have )?(?:enough|sufficient) (?:\w+ )?(?:storage|space)|\bspace has been used up",
     r"\bmailfolder is full|\bmail ?drop (?:is )?(?:full|over)|\btoo much (?:mail|data)|\bspace not enough|"
     r"\bmaximum (?:mailbox|storage)",
     r"\bpostfach\b.{0,40}\bvoll|\bspeicherplatz|\bbo[iî]te\b.{0,40}\bpleine|\bbuz[oó]n\b.{0,40}\blleno",
@@ -98,10 +107,19 @@ FULL = _any(
 )
 
 _THERE = (
-    r"(?:user(?:name|id)?|recipient|mail ?box|account|(?<!ip )address(?:ee)?|alias|person|customer|subscriber|member)"
+    r"(?:user(?:name|id)?|recipient|rcpt|mail ?box|account|(?<!ip )address(?:ee)?|alias|person|customer|subscriber|"
+    r"member)"
 )
 _GAP = r"[^.;]{0,40}"
 _UNKNOWN = r"unknown(?! (?:mailer|error|reason|problem|status|cause|failure|host|domain|command|transport))"
+
+NO_SUCH = _any(
+    r"\bno (?:such )?(?:user|recipient|mail[ -]?box)\b[^\w]*(?:$|\b(?:here|found|by that|available for|at this|"
+    r"exists?)\b)",
+    r"\b(?:user|recipient|mail[ -]?box) (?:is )?(?:not found|unknown|does ?n[o']t exist|unrecogni[sz]ed)\b",
+    r"\bunknown (?:user|recipient|mail[ -]?box)\b",
+)
+"""No such mailbox, in words that are evidence even under a code for policy; `NOBODY` has the others."""
 
 NOBODY = _any(
     rf"\b{_THERE}(?:\(s\)|s)?\b{_GAP}\b(?:{_UNKNOWN}|invalid\b|not (?:be )?(?: ?found|known|present|"
@@ -115,10 +133,11 @@ NOBODY = _any(
     rf"illegal|unrecogni[sz]ed|obsolete) "
     r"(?:final delivery |local |e-?mail |mail|smtp |virtual |pop3? |destination |forward |final |recipient |user )*"
     rf"(?:{_THERE}|name|id|person|local[\s-]part|destination)\b",
-    r"\bunknown or illegal alias|\bno (?:such )?(?:mail)?box (?:here|by that|found|available|with)",
+    r"\bunknown or illegal alias|\bno (?:such )?(?:mail[ -]?)?box\b(?: (?:here|by that|found|available|with)|[^\w]*$)",
+    rf"\bnot a local address\b|\bbad_recipient\b|\bdisableduser\b|\b{_THERE} unrecogni[sz]ed\b",
     r"\bno (?:such )?(?:user|one|person|account|mailbox|recipient|member)\b[^.;]{0,30}\b(?:by that name|here|"
     r"name|exists?|found)",
-    r"\bthis user doesn't have a\b|\bdoes not have an? [^.;]{0,40}account|\bnot a valid (?:mail ?box|user|"
+    r"\bthis user doesn't have an?\b|\bdoes not have an? [^.;]{0,40}account|\bnot a valid (?:mail ?box|user|"
     r"recipient|address)",
     r"\b(?:is )?not (?:a )?(?:known|valid|local|current|registered) (?:user|mail ?box|recipient|customer|member|"
     r"account)",
@@ -126,7 +145,8 @@ NOBODY = _any(
     r"\bnot ?found in (?:\w+ ){0,2}directory|"
     r"\bno one (?:\w+ )?(?:at|with) (?:this|that)|\bno existe (?:ese|el|la|dich[ao]) |"
     r"\bnot listed in",
-    r"\bunknown (?:in|to|at) (?:this|our|the|virtual|local|relay)\b|\buser not local\b|\bhas (?:left|moved)\b",
+    r"\bunknown (?:in|to|at) (?:this|our|the|virtual|local|relay)\b|\b(?:user|recipient|"
+    r"mailbox) (?:is )?not local\b|\bhas (?:left|moved)\b",
     r"\b(?:could not|cannot|can't|unable to) (?:find|locate|look ?up|resolve) (?:the |a |this |that )?"
     rf"(?:e-?mail )?{_THERE}|\bno (?:valid |existing )?(?:user|recipient)s?\b[^.;]{{0,20}}\bmatch",
     r"\b(?:empf[aä]nger|benutzer|postfach|adresse)\b[^.;]{0,60}\b(?:unbekannt|existiert nicht|nicht (?:gefunden|"
@@ -168,7 +188,7 @@ LATER = _any(
 
 DOUBT = _any(
     r"\btry(?:ing)? (?:\w+ )?(?:again|later)|\btemporar\w*|\btransient\b|\bretry\b|\bat this time\b|"
-    r"\bservfail\b",
+    r"\bservfail\b|\bdns error (?:when|while|during)\b",
     r"\b(?:name server|dns|lookup) (?:\w+ )?(?:timeout|timed out|failure)\b|\bcurrently\b",
     r"\bdeferred\b|\bname service error\b(?!.{0,80}host not found)",
 )
@@ -176,7 +196,8 @@ DOUBT = _any(
 
 AWAY = _any(
     r"\btimed?[ -]?out\b|\bconnection (?:refused|reset|lost|dropped|closed)|\bnetwork (?:is )?unreachable",
-    r"\bno route to host|\bhost\b.{0,40}\b(?:unreachable|down|not respond)|\btoo many hops|\bloop(?:s|ing)?\b|"
+    r"\brefused to talk\b|\bno route to host|\bhost\b.{0,40}\b(?:unreachable|down|not respond)|\btoo many hops|"
+    r"\bloop(?:s|ing)?\b|"
     r"\bhop count",
     r"\bretry time(?:out)?\b|\bexpired\b|\b(?:could not|unable to) connect|\bgave up\b|\bnot going to try again",
     r"\bsystem (?:is )?(?:resources|full|overload|busy)|\btemporar(?:y|ily)\b|\btry again later|\bname service error",
@@ -196,10 +217,16 @@ SIZE = _any(
 """This mail is too large; some servers say so under 5.1.1."""
 
 MESSAGE = _any(
-    r"\bline (?:is )?too long|\bheaders?\b.{0,30}\b(?:missing|malformed|invalid|duplicate)|\bsmtputf8\b",
+    r"\bline (?:is )?too long|\bheaders?\b.{0,30}\b(?:missing|malformed|invalid|duplicate|format error)|\bsmtputf8\b",
     r"\bmime\b.{0,30}\b(?:error|invalid)|\battachment\b.{0,60}\b(?:not allowed|blocked|type)|\bbare (?:lf|cr)\b",
 )
 """This mail is invalid for the server."""
+
+REJECTED = _any(r"\b(?:message|e?-?mail) (?:(?:was|is|has been) )?(?:rejected|rejet[eé]e?\b)")
+"""The mail is rejected without a reason: more often for its sender or content than for the mailbox."""
+
+UNAVAILABLE = _any(r"\bmail ?box (?:is )?unavaila?ble\b")
+"""The text that RFC 5321 gives for a 550 of any reason."""
 
 _GUESS = _any(
     r"\b(?:may|might|maybe|perhaps|possibl[ey]|either|usually|probably|likely|reasons? (?:include|are))\b",

@@ -41,6 +41,7 @@ _MACHINE = re.compile(
     r"no-?reply",
     re.IGNORECASE,
 )
+_DAEMON = re.compile(r"mailer-?daemon|postmaster|mail delivery (?:sub)?system", re.IGNORECASE)
 _COPY_BEGINS = re.compile(
     r"^[ \t>*]*(?:-{2,}|={2,}|_{2,})?[ \t>*]*(?:"
     r"below this line is a copy|this is a copy of (?:the|your) message|(?:a |here is a )?copy of (?:the|your) |"
@@ -140,7 +141,7 @@ def read(headers: Mapping[str, str], texts: Sequence[str], enclosed: str) -> Pro
     failed = _addresses(headers.get("x-failed-recipients", ""))
     silent = ProseReport("auto_reply" if is_auto_reply(headers) else "other")
     if not failed and not _is_bounce(headers, said):
-        return silent
+        return ProseReport("delay") if _is_delay(headers) else silent
     if _DELAYED.search(headers.get("subject", "")) or (not failed and _DELAYED.search(said[:2000])):
         return ProseReport("delay")
     originals = find_originals("\n".join([enclosed, *(after for _, after in pieces)]))
@@ -182,6 +183,11 @@ def _is_bounce(headers: Mapping[str, str], said: str) -> bool:
     if is_null or is_report or _MACHINE.search(headers.get("from", "")):
         return in_subject or (in_text and not is_auto_reply(headers)) or _is_refusal(beginning)
     return in_subject and in_text and not is_auto_reply(headers)
+
+
+def _is_delay(headers: Mapping[str, str]) -> bool:
+    """True for a delay notice of a mail system that declares it an automatic reply."""
+    return bool(_DAEMON.search(headers.get("from", "")) and _DELAYED.search(headers.get("subject", "")))
 
 
 def _split_copy(text: str) -> tuple[str, str]:
