@@ -88,7 +88,9 @@ async def test_held_mail_of_a_completed_campaign_is_released(pool: Pool) -> None
 
 
 @pytest.mark.parametrize("stop", [service.cancel_campaign, service.pause_campaign])
-async def test_claimed_mail_of_a_stopped_campaign_is_not_started(pool: Pool, stop: Any) -> None:
+async def test_claimed_mail_of_a_stopped_campaign_is_not_started(
+    pool: Pool, stop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker that starts a claim reads the status of its campaigns: mail of a stopped one is released."""
     clock = Hands()
     campaign = await a_running_campaign(pool, 3, now=NOON)
@@ -102,7 +104,7 @@ async def test_claimed_mail_of_a_stopped_campaign_is_not_started(pool: Pool, sto
         await stop(pool, campaign, actor="tests", now=clock())
         await prepare(*claim)
 
-    worker._get_ready = stop_then_prepare
+    monkeypatch.setattr(worker, "_get_ready", stop_then_prepare)
     await worker.run_once(Lane.BULK)
     assert transport.envelopes == []
     assert await states_of(pool, campaign) == {"queued": 3}

@@ -1,8 +1,9 @@
 """Statements that run at once: they lock in one order, and decide by what they see under the lock."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests.delivery.test_ledger_writer import completing
@@ -30,7 +31,7 @@ from postroom.delivery.model import DeliveryState, Lane
 from postroom.erasure import store as erasure_store
 
 ADA = "ada@example.org"
-Step = Callable[[Session, int, int], Awaitable[object]]
+Step = Callable[[Session, int, int], Coroutine[Any, Any, object]]
 
 
 async def a_held_letter(pool: Pool) -> int:

@@ -27,7 +27,7 @@ from postroom.delivery.errors import MassActionNotFound
 from postroom.delivery.listing import pages
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassKind, Obstacle, read_filter
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane, StateFilter
 from postroom.delivery.worker import WorkerOptions
 from postroom.errors import IdempotencyConflict
 from postroom.post.reply import Content, Envelope, Reply
@@ -162,8 +162,8 @@ async def test_cancel_is_unfinished_while_a_delivery_is_locked(pool: Pool) -> No
     assert await states(pool, ids) == [DeliveryState.CANCELLED] * 2
 
 
-@pytest.mark.parametrize("state", [None, DeliveryState.QUEUED])
-async def test_cancel_is_unfinished_while_a_worker_holds_mail(pool: Pool, state: DeliveryState | None) -> None:
+@pytest.mark.parametrize("state", [None, StateFilter.QUEUED, StateFilter.WAITING])
+async def test_cancel_is_unfinished_while_a_worker_holds_mail(pool: Pool, state: StateFilter | None) -> None:
     """Mail that returns to the queue is claimed by nobody until it is cancelled; mail that was sent has ended."""
     await waiting(pool, 4)
     held = await claimed(pool, limit=3)

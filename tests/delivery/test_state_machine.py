@@ -165,7 +165,7 @@ async def test_a_late_worker_cannot_fail_what_it_could_not_render(pool: Pool, la
     outgoing, hands = late
     columns = unwritable_columns([unwritable(outgoing, "unknown variable: name")])
     async with pool.acquire() as connection:
-        assert await store.fail_unwritable(connection, now=hands(), **columns) == []
+        assert await store.fail_unwritable(connection, worker_id=1, now=hands(), **columns) == []
 
 
 async def test_a_late_worker_cannot_release(pool: Pool, late: tuple[Outgoing, Hands]) -> None:
@@ -349,7 +349,7 @@ class Walker:
                 )
             case 2:
                 columns = unwritable_columns([unwritable(outgoing, "test")])
-                await store.fail_unwritable(connection, now=self.hands(), **columns)
+                await store.fail_unwritable(connection, worker_id=1, now=self.hands(), **columns)
                 return
         await store.complete(connection, worker_id=1, now=self.hands(), **complete_columns([result]))
 

@@ -133,7 +133,7 @@ expire_waiting = QUERIES["expire_waiting"].many_as(column("id", DeliveryId))
 
 
 async def fail_unwritable(
-    connection: Connection, *, now: datetime | None, worker_id: int | None = None, **columns: Sequence[Any]
+    connection: Connection, *, now: datetime | None, worker_id: int | None = None, **columns: Any
 ) -> list[DeliveryId]:
     """End deliveries that cannot be composed; `worker_id` is the holder of their claims, if they have some."""
     return _ids(await QUERIES["fail_unwritable"].many(connection, worker_id=worker_id, now=now, **columns))

@@ -84,7 +84,8 @@ class MassWork:
     @property
     def takes_back(self) -> bool:
         """True for a cancel of waiting mail: it also stops mail that returns to the queue from a worker."""
-        return self.kind is MassKind.CANCEL and self.filter.state in WAITING
+        state = self.filter.state
+        return self.kind is MassKind.CANCEL and state is not None and state.states <= WAITING
 
 
 def obstacle(kind: MassKind, delivery: Standing) -> Obstacle | None:

@@ -176,7 +176,8 @@ async def _next_window(connection: Connection, work: MassWork) -> tuple[list[int
     ids, more = await read_window(connection, work.filter, before_id=work.before_id, id_limit=STEP)
     held: list[int] = list(work.pending)
     if work.takes_back:
-        sending, before_id = replace(work.filter, state=DeliveryState.SENDING), work.from_id
+        sending = replace(work.filter, state=StateFilter.SENDING)
+        before_id: int | None = work.from_id
         while before_id:
             found, before_id = await read_window(connection, sending, before_id=before_id, id_limit=STEP)
             held += found
