@@ -1,6 +1,7 @@
 """Erasures concurrent with other requests for the same person: no errors and no deadlocks."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from tests.support.sessions import until_blocked
 from postroom.accounts.errors import NotProvisioned
 from postroom.accounts.model import Action
 from postroom.accounts.service import reissue_activation, request_token
+from postroom.db.partitions import MONTHS_AHEAD, make_partitions
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.erasure import service
+from postroom.erasure import service, store
 from postroom.erasure.model import Erasure, ErasureState
 
 ADA = "ada@example.org"
@@ -83,3 +85,11 @@ async def test_two_erasures_of_one_person_at_once(
 
     monkeypatch.setattr(service, step, interrupted)
     assert (await erase(room, tmp_path)).state is ErasureState.DONE
+
+
+async def test_partitions_are_made_while_an_erasure_has_listed_its_tables(pool: Pool) -> None:
+    """The list locks no partition: with one, an erasure and the making of a partition waited for each other."""
+    async with pool.acquire() as connection, connection.transaction():
+        assert "attempts_default" in await store.list_searched_tables(connection, table_name="attempts")
+        later = datetime.now(UTC) + timedelta(days=366)
+        assert await make_partitions(pool, ["attempts"], now=later) == MONTHS_AHEAD + 1

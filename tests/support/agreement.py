@@ -30,12 +30,14 @@ COMPARISONS: Mapping[str, str] = {
     "deliveries whose attempts differ from their attempt_count": """
         SELECT count(*) FROM deliveries AS d
         WHERE state <> 'sending' AND attempt_count <> (SELECT count(*) FROM attempts AS a WHERE a.delivery_id = d.id)
+            AND reason IS DISTINCT FROM 'erased' -- after its claim, and maybe before its start
     """,
     "deliveries whose attempts differ from their steps": """
         SELECT count(*) FROM (
             SELECT delivery_id, attempt_no, outcome FROM delivery_steps WHERE outcome IS NOT NULL
         ) AS s FULL JOIN attempts AS a USING (delivery_id, attempt_no)
-        WHERE s.outcome IS DISTINCT FROM a.outcome
+        WHERE s.outcome IS DISTINCT FROM a.outcome AND NOT EXISTS ( -- an attempt that ended after the erasure has no step
+            SELECT FROM deliveries AS d WHERE d.id = a.delivery_id AND d.reason = 'erased')
     """,
     "deliveries whose last step differs from their state": """
         SELECT count(*) FROM (

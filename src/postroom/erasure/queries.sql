@@ -71,9 +71,9 @@ SELECT id FROM erasures WHERE state <> 'done' ORDER BY id;
 -- The tables that hold a table's rows: itself or its partitions, and months that are being archived or restored, also
 -- those of an unfinished restore without a record.
 SELECT c.relname::text AS name
-FROM pg_partition_tree(to_regclass(quote_ident(:table_name))) AS t
-JOIN pg_class AS c ON c.oid = t.relid
-WHERE t.isleaf
+FROM pg_inherits AS i -- pg_partition_tree() would lock partitions before their table, and deadlock with ensure_partitions()
+JOIN pg_class AS c ON c.oid = i.inhrelid
+WHERE i.inhparent = to_regclass(quote_ident(:table_name))
 UNION
 SELECT c.relname::text FROM pg_class AS c WHERE c.oid = to_regclass(quote_ident(:table_name)) AND c.relkind = 'r'
 UNION
