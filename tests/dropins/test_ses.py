@@ -28,6 +28,7 @@ from postroom.dropins.ses.credentials import NamedKey, derive_credentials, parse
 from postroom.dropins.ses.service import show_credentials
 from postroom.errors import KeyNotFound, SecretKeyMissing
 from postroom.http import service as keys
+from postroom.http.asgi import build_app
 from postroom.post.address import Address
 from postroom.runtime.aws import AwsCredentials, sign
 from postroom.runtime.endpoint import ASGIApp, Message, Receive, Scope, Send
