@@ -42,7 +42,7 @@ async def accepted_by(pool: Pool, way: str, request: DeliveryRequest) -> int:
 
 @pytest.mark.parametrize("way", ["alone", "batch"])
 async def test_a_code_cannot_be_found_by_trying_all_codes(pool: Pool, way: str) -> None:
-    """Whoever reads the ledger, and not the room's key, cannot compute a fingerprint."""
+    """A reader of the ledger that cannot read the room's key cannot compute a fingerprint."""
     await accepted_by(pool, way, a_code())
     assert await pool.fetch(GUESSES) == []
     await pool.execute(

@@ -23,7 +23,7 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class HashedBody:
-    """A body, its size and its SHA-256 in hexadecimal; `raw` is None if the body was larger than could be held."""
+    """A body, its size and its SHA-256 in hexadecimal; without `raw` if it was too large to be held."""
 
     raw: bytes | None
     size: int

@@ -2,8 +2,9 @@
 
 NAME     events, facts and the audit log: the consistency boundary of an append is the query that its decision has read
 OWNS     the tables `events`, `event_tags` (the same tags, one per row), `commands`, `event_clock`, `event_followers`,
-         `event_gate` (a lock) and `audit_log`; the sequences `room_marks` and `event_lock_key`; the channel `<room>_events`; the stored functions `append_events`,
-         `append_events_batch`, `append_events_if`, `read_events`, `event_cursor_now`, `record_audit`
+         `event_gate` (a lock) and `audit_log`; the sequences `room_marks` and `event_lock_key`; the channel
+         `<room>_events`; the stored functions `append_events`, `append_events_batch`, `append_events_if`,
+         `read_events`, `event_cursor_now`, `record_audit`
 ORDER    (transaction_id, position). Followers read below the oldest open transaction, in that order, and never skip.
          Decisions read all that is committed; their cursor is the snapshot they read with. Facts of one delivery are in
          the order in which they were made, whichever transaction began first (delivery's `assign_step_place`).
