@@ -13,7 +13,7 @@ REVOKE UPDATE, DELETE ON audit_log FROM postroom_worker, postroom_api;
 REVOKE INSERT, UPDATE, DELETE ON migrations FROM postroom_worker, postroom_api;
 
 -- A worker checks no API key. The key of erased addresses is only used by functions.
-REVOKE ALL ON api_keys, operators, sign_in_codes FROM postroom_worker;
+REVOKE ALL ON api_keys, operators, sign_in_codes, dashboard_sessions FROM postroom_worker;
 REVOKE ALL ON erasure_key FROM postroom_worker, postroom_api;
 
 -- A worker continues erasures that were requested, and requests none: an erasure replaces an address in the audit log.

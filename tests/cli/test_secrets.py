@@ -13,7 +13,7 @@ from postroom.db.pool import Session
 from postroom.db.room import Room
 from postroom.http import operators, second_factor
 from postroom.http.model import Operator, Role
-from postroom.http.notices import Notice
+from postroom.http.notices import OperatorNotice
 from postroom.http.totp import code_at, new_secret
 from postroom.outbox.model import Topic
 from postroom.outbox.topics import save_topic
@@ -47,7 +47,7 @@ async def sealed(room: Room) -> None:
     await second_factor.enroll(room.pool, box, ada, secret, code_at(secret, now), notify=unheard)
 
 
-async def unheard(_connection: Session, _operator: Operator, _notice: Notice) -> None:
+async def unheard(_connection: Session, _operator: Operator, _notice: OperatorNotice) -> None:
     """No mail about the operator of a test."""
 
 

@@ -84,7 +84,7 @@ def test_old_keys_still_verify() -> None:
 
 
 def test_an_old_key_is_valid_for_deliveries_up_to_its_end() -> None:
-    """Links in mail from before the change stay valid; whoever has the old key forges no others."""
+    """Links in mail from before the change stay valid; the holder of the old key forges no others."""
     for ends, found in (
         ({"postroom": ADA.delivery_id}, ADA),
         ({"postroom": ADA.delivery_id - 1}, None),

@@ -11,6 +11,7 @@ from postroom.accounts.worker import uncollected_for
 from postroom.archive.health import examine_archive
 from postroom.archive.model import ArchiveOptions
 from postroom.cli import mail_checks, room_checks
+from postroom.cli.postgres_releases import MOST_BEHIND, newest_minor
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, RoomMissing
 from postroom.db.failures import list_loop_failures
 from postroom.db.migrate import check_exists, check_migrated, list_later
@@ -97,6 +98,10 @@ def _version(row: asyncpg.Record) -> Finding:
         return fail("database", f"PostgreSQL {row['version']}", f"use PostgreSQL {OLDEST_MAJOR} or newer")
     if row["is_replica"]:
         return fail("database", f"PostgreSQL {row['version']}, a read-only replica", "connect to the primary")
+    newest = newest_minor(row["major"], row["at"].date())
+    if newest - row["minor"] > MOST_BEHIND:
+        advice = "install the newest minor release: it fixes defects and needs a restart only"
+        return warn("database", f"PostgreSQL {row['version']}; by the calendar {row['major']}.{newest} is out", advice)
     return ok("database", f"PostgreSQL {row['version']}")
 
 

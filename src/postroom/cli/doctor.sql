@@ -65,6 +65,7 @@ FROM room_limits AS l;
 -- Version, clock and place of this session.
 SELECT
     current_setting('server_version_num')::integer / 10000 AS major,
+    current_setting('server_version_num')::integer % 10000 AS minor,
     current_setting('server_version') AS version,
     clock_timestamp() AS at,
     current_schema() AS schema,

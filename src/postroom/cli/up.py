@@ -185,9 +185,7 @@ def banner(
         f"  Dashboard  {url}/",
     ]
     if link is None:
-        lines.append(
-            f"  Sign in    `{command} sign-in-link` prints a link that works once, in a browser on this machine"
-        )
+        lines.append(f"  Sign in    `{command} sign-in-link` prints a link that works once, on this machine")
     else:
         lines.append(f"  Sign in    {link}")
         lines.append(f"             (works once, for 10 minutes; `{command} sign-in-link` prints another)")

@@ -7,7 +7,8 @@ OWNS     `ended_sessions` and `sign_in_codes`; sessions are signed cookies, pref
          they are requested
 STATES   a session is valid for twelve hours, until its key is revoked, until its operator is disabled or removed, or
          until it is signed out. A sign-in code is valid for ten minutes, five attempts and one use; a sign-in link for
-         ten minutes and one use, on loopback
+         ten minutes and one use, on loopback. A session that is older than ten minutes makes no key with every scope
+         and changes no second factor
 CALLED BY  `cli.listeners` (`build_dashboard`), as a site of the HTTP application; `endpoints` is the table of pages;
          `cli.up` and `cli.sign_in_link` (`links.make_link`)
 CALLS    the services of the other capabilities; its own statements read claims and workers
@@ -23,8 +24,10 @@ HOSTILE INPUTS  everything shown was written by strangers: subjects, names, repl
          sign-in      wrong keys and codes are counted per client; the cookie holds no part of the key. A request for a
                       code does the same for every address, and counts per address and per client. A code works only
                       in the browser that requested it
+         second step  a code of an app works once, and ten wrong ones within an hour block the operator's codes
          OIDC         the answers of the provider and the parameters of the callback; an ID token counts only with a
                       signature by a published key, the right issuer, client, nonce and times, and a verified address
+                      in ASCII; the account of the first sign-in is kept
 
 People sign in as themselves, with a mailed code (`codes`) or at an OpenID Connect provider (`oidc`), or with an API
 key. A principal, which is a key or an operator, sees the pages, parts and buttons that its scopes allow, and each
@@ -33,6 +36,8 @@ the outbox are live, the preview of a campaign follows the typing, uploads show 
 type, and `?` lists shortcuts.
 
     codes.py        sign-in codes that are mailed to operators
+    entry.py        from a proven identity to a session, with the second factor in between
+    own_account.py  one's own sessions, and the setup of the second factor
     links.py        sign-in links that work once, on loopback
     oidc.py         the flow at an OpenID Connect provider; `id_token.py` checks its answer, `sign_in.py` serves it
     page.py         the request of a page, and what pages are made of: tables, forms, questions before an action

@@ -18,7 +18,7 @@ from postroom.events.audit import record_audit
 from postroom.http import second_factor
 from postroom.http.errors import SecondFactorTooOften
 from postroom.http.model import ApiKey, Operator
-from postroom.http.notices import Notice, Notify, notifier
+from postroom.http.notices import Notify, OperatorNotice, notifier
 from postroom.http.sessions import record_session
 from postroom.runtime.endpoint import Answer, Call, redirect
 from postroom.runtime.refusals import sign_in_refused, signed_in
@@ -79,7 +79,7 @@ async def _open_session(call: Call, owner: ApiKey | Operator, answer: Answer, *,
         )
         await record_audit(connection, owner.actor, "dashboard.sign_in", subject_of(owner), after=facts)
         if is_new_place and isinstance(owner, Operator):
-            await notify_of(call)(connection, owner, Notice.SIGN_IN)
+            await notify_of(call)(connection, owner, OperatorNotice.SIGN_IN)
     if former is not None:
         await end_session(call.room.pool, former)
     signed_in(facts["by"])

@@ -22,7 +22,7 @@ import msgspec
 from postroom.dashboard.id_token import IdTokenInvalidError, read_id_token
 from postroom.dashboard.session import base64url
 from postroom.errors import SettingInvalid
-from postroom.http.model import Identity, Role
+from postroom.http.model import OidcIdentity, Role
 from postroom.post.address import domain_of
 from postroom.settings import Settings
 from postroom.transports.exchange import Answered, Exchange, is_private_channel
@@ -184,7 +184,7 @@ def oidc_provider(settings: Settings, secret: bytes, *, room: str) -> OidcProvid
     return OidcProvider(settings, secret, room=room)
 
 
-def person_of(claims: Mapping[str, Any], settings: Settings) -> tuple[Identity, Role | None]:
+def person_of(claims: Mapping[str, Any], settings: Settings) -> tuple[OidcIdentity, Role | None]:
     """The verified person, and the role that the settings map the claims to. Raises `OidcRefusedError`."""
     email, verified, subject = (claims.get(name) for name in ("email", "email_verified", "sub"))
     if not isinstance(email, str) or not (verified is True or verified == "true"):
@@ -195,7 +195,7 @@ def person_of(claims: Mapping[str, Any], settings: Settings) -> tuple[Identity, 
         raise OidcRefusedError(f"Addresses at {domain_of(email)} may not sign in here.")
     held = _values(claims, settings.oidc_role_claim)
     role = next((Role(role) for value, role in settings.oidc_roles if value in held), None)
-    return Identity(email, str(claims.get("iss")), subject), role
+    return OidcIdentity(email, str(claims.get("iss")), subject), role
 
 
 def _values(claims: Mapping[str, Any], path: str) -> set[str]:

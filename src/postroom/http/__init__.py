@@ -27,6 +27,9 @@ HOSTILE INPUTS  the whole request, before and after authentication
 One application serves the API, the links of sent mail (`tracking.public`) and the dashboard: all are `Endpoint`s, and a
 `Site` adds those that need more than the room.
 
+`second_factor` has the authenticator apps of operators (`totp`) and their recovery codes, `sessions` the list of
+sessions, `notices` the mail about both.
+
 Scopes decide what a key or an operator may do. `model.SCOPE_ROLES` lists every scope and the roles that have it.
 
 A request passes, in order: route (404, 405) → key and scope (401, 403) → media types (415, 406) → size (413) →

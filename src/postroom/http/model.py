@@ -186,7 +186,7 @@ class OpenSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class OidcIdentity:
     """A person as an OpenID Connect provider knows them: the verified address, and the account that stays the same."""
 
     email: str

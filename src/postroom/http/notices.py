@@ -21,7 +21,7 @@ TEMPLATE = "operator-notice"
 _log = structlog.get_logger()
 
 
-class Notice(StrEnum):
+class OperatorNotice(StrEnum):
     """The reason of a notice; the template has a sentence for each."""
 
     SIGN_IN = "sign_in"
@@ -31,14 +31,14 @@ class Notice(StrEnum):
     RECOVERY_CODE_USED = "recovery_code_used"
 
 
-Notify = Callable[[Session, Operator, Notice], Awaitable[None]]
+Notify = Callable[[Session, Operator, OperatorNotice], Awaitable[None]]
 """Mails a notice in the transaction of the connection."""
 
 
 def notifier(settings: Settings, *, client: str, agent: str) -> Notify:
     """Mails notices about a request of this client. The command line has the client `command line`."""
 
-    async def notify(connection: Session, operator: Operator, notice: Notice) -> None:
+    async def notify(connection: Session, operator: Operator, notice: OperatorNotice) -> None:
         variables = {
             "event": notice.value,
             "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",

@@ -12,7 +12,7 @@ from postroom.errors import BadInput, OperatorNotFound, ScopeMissing
 from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.errors import IdentityMismatch
-from postroom.http.model import ROLE_SCOPES, Identity, Operator, OperatorOrigin, Principal, Role, operator_actor
+from postroom.http.model import ROLE_SCOPES, OidcIdentity, Operator, OperatorOrigin, Principal, Role, operator_actor
 from postroom.post.address import normalize
 from postroom.runtime.page import Found, read_page
 
@@ -91,7 +91,7 @@ async def record_sign_in(connection: Connection, operator_id: int) -> Operator |
     return await store.sign_in_operator(connection, operator_id=operator_id)
 
 
-async def sign_in_by_oidc(pool: Pool, person: Identity, role: Role | None) -> Operator | None:
+async def sign_in_by_oidc(pool: Pool, person: OidcIdentity, role: Role | None) -> Operator | None:
     """The operator with an address that a provider verified; None if no operator has it, or it is disabled.
 
     A person with a mapped role becomes an operator. The role of one who was added by a person stays. The account of
@@ -118,7 +118,7 @@ async def sign_in_by_oidc(pool: Pool, person: Identity, role: Role | None) -> Op
         return signed_in
 
 
-async def _keep_identity(connection: Connection, operator: Operator, person: Identity) -> None:
+async def _keep_identity(connection: Connection, operator: Operator, person: OidcIdentity) -> None:
     account = {"issuer": person.issuer, "subject": person.subject}
     if await store.keep_identity(connection, operator_id=operator.id, **account):
         await record_audit(connection, operator.actor, "operator.identity", operator.actor, after=account)

@@ -15,7 +15,7 @@ from postroom.events.audit import audited, record_audit
 from postroom.http import store
 from postroom.http.errors import SecondFactorTooOften
 from postroom.http.model import Operator, Principal
-from postroom.http.notices import Notice, Notify
+from postroom.http.notices import Notify, OperatorNotice
 from postroom.http.operators import check_role
 from postroom.http.totp import find_step
 from postroom.runtime.secrets import SecretBox
@@ -54,7 +54,7 @@ async def enroll(
         if not made:
             raise BadInput.of("code", "cannot be used: a second factor is set up already; remove it first")
         note.after = {"is_set": True}
-        await notify(connection, operator, Notice.SECOND_FACTOR_SET)
+        await notify(connection, operator, OperatorNotice.SECOND_FACTOR_SET)
     return codes
 
 
@@ -75,7 +75,7 @@ async def check_code(pool: Pool, box: SecretBox, operator: Operator, code: str, 
         if found not in tried.recovery_hashes:
             return False
         await record_audit(connection, operator.actor, "operator.recovery_code", operator.actor)
-        await notify(connection, operator, Notice.RECOVERY_CODE_USED)
+        await notify(connection, operator, OperatorNotice.RECOVERY_CODE_USED)
         return await store.use_recovery_code(connection, operator_id=operator.id, code_hash=found)
 
 
@@ -91,7 +91,7 @@ async def renew_recovery_codes(pool: Pool, operator: Operator, *, notify: Notify
         hashes = [_hash(each) for each in codes]
         if not await store.set_recovery_codes(connection, operator_id=operator.id, recovery_hashes=hashes):
             raise BadInput.of("code", "cannot be made: set up a second factor first")
-        await notify(connection, operator, Notice.RECOVERY_CODES)
+        await notify(connection, operator, OperatorNotice.RECOVERY_CODES)
     return codes
 
 
@@ -105,7 +105,7 @@ async def remove_second_factor(
         removed = await store.remove_second_factor(connection, operator_id=operator_id)
         note.subject, note.after, note.is_dropped = before.actor, {"is_set": False}, removed is None
         if removed is not None:
-            await notify(connection, removed, Notice.SECOND_FACTOR_REMOVED)
+            await notify(connection, removed, OperatorNotice.SECOND_FACTOR_REMOVED)
     return removed or before
 
 

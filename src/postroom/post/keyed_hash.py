@@ -20,8 +20,8 @@ _INNER, _OUTER = (bytes(byte ^ mask for byte in range(256)) for mask in (0x36, 0
 class SecretKey:
     """A secret key of the installation: the present one, or an old one, which may have an end.
 
-    The end is the last delivery, by room, whose links, return paths and Message-IDs it signed. Whoever has a leaked
-    key can sign at any time, so the end is no date.
+    The end is the last delivery, by room, whose links, return paths and Message-IDs it signed. The holder of a
+    leaked key can sign at any time, so the end is no date.
     """
 
     key: bytes = field(repr=False)
