@@ -186,7 +186,7 @@ class IdempotencyConflict(ConflictError):
 
 
 class SettingsMissing(ConflictError):
-    """Mail would leave with a sender that nobody can answer, or with links to this machine."""
+    """Mail would leave with a sender that no recipient can answer, or with links to this machine."""
 
     @classmethod
     def unless_none(cls, variables: Sequence[str]) -> None:

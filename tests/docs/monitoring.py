@@ -1,6 +1,7 @@
 """Write the Grafana dashboard and the alert rules of Prometheus from the metrics in the code: `./dev docs`."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,6 +11,7 @@ import yaml
 from tests.docs.reference import Metric
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 8, 7, 3
+HERE = '{instance=~"$instance"}'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 RUNBOOK = "docs/how-to/run-in-production.md#alerts"
 HEADER = "# Written by ./dev docs. Change tests/docs/monitoring.py instead.\n"
@@ -181,9 +183,61 @@ def alert_rules() -> str:
     return HEADER + written
 
 
+FIRST = (
+    "postroom_queue_waiting",
+    "postroom_oldest_unfinished_seconds",
+    "postroom_attempts_total",
+    "postroom_dead_letters",
+    "postroom_way_out_failing_seconds",
+    "postroom_logins_refused",
+    "postroom_last_sent_seconds",
+    "postroom_workers",
+    "postroom_queue_oldest_seconds",
+)
+"""The panels of the first row, which a person reads first: whether mail leaves."""
+
+TITLES = {
+    "postroom_oldest_unfinished_seconds": "Age of the oldest unfinished mail, by what it waits for",
+    "postroom_attempts_total": "Attempts by outcome",
+    "postroom_way_out_failing_seconds": "Relay or account does not answer, for",
+    "postroom_logins_refused": "Refused logins",
+    "postroom_last_sent_seconds": "Time since the last mail sent",
+    "postroom_workers": "Workers",
+    "postroom_outbox_leader": "Publishers led by this process",
+    "postroom_outbox_status": "Status of publishers",
+    "postroom_outbox_lag_seconds": "Age of the oldest unpublished event",
+}
+
+THRESHOLDS = {
+    "postroom_oldest_unfinished_seconds": (30, 300),
+    "postroom_queue_oldest_seconds": (30, 300),
+    "postroom_way_out_failing_seconds": (10, 60),
+    "postroom_logins_refused": (1, 1),
+    "postroom_dead_letters": (1, 1),
+    "postroom_outbox_lag_seconds": (30, 60),
+    "postroom_outbox_stalled_seconds": (30, 60),
+    "postroom_tokens_stalled_seconds": (30, 60),
+    "postroom_malformed_commands_waiting": (1, 1),
+    "postroom_codes_wrong": (100, 1000),
+}
+"""From which value a panel is yellow, and red: those of the alerts."""
+
+
 def dashboard(metrics: Sequence[Metric]) -> str:
-    """One row of panels per capability, one panel per metric."""
-    variable = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
+    """The panels of mail on its way, then one row per capability; one panel per metric."""
+    prometheus = {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
+    instance = {
+        "name": "instance",
+        "label": "Instance",
+        "type": "query",
+        "datasource": SOURCE,
+        "query": "label_values(postroom_http_requests_total, instance)",
+        "refresh": 2,
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+    }
     board = {
         "title": "Postroom",
         "uid": "postroom",
@@ -191,19 +245,27 @@ def dashboard(metrics: Sequence[Metric]) -> str:
         "schemaVersion": 39,
         "refresh": "30s",
         "time": {"from": "now-6h", "to": "now"},
-        "templating": {"list": [variable]},
+        "templating": {"list": [prometheus, instance]},
         "panels": list(_panels(metrics)),
     }
     return json.dumps(board, indent=2) + "\n"
 
 
+def _rows(metrics: Sequence[Metric]) -> Iterator[tuple[str, list[Metric]]]:
+    """The title of each row and its metrics."""
+    by_name = {metric.name: metric for metric in metrics}
+    yield "Mail on its way", [by_name[name] for name in FIRST]
+    others = [metric for metric in metrics if metric.name not in FIRST]
+    for capability, declared in groupby(others, key=lambda metric: metric.capability):
+        yield capability.capitalize(), list(declared)
+
+
 def _panels(metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
     line, number = 0, 0
-    for capability, declared in groupby(metrics, key=lambda metric: metric.capability):
-        found = list(declared)
+    for title, found in _rows(metrics):
         number += 1
         place = {"x": 0, "y": line, "w": PANEL_WIDTH * COLUMNS, "h": 1}
-        yield {"id": number, "type": "row", "title": capability, "gridPos": place, "panels": []}
+        yield {"id": number, "type": "row", "title": title, "gridPos": place, "panels": []}
         line += 1
         for index, metric in enumerate(found):
             number += 1
@@ -213,15 +275,26 @@ def _panels(metrics: Sequence[Metric]) -> Iterator[dict[str, Any]]:
 
 
 def _panel(metric: Metric, number: int, place: dict[str, int]) -> dict[str, Any]:
-    unit = "s" if metric.name.endswith("_seconds") else "reqps" if metric.kind == "counter" else "short"
+    defaults: dict[str, Any] = {"unit": _unit(metric), "min": 0}
+    if metric.name in THRESHOLDS:
+        yellow, red = THRESHOLDS[metric.name]
+        steps = [
+            {"color": "green", "value": None},
+            {"color": "yellow", "value": yellow},
+            {"color": "red", "value": red},
+        ]
+        defaults |= {
+            "thresholds": {"mode": "absolute", "steps": steps},
+            "custom": {"thresholdsStyle": {"mode": "line"}},
+        }
     return {
         "id": number,
         "type": "timeseries",
-        "title": metric.name.removeprefix("postroom_").removesuffix("_total").replace("_", " "),
-        "description": metric.about,
+        "title": _title(metric),
+        "description": f"{metric.about}. `{metric.name}`",
         "datasource": SOURCE,
         "gridPos": place,
-        "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+        "fieldConfig": {"defaults": defaults, "overrides": []},
         "targets": [
             {"refId": chr(ord("A") + index), "datasource": SOURCE, "expr": query, "legendFormat": legend}
             for index, (query, legend) in enumerate(queries(metric))
@@ -229,14 +302,27 @@ def _panel(metric: Metric, number: int, place: dict[str, int]) -> dict[str, Any]
     }
 
 
+def _unit(metric: Metric) -> str:
+    if metric.name.endswith("_seconds"):
+        return "s"
+    if metric.kind == "counter":  # shown as a rate: only requests are requests
+        return "reqps" if metric.name == "postroom_http_requests_total" else "ops"
+    return "short"
+
+
+def _title(metric: Metric) -> str:
+    """A name in words; without one in the table, the first words of its description."""
+    return TITLES.get(metric.name) or re.split(r"[,:;(]", metric.about)[0].strip()
+
+
 def queries(metric: Metric) -> list[tuple[str, str]]:
     """The queries of a metric's panel, each with its legend. Every process reports gauges, so the largest counts."""
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels) or metric.name.removeprefix("postroom_")
     if metric.kind == "gauge":
-        return [(f"max{_by(metric.labels)} ({metric.name})", legend)]
+        return [(f"max{_by(metric.labels)} ({metric.name}{HERE})", legend)]
     if metric.kind == "counter":
-        return [(f"sum{_by(metric.labels)} (rate({metric.name}[$__rate_interval]))", legend)]
-    buckets = f"sum{_by(('le', *metric.labels))} (rate({metric.name}_bucket[$__rate_interval]))"
+        return [(f"sum{_by(metric.labels)} (rate({metric.name}{HERE}[$__rate_interval]))", legend)]
+    buckets = f"sum{_by(('le', *metric.labels))} (rate({metric.name}_bucket{HERE}[$__rate_interval]))"
     return [(f"histogram_quantile({share}, {buckets})", f"p{share[2:]} {legend}") for share in ("0.50", "0.99")]
 
 

@@ -65,6 +65,21 @@ def test_the_dashboard_shows_every_metric() -> None:
     assert len({(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels}) == len(panels)
 
 
+def test_the_dashboard_begins_with_mail_on_its_way() -> None:
+    """The queue, attempts and dead letters come first, with the limits of the alerts; titles are words."""
+    panels = json.loads((DEPLOY / "grafana" / "postroom.json").read_text("utf-8"))["panels"]
+    row, *first = panels[:5]
+    assert row["title"] == "Mail on its way"
+    shown = [re.findall(r"`(postroom_\w+)`$", panel["description"]) for panel in first]
+    assert shown[0] == ["postroom_queue_waiting"]
+    assert shown[3] == ["postroom_dead_letters"]
+    assert first[1]["fieldConfig"]["defaults"]["thresholds"]["steps"][-1] == {"color": "red", "value": 300}
+    titles = [panel["title"] for panel in panels]
+    assert not [title for title in titles if "_" in title]
+    units = {p["fieldConfig"]["defaults"]["unit"] for p in panels if "clicks" in p.get("description", "").lower()}
+    assert "reqps" not in units
+
+
 def test_the_alert_rules_are_generated() -> None:
     """The file is the generated one, and names are unique."""
     check(DEPLOY / "prometheus" / "alerts.yaml", monitoring.alert_rules())
@@ -82,7 +97,7 @@ def test_queries_parse_and_name_existing_metrics_and_labels(name: str) -> None:
         promql_parser.parse(query.replace("$__rate_interval", "5m"))
         names = {found.removesuffix("_bucket") for found in _METRIC.findall(query)}
         assert names <= METRICS.keys(), query
-        labels = {label for name in names for label in METRICS[name].labels} | {"le"}
+        labels = {label for name in names for label in METRICS[name].labels} | {"le", "instance"}
         used = set(re.findall(r"(\w+)\s*=~?\s*\"", query))
         used |= {label.strip() for group in re.findall(r"by \(([^)]*)\)", query) for label in group.split(",")}
         assert used <= labels, query

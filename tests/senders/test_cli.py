@@ -147,3 +147,17 @@ def test_destinations(run: Run) -> None:
     (line,) = json.loads(run("domains", "list", "--json").stdout)["items"]
     assert line["domain"] == "example.org"
     assert run("domains", "remove", "example.org").output == "removed\n"
+
+
+def test_a_warm_up_takes_bulk_mail_alone_unless_it_is_told_otherwise(run: Run) -> None:
+    """Codes and receipts do not wait for the small quota of a new mailbox; the command says what leaves there."""
+    one = ("add", "one@example.org", "--host", "127.0.0.1:2525")
+    done = run(*one, "--warmup")
+    assert "All mail of lane bulk now leaves through the accounts of that lane" in done.stdout
+    assert "50 mails a day at first, 2,000 after its warm-up" in done.stdout
+    assert "Mail of other lanes leaves as before." in done.stdout
+    two = json.loads(run("add", "two@example.org", *one[2:], "--warmup", "--lane", "auth", "--json").stdout)
+    three = json.loads(run("add", "three@example.org", *one[2:], "--json").stdout)
+    assert (two["lanes"], three["lanes"]) == (["auth"], ["auth", "transactional", "bulk"])
+    changed = json.loads(run("update", str(three["id"]), "--warmup", "--json").stdout)
+    assert changed["lanes"] == ["auth", "transactional", "bulk"]

@@ -106,6 +106,7 @@ async def test_throttled_account_pauses_for_the_hinted_time(pool: Pool) -> None:
     await run_once(pool, ways, clock=hands)
     assert (await account_of(pool, account)).paused_until == NOON + timedelta(seconds=90)
     assert (await account_of(pool, account)).status is SenderStatus.ACTIVE
+    assert str((await account_of(pool, account)).status_reason).startswith("rests: 4")
     hands.forward(seconds=89)
     assert await run_once(pool, ways, clock=hands) == 0
     hands.forward(seconds=2)
@@ -267,6 +268,7 @@ async def test_credentials_that_cannot_be_opened_let_the_account_rest(pool: Pool
     after = await account_of(pool, account)
     assert after.status is SenderStatus.ACTIVE
     assert after.paused_until is not None
+    assert "the stored credentials cannot be used" in str(after.status_reason)
     [attempt] = await attempts_of(pool, delivery)
     assert "cannot be used" in (attempt.reply_text or "")
     assert await state_of(pool, delivery) is DeliveryState.QUEUED

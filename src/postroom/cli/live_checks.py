@@ -130,10 +130,11 @@ def administrator(settings: Settings, *, is_live: bool) -> Finding:
 
 def secret_key(settings: Settings, *, is_live: bool) -> Finding:
     """The key that signs links and seals passwords."""
-    if is_live and settings.secret_key is None:
+    found = host_checks.secret(settings)
+    if is_live and found.verdict is not Severity.OK:
         advice = "set POSTROOM_SECRET_KEY to 64 hex characters, the same on every host: openssl rand -hex 32"
         return fail("secret key", "not set: links cannot be signed, and passwords cannot be sealed", advice)
-    return host_checks.secret(settings)
+    return found
 
 
 def backups(settings: Settings, *, is_live: bool) -> Finding:

@@ -88,8 +88,7 @@ def form_fields(kind: AuthType) -> tuple[FormField, ...]:
         FormField(
             "lanes",
             "Lanes",
-            value=" ".join(LANES),
-            hint="auth, transactional or bulk, with spaces between; mail of other lanes leaves by other senders",
+            hint="auth, transactional or bulk, with spaces between. Empty: all, or bulk alone while it warms up",
         ),
         FormField("warmup", "Warm up: begin with few mails a day", "check"),
     )

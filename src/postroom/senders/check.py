@@ -20,6 +20,7 @@ from postroom.senders.model import (
 )
 from postroom.transports.smtp.relay import is_loopback
 
+WARMUP_LANES = ("bulk",)
 MOST_PER_DAY, MOST_PER_BATCH, LONGEST_DELAY_MS = 100_000_000, 10_000, 3_600_000
 """Beyond every provider: larger numbers are typing errors."""
 
@@ -59,7 +60,7 @@ class SenderRequest(Shape, frozen=True, kw_only=True):
     daily_limit: _Daily = DAILY_LIMIT
     batch_size: _Batch = BATCH_SIZE
     send_delay_ms: _Delay | None = None  # None: the default of its type
-    lanes: _Lanes = LANES
+    lanes: _Lanes | None = None  # None: all lanes, or bulk alone if it begins with a warm-up
     warmup: bool = False
     warmup_limits: _Stages = WARMUP_LIMITS
     warmup_days_per_stage: _Days = WARMUP_DAYS
@@ -68,6 +69,11 @@ class SenderRequest(Shape, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         """Leave out the secrets: representations end up in logs and tracebacks."""
         return f"SenderRequest({self.email!r}, {self.auth_type!r})"
+
+    @property
+    def served_lanes(self) -> tuple[str, ...]:
+        """Its lanes: as given; otherwise all. A warm-up has bulk alone, or codes would wait for its small quota."""
+        return self.lanes or (WARMUP_LANES if self.warmup else LANES)
 
     @property
     def delay_ms(self) -> int:
@@ -181,7 +187,7 @@ def _limit_problems(request: SenderRequest) -> Iterator[tuple[str, str]]:
     ):
         if not least <= value <= most:
             yield name, f"must be between {least} and {most}"
-    if not request.lanes or not set(request.lanes) <= set(LANES):
+    if request.lanes == () or not set(request.served_lanes) <= set(LANES):
         yield "lanes", f"must be some of {', '.join(LANES)}"
     if not request.warmup_limits or min(request.warmup_limits) < 1 or max(request.warmup_limits) > MOST_PER_DAY:
         yield "warmup_limits", "must be numbers above zero"

@@ -24,7 +24,7 @@ from postroom.runtime.terminal import (
 )
 from postroom.senders import service
 from postroom.senders.check import SenderRequest
-from postroom.senders.model import AuthType, SenderAccount
+from postroom.senders.model import LANES, AuthType, SenderAccount
 from postroom.senders.tools import tools_of
 from postroom.settings import read_settings
 
@@ -39,7 +39,9 @@ _LISTED = (
 _DOMAINS = ("domain", "max_connections", "messages_per_second", "backoff_level", "paused_until")
 
 Id = Annotated[int, typer.Argument(min=1, max=LARGEST_ID, help="Id of the account.")]
-Lanes = Annotated[list[str] | None, typer.Option("--lane", help="Lane of the account; repeatable. Default: all lanes.")]
+Lanes = Annotated[
+    list[str] | None, typer.Option("--lane", help="Lane of the account; repeatable. Default: all, with --warmup bulk.")
+]
 Secret = Annotated[
     Path | None,
     typer.Option(help="File with the secret (-: standard input): password, key file, or SES id:secret."),
@@ -87,12 +89,26 @@ def add(  # noqa: PLR0913 - every option of a mailbox
     request = SenderRequest(email=email, auth_type=_type(auth_type), smtp_use_tls=tls, **given)
     made = in_room(lambda room: service.create_sender(room.pool, tools_of(room), request, actor=actor()))
     print_record(made, as_json=as_json)
+    if not as_json:
+        say(f"\n{_outlook(made)}")
     settings = read_settings()
     if not settings.uses_senders:
         sys.stderr.write(
             f"postroom: POSTROOM_TRANSPORT={settings.transport} uses no accounts. To send through this one, "
             f"set POSTROOM_TRANSPORT=senders for the workers.\n"
         )
+
+
+def _outlook(account: SenderAccount) -> str:
+    """Which mail leaves through an account from now on, and how much a day."""
+    lanes = " and ".join(account.lanes)
+    quota = (
+        f"{account.limit:,} mails a day"
+        if account.warmup_stage == 0
+        else (f"{account.limit:,} mails a day at first, {account.warmup_limits[-1]:,} after its warm-up")
+    )
+    rest = "" if set(account.lanes) == set(LANES) else " Mail of other lanes leaves as before."
+    return f"All mail of lane {lanes} now leaves through the accounts of that lane; this one sends {quota}.{rest}"
 
 
 @senders.command()

@@ -71,6 +71,7 @@ class HealthCounts:
     errors_in_a_row: int = 0
     only_errors: bool = True
     rest_s: float | None = None
+    rest_problem: str | None = None
     login_problem: str | None = None
 
     def add(self, kind: AttemptKind, reply: Reply) -> None:
@@ -83,6 +84,7 @@ class HealthCounts:
             self.errors_in_a_row, self.only_errors = 0, False
         if kind is AttemptKind.THROTTLED:
             self.rest_s = max(self.rest_s or 0.0, rest_after(reply))
+            self.rest_problem = f"rests: {reply.code or ''} {reply.text}".replace("  ", " ")[:500]
         if kind is AttemptKind.LOGIN_REFUSED:
             self.login_problem = f"login refused: {reply.code} {reply.text}"[:500]
 

@@ -170,8 +170,8 @@ WITH input AS MATERIALIZED (
     SELECT *
     FROM unnest(
         :account_id::bigint[], :tried::integer[], :bounces::integer[], :errors::integer[], :errors_in_a_row::integer[],
-        :only_errors::boolean[], :rest::interval[], :login_problem::text[]
-    ) AS i(account_id, tried, bounces, errors, errors_in_a_row, only_errors, rest, login_problem)
+        :only_errors::boolean[], :rest::interval[], :rest_problem::text[], :login_problem::text[]
+    ) AS i(account_id, tried, bounces, errors, errors_in_a_row, only_errors, rest, rest_problem, login_problem)
 ),
 locked AS MATERIALIZED ( -- one lock order prevents deadlocks
     SELECT id FROM sender_accounts WHERE id = ANY(:account_id::bigint[]) ORDER BY id FOR UPDATE
@@ -184,7 +184,13 @@ counted AS (
         paused_until = greatest(a.paused_until, coalesce(:now::timestamptz, now()) + i.rest),
         status = CASE WHEN i.login_problem IS NOT NULL AND a.status <> 'paused' THEN 'suspended' ELSE a.status END,
         resume_status = CASE WHEN i.login_problem IS NULL THEN a.resume_status END,
-        status_reason = coalesce(CASE WHEN a.status <> 'paused' THEN i.login_problem END, a.status_reason)
+        status_reason = CASE
+            WHEN a.status = 'paused' THEN a.status_reason
+            WHEN i.login_problem IS NOT NULL THEN i.login_problem
+            WHEN a.status = 'suspended' THEN a.status_reason
+            WHEN i.rest IS NOT NULL THEN i.rest_problem
+            WHEN i.only_errors THEN a.status_reason
+        END -- an account that sends again has none
     FROM input AS i, locked
     WHERE a.id = i.account_id AND locked.id = a.id
     RETURNING a.id, a.consecutive_errors, i.tried, i.bounces, i.errors

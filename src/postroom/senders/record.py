@@ -54,5 +54,7 @@ def _columns(tallies: dict[int, HealthCounts]) -> dict[str, list[Any]]:
     """The counts as columns, ordered by id, the lock order of all statements."""
     ids, counts = zip(*sorted(tallies.items()), strict=True)
     rest = [None if each.rest_s is None else timedelta(seconds=each.rest_s) for each in counts]
-    same = arrays(counts, "tried", "bounces", "errors", "errors_in_a_row", "only_errors", "login_problem")
+    same = arrays(
+        counts, "tried", "bounces", "errors", "errors_in_a_row", "only_errors", "rest_problem", "login_problem"
+    )
     return {"account_id": list(ids), "rest": rest, **same}

@@ -216,7 +216,7 @@ def request_of(account: SenderAccount) -> SenderRequest:
 
 def _columns(request: SenderRequest) -> dict[str, Any]:
     columns = {name: getattr(request, name) for name in _SAME}
-    lists = {"lanes": list(request.lanes), "warmup_limits": list(request.warmup_limits)}
+    lists = {"lanes": list(request.served_lanes), "warmup_limits": list(request.warmup_limits)}
     return {**columns, **lists, "send_delay_ms": request.delay_ms}
 
 
