@@ -89,10 +89,7 @@ class CampaignRecipient(Struct, frozen=True, kw_only=True):
 
 
 class Upload(Struct, frozen=True, kw_only=True):
-    """The result of an upload: total = added + duplicate + invalid + suppressed.
-
-    `fields` are the merge fields found.
-    """
+    """The result of an upload: total = added + duplicate + invalid + suppressed. `fields` are its merge fields."""
 
     total: int
     added: int
