@@ -17,8 +17,6 @@ def client_context(ca_file: Path | None = None, *, verify: bool = True) -> ssl.S
 @lru_cache(maxsize=64)
 def _context(ca_file: Path | None, verify: bool, _changed_at: int) -> ssl.SSLContext:  # noqa: FBT001 - a part of the key
     context = ssl.create_default_context(cafile=ca_file)
-    # No server of mail or webhooks needs it, and a write in its midst would have to wait for a read.
-    context.options |= ssl.OP_NO_RENEGOTIATION
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

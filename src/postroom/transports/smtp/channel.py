@@ -29,7 +29,7 @@ class TlsChannel:
         return self._tls.version()
 
     def encrypt(self, data: bytes | memoryview) -> bytes:
-        """The records that carry these bytes; raises `ssl.SSLError`."""
+        """The records that carry these bytes; raises `ssl.SSLError`, also in the midst of a renegotiation."""
         written = self._tls.write(data)
         while written < len(data):
             written += self._tls.write(memoryview(data)[written:])
