@@ -92,4 +92,5 @@ async def _recovered(url: str) -> None:
         while True:
             with suppress(*DATABASE_ERRORS):
                 connection = await asyncpg.connect(url)
-                return await connection.close()
+                await connection.close()
+                return

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 from tests.delivery.test_ledger_writer import completing
-from tests.support.builders import LEASE, NOON, accepted, claimed, finished, state_of
+from tests.support.builders import LEASE, NOON, a_mail, accepted, claimed, finished, state_of
+from tests.support.sessions import until_blocked
 
 from postroom.db.pool import Pool, Session
 from postroom.delivery import store
@@ -117,3 +118,29 @@ async def test_result_of_the_newer_claim_is_written_after_the_clock_was_set_back
             ledger.add(result)
         await asyncio.wait_for(ledger.drain(), 60)
     assert await state_of(pool, taken.id) is DeliveryState.SENT
+
+
+async def test_claim_lists_only_the_mail_that_its_worker_got(pool: Pool) -> None:
+    """Mail that is committed while a claim looks for mail may be locked without being claimed.
+
+    It stood in the claim before mail that was claimed. The worker then recorded a start too few, and recovery sent its
+    last mail again without an ambiguous attempt.
+    """
+    first, last = await accepted(pool, a_mail(), a_mail(), now=NOON)
+    async with pool.acquire() as other:
+        async with other.transaction():
+            await other.execute("LOCK TABLE destination_domains")  # the claim reads it before it looks for mail
+            claiming = asyncio.create_task(claimed(pool, now=NOON))
+            await until_blocked(pool)
+            await accepted(pool, a_mail(), now=NOON - timedelta(minutes=1))
+        taken = await claiming
+    assert [outgoing.id for outgoing in taken] == [first, last]
+    async with pool.acquire() as connection:
+        assert await connection.fetchval("SELECT delivery_ids FROM claims") == [first, last]
+        claim_id = taken[0].claim_id
+        assert await store.mark_started(
+            connection, worker_id=1, claim_id=claim_id, started_through=len(taken), lease=LEASE, now=NOON
+        )
+        expired = NOON + timedelta(days=365)
+        found = await store.recover_claims(connection, held_lanes=[], batch_limit=10, now=expired)
+    assert {each.id: each.is_ambiguous for each in found} == {first: True, last: True}

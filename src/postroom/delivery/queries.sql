@@ -101,14 +101,10 @@ WITH due AS MATERIALIZED (
         :lane::text::delivery_lane, :batch_limit, coalesce(:now::timestamptz, now()), :use_senders, :webhook_limit,
         :byte_limit, :busy_accounts, :with_mail)
 ),
-claim AS (
-    INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)
-    SELECT coalesce(min(claim_id), unrepeatable_id()), :lane::text::delivery_lane, :worker_id,
-        coalesce(:now::timestamptz, now()), coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval,
-        array_agg(id) -- in the order of their ordinals
+claim AS MATERIALIZED (
+    SELECT coalesce(min(claim_id), unrepeatable_id()) AS id
     FROM due
     HAVING count(*) > 0
-    RETURNING id, wake_event_followers() -- accepting this mail has notified none
 ),
 taken AS (
     DELETE FROM due_deliveries
@@ -123,6 +119,14 @@ claimed AS (
         d.created_at, d.dated_at, d.first_attempt_at, d.max_retries, d.give_up_after, d.throttled_by, d.doubtful_account_id,
         d.expires_at, d.traceparent, d.campaign_id, d.sender_account_id, d.template_id, d.template_version_id, d.locale,
         d.endpoint_id, CASE WHEN d.channel = 'webhook' THEN d.idempotency_key END AS idempotency_key
+),
+held AS ( -- not all of `due`: mail that was committed after this statement began is locked, but not updated
+    INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)
+    SELECT claim_id, :lane::text::delivery_lane, :worker_id, coalesce(:now::timestamptz, now()),
+        coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval, array_agg(id ORDER BY ordinal)
+    FROM claimed
+    GROUP BY claim_id
+    RETURNING wake_event_followers() -- accepting this mail has notified none
 )
 SELECT claimed.id, claim_id, channel::text, ladder, attempt_count, attempt_base, created_at,
     nullif(dated_at, created_at) AS dated_at, coalesce(:now::timestamptz, now()) - first_attempt_at AS age, max_retries, give_up_after, throttled_by,
