@@ -18,10 +18,12 @@ from tests.support.smtp_server import Script, smtp_server
 from postroom.cli import database_checks, host_checks
 from postroom.db.failures import record_loop_failure
 from postroom.db.pool import connect
+from postroom.db.processes import _Registration
 from postroom.db.room import Room
 from postroom.events import Event, EventStore
 from postroom.post.keyed_hash import SecretKey
 from postroom.runtime.finding import Finding, Severity, rough
+from postroom.runtime.peers import UNLISTED_PROXIES, TrustedProxies
 from postroom.runtime.secrets import SecretBox
 from postroom.settings import Settings
 
@@ -331,3 +333,18 @@ async def test_row_that_blocks_a_partition_is_reported(database_url: str, room: 
     assert "archive.md" in kept.advice
     await room.pool.execute(MOVED.format(month=month))
     assert (await _examine(database_url))["partitions"].verdict is Severity.OK
+
+
+async def test_a_proxy_that_is_not_listed_is_reported(
+    database_url: str, room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ignores X-Forwarded-For from its own network reports the address, with the setting."""
+    monkeypatch.setattr(UNLISTED_PROXIES, "newest", None)
+    registration = _Registration(room.pool, room.name, "serve")
+    await registration.renew()
+    assert (await _examine(database_url))["proxies"].verdict is Severity.OK
+    TrustedProxies().check_sender({"client": ("10.0.0.7", 1)})
+    await registration.renew()
+    found = (await _examine(database_url))["proxies"]
+    assert (found.verdict, found.advice) == (Severity.WARN, "list the proxy in POSTROOM_TRUSTED_PROXIES")
+    assert "10.0.0.7" in found.found

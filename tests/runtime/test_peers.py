@@ -1,6 +1,11 @@
 """Wrong keys, counted by address."""
 
-from postroom.runtime.peers import GUESS_WINDOW_S, GUESSES, WrongKeyCounter
+import ipaddress
+
+import pytest
+
+from postroom.runtime import peers
+from postroom.runtime.peers import GUESS_WINDOW_S, GUESSES, TrustedProxies, UnlistedProxies, WrongKeyCounter
 
 
 class Seconds:
@@ -41,3 +46,17 @@ def test_wrong_key_counter_is_bounded() -> None:
     for number in range(10_050):
         guesses.failed(f"host-{number}")
     assert len(guesses._tried) <= 10_000
+
+
+@pytest.mark.parametrize(
+    "peer, newest", [("10.0.0.7", "10.0.0.7"), ("::ffff:10.0.0.7", "10.0.0.7"), ("8.8.8.8", None), ("192.0.2.4", None)]
+)
+def test_a_private_peer_that_forwards_and_is_not_listed_is_noted(
+    monkeypatch: pytest.MonkeyPatch, peer: str, newest: str | None
+) -> None:
+    """A proxy of one's own network is noted unless it is listed; the header of a client on the internet is no news."""
+    seen = UnlistedProxies()
+    monkeypatch.setattr(peers, "UNLISTED_PROXIES", seen)
+    proxies = TrustedProxies([ipaddress.ip_network("192.0.2.0/24")])
+    proxies.check_sender({"client": (peer, 1)})
+    assert seen.newest == newest

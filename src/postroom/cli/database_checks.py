@@ -14,7 +14,7 @@ from postroom.cli import mail_checks, room_checks
 from postroom.cli.postgres_releases import MOST_BEHIND, newest_minor
 from postroom.db.errors import DatabaseError, DatabaseNewer, MigrationChanged, RoomMissing
 from postroom.db.failures import list_loop_failures
-from postroom.db.migrate import check_exists, check_migrated, list_later
+from postroom.db.migrate import PROCESS_SILENCE, check_exists, check_migrated, list_later
 from postroom.db.pool import Session
 from postroom.db.queries import load
 from postroom.embedded.binaries import OLDEST_MAJOR
@@ -56,6 +56,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     checks: tuple[Callable[[Session], Awaitable[Finding]], ...] = (
         _claims,
         _workers,
+        _proxies,
         _loops,
         mail_checks.examine_ways_out,
         mail_checks.examine_queue,
@@ -76,7 +77,7 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     for check in checks:
         try:
             findings.append(await check(session))
-        except (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError):
+        except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedObjectError):
             break  # the row about migrations has said why
     return findings
 
@@ -170,6 +171,15 @@ async def _workers(session: Session) -> Finding:
         return warn("workers", "none seen lately", "start one with `postroom work` or `postroom up`")
     hosts = sorted({row["host"] for row in rows})
     return ok("workers", f"{len(rows)} on {', '.join(hosts)}")
+
+
+async def _proxies(session: Session) -> Finding:
+    rows = await _QUERIES["list_unlisted_proxies"].many(session, patience=PROCESS_SILENCE)
+    if not rows:
+        return ok("proxies", "no unlisted proxy seen")
+    shown = ", ".join(row["address"] for row in rows)
+    found = f"X-Forwarded-For from {shown} is ignored: all clients behind it share the limits of one address"
+    return warn("proxies", found, "list the proxy in POSTROOM_TRUSTED_PROXIES")
 
 
 async def _loops(session: Session) -> Finding:

@@ -225,6 +225,14 @@ WHERE status = 'FAILED'
 ORDER BY status = 'FAILED' DESC, last_error IS NULL, topic, publisher
 LIMIT 5;
 
+-- name: list_unlisted_proxies :many
+-- Private addresses that sent X-Forwarded-For to running processes, which ignored it.
+SELECT DISTINCT unlisted_proxy AS address
+FROM processes
+WHERE unlisted_proxy IS NOT NULL AND seen_at > clock_timestamp() - :patience::interval
+ORDER BY address
+LIMIT 10;
+
 -- name: list_workers_seen :many
 -- Workers that said something lately.
 SELECT id, pid, host, seen_at

@@ -20,6 +20,7 @@ from postroom.db.migrate import RELEASE, check_migrated
 from postroom.db.pool import Pool
 from postroom.db.queries import load
 from postroom.runtime.loop import Loop
+from postroom.runtime.peers import UNLISTED_PROXIES
 
 REPORT = timedelta(minutes=1)  # a third of PROCESS_SILENCE
 RETRY = timedelta(seconds=1)  # a database that went away during the start
@@ -94,8 +95,12 @@ class _Registration:
 
     async def renew(self) -> None:
         """Report; register if that failed before, or the row was removed, as after a day without the database."""
-        if self._id is None or await _QUERIES["renew_process"].exec(self._pool, process_id=self._id) == 0:
+        if self._id is None or await self._report() == 0:
             await self.register()
+
+    async def _report(self) -> int:
+        proxy = UNLISTED_PROXIES.newest
+        return await _QUERIES["renew_process"].exec(self._pool, process_id=self._id, unlisted_proxy=proxy)
 
     async def forget(self) -> None:
         with suppress(Exception):  # the row expires by itself

@@ -154,5 +154,5 @@ SELECT process_id, applied
 FROM register_process(:pid::integer, :release::integer, :host::text, :command::text);
 
 -- name: renew_process :exec
--- Record that a process runs.
-UPDATE processes SET seen_at = clock_timestamp() WHERE id = :process_id;
+-- Record that a process runs, and a proxy that its settings do not list.
+UPDATE processes SET seen_at = clock_timestamp(), unlisted_proxy = :unlisted_proxy::text WHERE id = :process_id;

@@ -107,6 +107,8 @@ class HttpApplication:
         started = time.perf_counter()
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         client = self._proxies.client_of(scope)
+        if "x-forwarded-for" in headers:
+            self._proxies.check_sender(scope)
         call = Call(self._room, self._tools, scope, headers, client, request_id_of(headers))
         method: str = scope["method"]
         route, call.path = self._routes.find(scope["path"], method)

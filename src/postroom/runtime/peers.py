@@ -6,8 +6,13 @@ Limits count an IPv4 address, or the /64 network of an IPv6 address, because one
 import ipaddress
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+import structlog
+
+_log = structlog.get_logger()
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -56,6 +61,24 @@ def _read(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return mapped or found
 
 
+@dataclass(slots=True)
+class UnlistedProxies:
+    """The newest private address of this process that sent X-Forwarded-For and is no trusted proxy, for the doctor."""
+
+    newest: str | None = None
+
+    def note(self, peer: str) -> None:
+        """Only private addresses count: every client on the internet may send the header."""
+        found = _read(peer)
+        if found is None or not found.is_private or str(found) == self.newest:
+            return
+        self.newest = str(found)
+        _log.warning("forwarded_header_ignored", peer=self.newest, setting="POSTROOM_TRUSTED_PROXIES")
+
+
+UNLISTED_PROXIES = UnlistedProxies()
+
+
 class TrustedProxies:
     """Finds the address of a client.
 
@@ -78,6 +101,12 @@ class TrustedProxies:
             forwarded = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for") or None
         client = scope.get("client")
         return self._find(client[0] if client else None, forwarded) or ""
+
+    def check_sender(self, scope: Mapping[str, Any]) -> None:
+        """Note the peer of a request that has X-Forwarded-For, if the header is ignored."""
+        client = scope.get("client")
+        if client and not is_within(client[0], self._trusted):
+            UNLISTED_PROXIES.note(client[0])
 
     def _look_up(self, peer: str | None, forwarded_for: bytes | None) -> str | None:
         found = _read(peer or "")
