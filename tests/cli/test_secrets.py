@@ -68,7 +68,7 @@ async def test_everything_is_sealed_with_the_new_key(room: Room) -> None:
     assert await sealing(room, new) is Severity.FAIL
     done = postroom("secrets", "rotate", settings=environment(room))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "postroom: sealed 1 of senders, 1 of webhooks, 1 of second factors" in done.stdout
+    assert "postroom: sealed 1 senders, 1 webhooks, 1 second factors" in done.stdout
     assert await sealing(room, new) is Severity.OK
     assert postroom("secrets", "rotate", settings=environment(room, POSTROOM_OLD_SECRET_KEYS="")).returncode == 0
 

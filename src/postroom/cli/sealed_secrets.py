@@ -50,7 +50,7 @@ def rotate(
         settings = load_settings()
         done = run(_rotate_many(settings, rooms))
     for each in done:
-        counts = ", ".join(f"{number} of {kind}" for kind, number in each.sealed.items())
+        counts = ", ".join(f"{number} {kind}" for kind, number in each.sealed.items())
         say(f"{each.room}: sealed {counts}")
     if not done:
         say(f"No room matches {rooms!r}.")

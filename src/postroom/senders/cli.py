@@ -186,8 +186,8 @@ def try_out(sender_id: Id, *, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-@senders.command("rotate-key", hidden=True, context_settings={"ignore_unknown_options": True})
-def rotate_key(_arguments: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+@senders.command("rotate-key", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def rotate_key() -> None:
     """Name the command that replaced this one: other secrets than those of senders are sealed too."""
     raise typer.BadParameter(
         "rotate-key was replaced: put the old key into POSTROOM_OLD_SECRET_KEYS and run `postroom secrets rotate`"
