@@ -1,7 +1,7 @@
 """Behind a real PgBouncer: what works, and what the doctor says about a wrong set-up."""
 
 import pytest
-from tests.support.command_line import PATIENT, answer, postroom
+from tests.support.command_line import PATIENT, answer, outcome, postroom
 from tests.support.pgbouncer import NEEDS_PGBOUNCER, pgbouncer
 
 from postroom.cli import pooler_checks
@@ -60,6 +60,30 @@ def test_a_missing_alter_role_is_one_sentence(database_url: str) -> None:
     assert 'ALTER ROLE "postroom" SET search_path = "annex"' in done.stderr
     assert (doctor.returncode, doctor.stderr) == (1, "")
     assert "fail  pooler" in doctor.stdout
+
+
+@pytest.mark.parametrize("zone", ["Etc/UTC", "UTC", "Zulu"])
+async def test_every_name_of_utc_is_utc(pool: Pool, database_url: str, prepared: None, zone: str) -> None:
+    """Debian's PostgreSQL has the time zone Etc/UTC unless it is told otherwise."""
+    await pool.execute(f"ALTER DATABASE \"{database_url.rpartition('/')[2]}\" SET timezone = '{zone}'")
+    with pgbouncer(database_url) as pooled:
+        settings = {"POSTROOM_DATABASE_URL": pooled, "POSTROOM_DATABASE_DIRECT_URL": database_url}
+        done, _, errors = await outcome("deliveries", "list", settings=settings, command=PATIENT)
+    assert (done, errors) == (0, "")
+
+
+async def test_another_time_zone_is_refused_with_the_whole_remedy(
+    pool: Pool, database_url: str, prepared: None
+) -> None:
+    """ALTER ROLE alone is not enough: the pooler's open connections keep the old zone."""
+    await pool.execute(f"ALTER DATABASE \"{database_url.rpartition('/')[2]}\" SET timezone = 'Europe/Berlin'")
+    with pgbouncer(database_url) as pooled:
+        settings = {"POSTROOM_DATABASE_URL": pooled, "POSTROOM_DATABASE_DIRECT_URL": database_url}
+        done, _, errors = await outcome("deliveries", "list", settings=settings, command=PATIENT)
+    assert done == 1
+    assert "have the time zone Europe/Berlin, not UTC" in errors
+    assert "ALTER ROLE \"postroom\" SET timezone = 'UTC'. Connections that the pooler has open" in errors
+    assert "RECONNECT" in errors
 
 
 def test_a_pooler_as_the_only_url_is_refused_with_advice(database_url: str) -> None:

@@ -1,9 +1,8 @@
 """The image runs as deploy/ says: not root, read-only, against a PostgreSQL of this machine.
 
-    podman build --format docker -f deploy/Containerfile -t postroom .
-    TEST_IMAGE=localhost/postroom ./dev test --quick tests/docs/test_image.py
+    deploy/image.sh
 
-TEST_ENGINE is the container engine with its options, `podman` if absent.
+builds it and sets TEST_IMAGE. TEST_ENGINE is the container engine with its options, `podman` if absent.
 """
 
 import asyncio
@@ -90,7 +89,18 @@ async def test_the_image_migrates_serves_and_works(database_url: str) -> None:
             await until(partial(connection.fetchval, "SELECT count(*) = 1 FROM image.inbox_messages"))
         finally:
             await connection.close()
+        await _is_backed_up(shared)
         for name in (serving, working):
             assert (await engine("exec", name, "id", "-u"))[1].strip() == "65532"
             code, _ = await engine("exec", name, "python", "-c", "open('/written', 'w')")
             assert code, "the root file system can be written"
+
+
+async def _is_backed_up(settings: dict[str, str]) -> None:
+    """The image has the programs for a backup, and a folder to write it to, which `migrate` uses."""
+    code, output = await engine(
+        *run_command(settings, "--rm", str(IMAGE), "backup", "--no-verify", "/var/lib/postroom/room.dump")
+    )
+    assert code == 0, output
+    code, output = await engine(*run_command({}, "--rm", "--entrypoint=pg_dump", str(IMAGE), "--version"))
+    assert code == 0, output  # of the distribution, with TLS

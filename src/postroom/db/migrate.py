@@ -160,6 +160,12 @@ async def migrate(url: Url, room: str, *, dry_run: bool = False, after: bool = F
         return plan
 
 
+_NAMES_OF_UTC = frozenset({"utc", "uct", "universal", "zulu"})
+"""Also below `Etc/`; Debian sets `Etc/UTC`."""
+
+_RECONNECT = "Connections that the pooler has open keep the old value until it reconnects (PgBouncer: RECONNECT)."
+
+
 async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
     """Raise `DatabaseError` if sessions do not find the room's tables, as behind a pooler that drops settings."""
     row = await _QUERIES["describe_session"].one(connection)
@@ -168,12 +174,12 @@ async def check_search_path(connection: asyncpg.Connection, room: str) -> None:
         raise DatabaseError(
             f"The search path of role {row['role']!r} is {row['schema'] or 'empty'}, not {room!r}. "
             f"Behind a pooler it must come from the role: ALTER ROLE {quote_identifier(row['role'])} "
-            f"SET search_path = {quote_identifier(room)}"
+            f"SET search_path = {quote_identifier(room)}. {_RECONNECT}"
         )
-    if row["timezone"] != "UTC":
+    if row["timezone"].lower().removeprefix("etc/") not in _NAMES_OF_UTC:
         raise DatabaseError(
             f"Sessions of role {row['role']!r} have the time zone {row['timezone']}, not UTC. Behind a pooler it must "
-            f"come from the role: ALTER ROLE {quote_identifier(row['role'])} SET timezone = 'UTC'"
+            f"come from the role: ALTER ROLE {quote_identifier(row['role'])} SET timezone = 'UTC'. {_RECONNECT}"
         )
 
 

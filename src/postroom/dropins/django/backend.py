@@ -5,20 +5,18 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.conf import settings
-from django.core.exceptions import ImproperlyConfigured
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import Error as DatabaseTrouble
 
 from postroom.dropins.django.database import DatabaseIntake
 from postroom.dropins.django.message import deliveries_of
+from postroom.dropins.django.options import read_options
 from postroom.dropins.django.web import HttpIntake
 from postroom.errors import PostroomError
 from postroom.settings import read_settings
 
 _ATTEMPT = "_postroom_attempt"  # on a message whose last sending has not succeeded
 _TTL = "POSTROOM_IDEMPOTENCY_TTL"
-_KNOWN = frozenset({"DATABASE", "KEY", "ROOM", "SOURCE", "TIMEOUT", "URL"})
 
 
 class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no types of its own
@@ -26,7 +24,7 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no type
 
     def __init__(self, fail_silently: bool = False, **_ignored: Any) -> None:  # noqa: FBT001, FBT002 - Django's own
         super().__init__(fail_silently=fail_silently)
-        self._door = _door(getattr(settings, "POSTROOM", {}))
+        self._door = _door(read_options())
 
     def send_messages(self, email_messages: Sequence[Any]) -> int:
         """Accept each message; return the number of accepted ones."""
@@ -47,8 +45,6 @@ class EmailBackend(BaseEmailBackend):  # type: ignore[misc] # Django has no type
 
 def _door(chosen: Mapping[str, Any]) -> DatabaseIntake | HttpIntake:
     """The intake chosen by the settings: HTTP if they have a URL, otherwise the site's own database."""
-    if unknown := sorted(set(chosen) - _KNOWN):
-        raise ImproperlyConfigured(f"POSTROOM has unknown settings: {', '.join(unknown)}.")
     if "URL" not in chosen:
         return DatabaseIntake(
             chosen.get("DATABASE", "default"),
@@ -56,6 +52,4 @@ def _door(chosen: Mapping[str, Any]) -> DatabaseIntake | HttpIntake:
             chosen.get("SOURCE", "django"),
             read_settings({_TTL: os.environ.get(_TTL, "")}).idempotency_ttl,
         )
-    if "KEY" not in chosen:
-        raise ImproperlyConfigured("POSTROOM['KEY'], an API key, is required with POSTROOM['URL'].")
     return HttpIntake(chosen["URL"], chosen["KEY"], float(chosen.get("TIMEOUT", 30)))
