@@ -12,7 +12,7 @@ _KNOWN_AT = date(2026, 5, 14)
 _KNOWN = {14: 23, 15: 18, 16: 14, 17: 10, 18: 4}
 _MONTHS = (2, 5, 8, 11)
 _FIRST_YEAR = 2007  # a major release n appears in the autumn of this year and n, with n.1 in November
-_MAINTAINED_YEARS = 5
+_MAINTAINED_YEARS = 5  # https://www.postgresql.org/support/versioning
 
 
 def newest_minor(major: int, today: date) -> int:

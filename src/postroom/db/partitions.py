@@ -6,7 +6,7 @@ from datetime import datetime
 from postroom.db.pool import Pool
 from postroom.db.queries import column, load
 
-MONTHS_AHEAD = 2
+MONTHS_AHEAD = 2  # a month in which no worker runs leaves one
 
 ensure_partitions = load("postroom.db")["ensure_partitions"].one_as(column("made", int))
 

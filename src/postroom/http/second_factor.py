@@ -21,7 +21,7 @@ from postroom.http.totp import find_step
 from postroom.runtime.secrets import SecretBox
 
 MOST_TRIES = 10  # per operator and hour: a guess of six digits hits once in 300,000
-RECOVERY_CODES = 10
+RECOVERY_CODES = 10  # as most services give
 
 _RECOVERY_BYTES = 10  # 80 bits: a hash of them cannot be guessed back
 

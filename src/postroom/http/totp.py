@@ -7,9 +7,9 @@ import struct
 from urllib.parse import quote
 
 SECRET_BYTES = 20  # as long as the hash (RFC 4226, section 4)
-STEP_S = 30
+STEP_S = 30  # RFC 6238 5.2
 
-_DIGITS = 6
+_DIGITS = 6  # that all apps show
 _DRIFT = 1  # steps before and after the present one: clocks differ, and a person types slowly
 
 

@@ -29,7 +29,7 @@ class DeliveryAdmin(admin.ModelAdmin):  # type: ignore[misc] # as above
     show_full_result_count = False
     paginator = BoundedPaginator
 
-    @admin.display(description="")  # type: ignore[untyped-decorator]
+    @admin.display(description="")  # type: ignore[untyped-decorator]  # Django has no types
     def dashboard(self, delivery: DeliveryRow) -> str:
         """A link to the delivery in Postroom's dashboard, if POSTROOM['DASHBOARD'] says where that is."""
         options = read_options()

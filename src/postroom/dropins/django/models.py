@@ -16,8 +16,8 @@ class DeliveryRow(models.Model):  # type: ignore[misc] # Django has no types of 
     template_id = models.TextField("template", null=True)  # noqa: DJ001 - the table has NULL here and below
     source = models.TextField()
     attempt_count = models.SmallIntegerField("attempts")
-    reason = models.TextField(null=True)  # noqa: DJ001
-    detail = models.TextField(null=True)  # noqa: DJ001
+    reason = models.TextField(null=True)  # noqa: DJ001 - NULL in the room
+    detail = models.TextField(null=True)  # noqa: DJ001 - NULL in the room
     created_at = models.DateTimeField("accepted")
     next_attempt_at = models.DateTimeField("next attempt", null=True)
     finished_at = models.DateTimeField("finished", null=True)

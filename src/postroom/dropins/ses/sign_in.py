@@ -36,7 +36,7 @@ from postroom.runtime.endpoint import Call
 from postroom.runtime.peers import WrongKeyCounter, network_of
 
 SERVICE = "ses"
-UNVERIFIED_BYTES = 64 * 1024
+UNVERIFIED_BYTES = 64 * 1024  # a usual mail; larger ones are asked for again
 _TOUCH_AFTER = timedelta(minutes=1)  # one write per key and minute
 _REPEAT_S = 300.0  # AWS's libraries repeat a request within seconds
 _MOST_EXPECTED = 1000  # bodies; bounds memory

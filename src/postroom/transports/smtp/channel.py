@@ -8,7 +8,7 @@ whose buffer is the only one.
 import ssl
 from contextlib import suppress
 
-READ_AT_MOST = 65_536
+READ_AT_MOST = 65_536  # four records
 LONGEST_RECORD = 16_384  # bytes of plain text (RFC 8446 5.1)
 RECORD_OVERHEAD = 128  # header, nonce, MAC and padding of any cipher suite need less
 
