@@ -389,3 +389,23 @@ async def test_claims_are_recovered_by_the_loop(pool: Pool) -> None:
     async with looping(*Maintenance(pool, MaintenanceOptions(recovery_interval=DAY)).loops()):
         await until(pool, "NOT EXISTS (SELECT FROM claims)")
     assert await pool.fetchval("SELECT state FROM deliveries") == "queued"
+
+
+async def test_delete_by_hand_leaves_no_rows_of_the_delivery(pool: Pool) -> None:
+    """psql deletes deliveries as retention does: parts go, and the fact that they were accepted stays in its place."""
+    mails = await accepted(pool, a_mail(), a_mail("ada@example.org", "bob@example.org"), a_mail())
+    await pool.execute(
+        "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'expired'"
+        " WHERE id = $1",
+        mails[0],
+    )
+    await pool.execute("INSERT INTO dead_letters (delivery_id, reason) VALUES ($1, 'max_age')", mails[0])
+    before = await pool.fetch("SELECT transaction_id, position, delivery_id, step FROM all_steps ORDER BY 1, 2")
+    await pool.execute("DELETE FROM deliveries WHERE id = ANY($1::bigint[])", mails[:2])
+    for table in ("delivery_payloads", "other_recipients", "dead_letters"):
+        left = await pool.fetchval(f"SELECT count(*) FROM {table} WHERE delivery_id = ANY($1::bigint[])", mails[:2])
+        assert (table, left) == (table, 0)
+    for table in ("due_deliveries", "unsent_deliveries", "deferred_deliveries"):
+        left = await pool.fetchval(f"SELECT count(*) FROM {table} WHERE id = ANY($1::bigint[])", mails[:2])
+        assert (table, left) == (table, 0)
+    assert await pool.fetch("SELECT transaction_id, position, delivery_id, step FROM all_steps ORDER BY 1, 2") == before

@@ -295,9 +295,8 @@ GROUP BY reason
 ORDER BY letters DESC, reason;
 
 -- name: delete_old_deliveries :one
--- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago,
--- with their recipients, payloads and dead letters. Their step accepted moves to the log, which is kept for longer; it
--- keeps its place, so readers of all_steps see no change. A delivery whose idempotency key is still valid stays, because
+-- One bounded step of retention through the deliveries, in the order of their ids: delete those that finished long ago;
+-- the trigger delete_parts deletes what belongs to them. A delivery whose idempotency key is still valid stays, because
 -- a replay must find it, and dead letters have a retention of their own, because they wait for a person. `is_over`: none
 -- of these was created before the time that the retention ends, and neither were later ones.
 WITH page AS MATERIALIZED (
@@ -317,22 +316,8 @@ old AS MATERIALIZED (
             OR d.finished_at < coalesce(:now::timestamptz, now()) - :dead_letter_retention::interval)
     FOR UPDATE SKIP LOCKED
 ),
-recipients AS (
-    DELETE FROM other_recipients WHERE delivery_id IN (SELECT id FROM old)
-),
-payloads AS (
-    DELETE FROM delivery_payloads WHERE delivery_id IN (SELECT id FROM old)
-),
-letters AS (
-    DELETE FROM dead_letters WHERE delivery_id IN (SELECT id FROM old)
-),
 deleted AS (
-    DELETE FROM deliveries WHERE id IN (SELECT id FROM old) RETURNING *
-),
-moved AS (
-    INSERT INTO delivery_steps (transaction_id, position, delivery_id, at, campaign_id, step, lane, channel, source)
-    SELECT transaction_id, position, id, created_at, campaign_id, 'accepted', lane, channel, source
-    FROM deleted
+    DELETE FROM deliveries WHERE id IN (SELECT id FROM old) RETURNING id
 )
 SELECT count(*) AS seen, (SELECT count(*) FROM deleted) AS deleted, max(id) AS last_id,
     coalesce(bool_and(created_at >= coalesce(:now::timestamptz, now()) - :retention::interval), true) AS is_over
