@@ -392,7 +392,7 @@ async def test_claims_are_recovered_by_the_loop(pool: Pool) -> None:
 
 
 async def test_delete_by_hand_leaves_no_rows_of_the_delivery(pool: Pool) -> None:
-    """psql deletes deliveries as retention does: parts go, and the fact that they were accepted stays in its place."""
+    """Deletion in psql is that of retention: parts go, and the fact that they were accepted stays in its place."""
     mails = await accepted(pool, a_mail(), a_mail("ada@example.org", "bob@example.org"), a_mail())
     await pool.execute(
         "UPDATE deliveries SET state = 'cancelled', next_attempt_at = NULL, finished_at = now(), reason = 'expired'"
