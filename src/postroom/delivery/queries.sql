@@ -122,10 +122,10 @@ claimed AS (
 ),
 held AS ( -- not all of `due`: mail that was committed after this statement began is locked, but not updated
     INSERT INTO claims (id, lane, worker_id, claimed_at, expires_at, delivery_ids)
-    SELECT claim_id, :lane::text::delivery_lane, :worker_id, coalesce(:now::timestamptz, now()),
+    SELECT min(claim_id), :lane::text::delivery_lane, :worker_id, coalesce(:now::timestamptz, now()),
         coalesce(:now::timestamptz, clock_timestamp()) + :lease::interval, array_agg(id ORDER BY ordinal)
     FROM claimed
-    GROUP BY claim_id
+    HAVING count(*) > 0
     RETURNING wake_event_followers() -- accepting this mail has notified none
 )
 SELECT claimed.id, claim_id, channel::text, ladder, attempt_count, attempt_base, created_at,
