@@ -31,7 +31,7 @@ from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryFilter, DeliveryRequest, DeliveryState, Lane
+from postroom.delivery.model import DeliveryFilter, DeliveryRequest, Lane, StateFilter
 from postroom.post.address import Address
 from postroom.settings import Settings
 
@@ -50,8 +50,8 @@ LISTINGS: dict[str, Callable[[], DeliveryFilter]] = {
     "newest": DeliveryFilter,
     "recipient": lambda: DeliveryFilter(recipient="ada@rare.example"),
     "domain": lambda: DeliveryFilter(recipient_domain="rare.example"),
-    "cancelled": lambda: DeliveryFilter(state=DeliveryState.CANCELLED),
-    "sent": lambda: DeliveryFilter(state=DeliveryState.SENT),
+    "cancelled": lambda: DeliveryFilter(state=StateFilter.CANCELLED),
+    "sent": lambda: DeliveryFilter(state=StateFilter.SENT),
     "template": lambda: DeliveryFilter(template_id="rare"),
     "source": lambda: DeliveryFilter(source="rare"),
     "campaign": lambda: DeliveryFilter(campaign_id=77),
@@ -65,7 +65,7 @@ LISTINGS: dict[str, Callable[[], DeliveryFilter]] = {
     "finished": lambda: DeliveryFilter(finished_before=datetime.now(UTC) - timedelta(days=DAYS / 2)),
     "key": lambda: DeliveryFilter(idempotency_key="key-5000"),
     "time": lambda: DeliveryFilter(created_before=datetime.now(UTC) - timedelta(days=DAYS / 2)),
-    "combined": lambda: DeliveryFilter(source="rare", state=DeliveryState.CANCELLED, recipient_domain="rare.example"),
+    "combined": lambda: DeliveryFilter(source="rare", state=StateFilter.CANCELLED, recipient_domain="rare.example"),
 }
 """Filters that few deliveries match, all that any match, and several together."""
 

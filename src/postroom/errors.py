@@ -27,7 +27,7 @@
     │   ├── accounts: EmailTaken, LoginTaken, NotProvisioned
     │   ├── archive: ArchiveBusy, ArchiveLocked, MonthTaken
     │   ├── backup: RoomNotEmpty
-    │   ├── campaigns: CampaignFrozen, CampaignWrongStatus
+    │   ├── campaigns: CampaignFrozen, CampaignWouldFail, CampaignWrongStatus
     │   ├── delivery: BodyGone, CampaignCancelled, ClaimLost, DeliveryExpired, WrongState
     │   ├── events: AppendConditionFailed, DuplicateAppend, EventUnreadable
     │   ├── inbox: ReleaseOff

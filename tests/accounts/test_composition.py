@@ -88,12 +88,14 @@ async def test_account_mail_off_leaves_tokens(room: Room) -> None:
 @pytest.mark.parametrize("unset", ["given_from", "public_url"])
 async def test_account_mail_waits_until_its_sender_and_links_are_set(room: Room, unset: str) -> None:
     """With a relay, tokens are left while the From address or the public URL is unset; captured mail needs neither."""
-    relay = {"transport": "smtp", "smtp_relay": "smtp://127.0.0.1:1?tls=none", "secret_key": KEY}
-    complete = replace(room.settings, **relay, given_from="post@shop.example", public_url="https://mail.shop.example")
+    links = {"given_from": "post@shop.example", "public_url": "https://mail.shop.example"}
+    relay = replace(room.settings, transport="smtp", smtp_relay="smtp://127.0.0.1:1?tls=none", secret_key=KEY)
+    complete = replace(relay, **links)  # type: ignore[arg-type] # texts
+    lacking = replace(complete, given_from=None) if unset == "given_from" else replace(complete, public_url=None)
     for settings, is_collected in [
         (complete, True),
-        (replace(complete, **{unset: None}), False),
-        (replace(complete, **{unset: None}, transport="capture"), True),
+        (lacking, False),
+        (replace(lacking, transport="capture"), True),
     ]:
         collector = make_mailing_collector(replace(room, settings=settings), stop=asyncio.Event())
         assert (collector is not None) is is_collected
@@ -101,6 +103,6 @@ async def test_account_mail_waits_until_its_sender_and_links_are_set(room: Room,
     await settle(room.pool)
     await room.pool.execute("UPDATE tokens SET created_at = created_at - 3600")
     async with room.pool.acquire() as connection:
-        found = await database_checks.examine(connection, replace(complete, **{unset: None}))
+        found = await database_checks.examine(connection, lacking)
     [row] = [finding for finding in found if finding.check == "tokens"]
     assert (row.verdict, "set POSTROOM_" in row.advice) == (Severity.FAIL, True)

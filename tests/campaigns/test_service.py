@@ -12,7 +12,13 @@ from tests.support.senders import an_account
 
 from postroom.campaigns import preview as rehearsal
 from postroom.campaigns import service
-from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignRecipientNotFound, CampaignWrongStatus
+from postroom.campaigns.errors import (
+    CampaignFrozen,
+    CampaignNotFound,
+    CampaignRecipientNotFound,
+    CampaignWouldFail,
+    CampaignWrongStatus,
+)
 from postroom.campaigns.model import CampaignStatus
 from postroom.db.pool import Pool
 from postroom.delivery.model import Lane
@@ -240,3 +246,33 @@ async def test_figures_come_from_statistics_only(pool: Pool) -> None:
     assert (found.opens.total, found.opens.unique, found.opens.machine) == (5, 3, 0)
     [hour] = await service.list_hours(pool, campaign)
     assert hour.amounts["sent"] == 7
+
+
+async def test_a_start_that_would_fail_needs_a_confirmation(pool: Pool) -> None:
+    """If more than one recipient in a hundred lacks a field without a default, the start names the field."""
+    campaign = await a_campaign(pool, 3, html="<p>{{ city }}</p>")
+    with pytest.raises(CampaignWouldFail, match=r"3 of 3 mails would fail: no recipient has a value for \{\{ city"):
+        await service.start_campaign(pool, campaign.id, actor="tests")
+    assert (await service.get_campaign(pool, campaign.id)).status is CampaignStatus.DRAFT
+    started = await service.start_campaign(pool, campaign.id, actor="tests", accepts_failures=True)
+    assert started.campaign.status is CampaignStatus.ACTIVE
+
+
+async def test_a_campaign_returns_to_a_draft_until_its_first_mail_is_queued(pool: Pool) -> None:
+    """A scheduled campaign can be changed and rescheduled; once mail was queued, its content stays."""
+    campaign = await a_campaign(pool, 3, start_at=NOON)
+    await service.start_campaign(pool, campaign.id, actor="tests")
+    assert (await service.reopen_campaign(pool, campaign.id, actor="tests")).status is CampaignStatus.DRAFT
+    later = NOON + timedelta(days=1)
+    await service.update_campaign(pool, campaign.id, {"subject": "Later", "start_at": later}, actor="tests")
+    started = await service.start_campaign(pool, campaign.id, actor="tests")
+    assert (started.queued, started.campaign.plan.start_at) == (3, later)
+    await service.pause_campaign(pool, campaign.id, actor="tests")
+    await service.reopen_campaign(pool, campaign.id, actor="tests")
+    await service.start_campaign(pool, campaign.id, actor="tests")
+    await pool.execute("SELECT feed_campaign($1, 100, $2)", campaign.id, later + timedelta(minutes=1))
+    with pytest.raises(CampaignFrozen):
+        await service.reopen_campaign(pool, campaign.id, actor="tests")
+    await service.cancel_campaign(pool, campaign.id, actor="tests")
+    with pytest.raises(CampaignWrongStatus):
+        await service.reopen_campaign(pool, campaign.id, actor="tests")

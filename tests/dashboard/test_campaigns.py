@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 import pytest
+from tests.support.builders import NOON
 from tests.support.campaigns import HTML, SECRET, a_campaign, a_running_campaign
 from tests.support.dashboard import Guest, dashboard_app, open_guest, text_of
 from tests.support.http import served
@@ -17,7 +18,7 @@ from tests.support.templates import published
 
 from postroom.campaigns import report as reports
 from postroom.campaigns import service
-from postroom.campaigns.model import PersonResult
+from postroom.campaigns.model import CampaignStatus, PersonResult
 from postroom.db.room import Room, open_room
 from postroom.settings import Settings
 
@@ -403,3 +404,18 @@ async def event_of(response: aiohttp.ClientResponse) -> dict[str, str]:
         line = await response.content.readline()
         if line.startswith(b"data: "):
             return msgspec.json.decode(line.removeprefix(b"data: "), type=dict[str, str])
+
+
+async def test_a_start_whose_mail_fails_asks_for_a_tick_and_a_start_can_be_undone(room: Room, guest: Guest) -> None:
+    """The page counts the mails that would fail; a scheduled campaign goes back to a draft before its first mail."""
+    campaign = await a_campaign(room.pool, 3, html="<p>{{ city }}</p>", start_at=NOON)
+    page = f"/campaigns/{campaign.id}"
+    asked = await guest.get(f"{page}/start")
+    assert "Start although 3 of 3 mails will fail" in text_of(asked)
+    refused = await guest.submit(f"{page}/start", f"{page}/start")
+    assert "would fail" in text_of(refused)
+    await guest.submit(f"{page}/start", f"{page}/start", accept="on")
+    assert (await service.get_campaign(room.pool, campaign.id)).status is CampaignStatus.ACTIVE
+    assert "Back to draft" in text_of(await guest.get(page))
+    await guest.submit(page, f"{page}/reopen")
+    assert (await service.get_campaign(room.pool, campaign.id)).status is CampaignStatus.DRAFT

@@ -1,6 +1,9 @@
 """The ways out: a relay that fails is noticed, probed and named, and mail leaves when it is back."""
 
 import json
+from collections.abc import MutableMapping
+from datetime import datetime
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -38,7 +41,7 @@ class Outage:
         await self.watch.report()
         return ids
 
-    async def look(self, **later: float) -> list[dict[str, object]]:
+    async def look(self, **later: float) -> list[MutableMapping[str, Any]]:
         """Run the watch after a while; the events that it logged."""
         self.hands.forward(**later)
         with capture_logs() as logs:
@@ -50,7 +53,7 @@ class Outage:
         return found
 
 
-async def next_attempts(pool: Pool) -> dict[int, object]:
+async def next_attempts(pool: Pool) -> dict[int, datetime]:
     rows = await pool.fetch("SELECT id, next_attempt_at FROM deliveries WHERE next_attempt_at IS NOT NULL")
     return {row["id"]: row["next_attempt_at"] for row in rows}
 

@@ -50,7 +50,7 @@ async def full(filled: Room) -> AsyncIterator[Session]:
 
 def most_rows(plan: list[Node]) -> float:
     """The most rows that a scan of a table returned, in all of its runs."""
-    return max(node["Actual Rows"] * node["Actual Loops"] for node in plan if "Relation Name" in node)
+    return max(float(node["Actual Rows"] * node["Actual Loops"]) for node in plan if "Relation Name" in node)
 
 
 async def test_a_scrape_reads_one_row_of_each_list(full: Session) -> None:

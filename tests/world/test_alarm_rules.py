@@ -81,6 +81,6 @@ def test_an_outage_fires_its_alert_and_no_other(outage: str, tmp_path: Path) -> 
     test = {"interval": "1m", "input_series": series, "promql_expr_test": [question]}
     case = {"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}
     (tmp_path / "case.yaml").write_text(yaml.safe_dump(case))
-    command = [program("promtool", "prometheus"), "test", "rules", tmp_path / "case.yaml"]
+    command: list[str | Path] = [program("promtool", "prometheus"), "test", "rules", tmp_path / "case.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "SUCCESS" in done.stdout, done.stdout + done.stderr

@@ -6,7 +6,8 @@ OWNS     campaigns            the letter, its status and its counters
          campaign_zones       the recipients of one time zone: due time and feeding position
          campaign_fields      the merge fields of the recipients, and how many have a value
          channel <room>_campaigns: notified when a campaign is started or resumed
-STATES   draft → active ⇄ paused; active → completed; active | paused → cancelled. A recipient: waiting → fed or
+STATES   draft → active ⇄ paused; active → completed; active | paused → cancelled;
+         active | paused → draft while no mail was queued. A recipient: waiting → fed or
          suppressed. Enforced by `campaigns_guard`
 FILES    recipients_file  CSV and JSON lines → recipients; rejected lines with number and reason
          upload      recipients → rows, batch by batch

@@ -188,7 +188,14 @@ def send_test(
 
 
 @campaigns.command()
-def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
+def start(
+    campaign_id: Id,
+    *,
+    accepts_failures: Annotated[
+        bool, typer.Option("--accept-failures", help="Start although more than 1 % of the mails would fail.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Start a campaign. Its letter can no longer be changed."""
     started = started_shape(
         in_room(
@@ -198,6 +205,7 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
                 actor=actor(),
                 has_secret_key=room.settings.secret_key is not None,
                 unset=room.settings.unset_for_mail,
+                accepts_failures=accepts_failures,
             )
         )
     )
@@ -208,6 +216,12 @@ def start(campaign_id: Id, *, as_json: AsJson = False) -> None:
         f"{started.estimate.per_second:g}/s at most"
     )
     say_or_json(text, started, as_json=as_json)
+
+
+@campaigns.command()
+def reopen(campaign_id: Id) -> None:
+    """Return a campaign to a draft, to change or reschedule it, while no mail of it was queued."""
+    _run(campaign_id, service.reopen_campaign)
 
 
 @campaigns.command()

@@ -18,6 +18,10 @@ class CampaignWrongStatus(ConflictError):
         self.status = status
 
 
+class CampaignWouldFail(ConflictError):
+    """Many mails of the campaign would fail. Correct the letter, or start it with `accepts_failures`."""
+
+
 class CampaignNotFound(NotFoundError):
     """The campaign does not exist."""
 

@@ -82,7 +82,8 @@ def _merge_fields(letter: CampaignContent, fields: Mapping[str, int] | None, peo
             who = "no recipient has" if lacking == people else f"{count_of(lacking, 'recipient')} of {people} lack"
             unknown = " and their mail will fail" if name not in fields else ""
             message = f"{who} a value for {{{{ {name} }}}}{unknown}; give it a default"
-            yield LetterWarning("field_missing", _part_of(letter, name), message)
+            failing = lacking if name not in fields else 0
+            yield LetterWarning("field_missing", _part_of(letter, name), message, failing)
 
 
 def _unknown(name: str, fields: Mapping[str, int], people: int) -> str:

@@ -372,6 +372,13 @@ FROM shift_deliveries(
         FOR UPDATE OF d SKIP LOCKED
     ), interval '-1000 years');
 
+-- name: reopen_campaign :maybe
+-- Return a campaign to a draft, if no mail of it was queued yet.
+UPDATE campaigns
+SET status = 'draft', started_at = NULL, paused_at = NULL, updated_at = coalesce(:now::timestamptz, now())
+WHERE id = :campaign_id AND status IN ('active', 'paused') AND fed_count = 0
+RETURNING id;
+
 -- name: resume_campaign :maybe
 -- Resume a paused campaign.
 UPDATE campaigns

@@ -9,7 +9,7 @@ import msgspec
 
 from postroom.campaigns import store
 from postroom.campaigns.check import check_plan
-from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignWrongStatus
+from postroom.campaigns.errors import CampaignFrozen, CampaignNotFound, CampaignWouldFail, CampaignWrongStatus
 from postroom.campaigns.model import (
     Campaign,
     CampaignFigures,
@@ -25,6 +25,7 @@ from postroom.campaigns.model import (
 )
 from postroom.campaigns.preview import try_out
 from postroom.campaigns.queue_sync import settle_mail, settle_step
+from postroom.campaigns.trial import lint_letter
 from postroom.campaigns.zones import due_times
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
@@ -32,10 +33,14 @@ from postroom.delivery import store as delivery_store
 from postroom.delivery.model import Lane
 from postroom.errors import BadInput, SecretKeyMissing, SettingsMissing
 from postroom.events.audit import audited
+from postroom.mail.content_lint import LetterWarning
 from postroom.runtime.page import EXAMINED, Found, search_page
 from postroom.senders import store as sender_store
 from postroom.senders.forecast import SENDING, AccountPool
 from postroom.senders.model import SenderAccount
+
+MOST_FAILING = 0.01
+"""The share of a campaign's mails that may fail without a confirmation: single addresses in a long list."""
 
 EXPECTED_RATE = 1000.0
 """Mails per second assumed at a start without sender accounts: a cautious value for two cores and a nearby relay."""
@@ -98,17 +103,21 @@ async def start_campaign(  # noqa: PLR0913 - what the settings lack, besides the
     actor: str,
     has_secret_key: bool = True,
     unset: Sequence[str] = (),
+    accepts_failures: bool = False,
     rate: float | None = None,
     now: datetime | None = None,
 ) -> Started:
     """Start a draft: feeders queue it when it is due; `rate` is the number of mails sent per second.
 
     `unset` names settings without which mail leaves with a wrong sender or dead links (`Settings.unset_for_mail`).
+    A letter that more than one recipient in a hundred cannot get starts only with `accepts_failures`.
     """
     if not has_secret_key:  # no unsubscribe link could be signed, and every campaign mail needs one
         raise SecretKeyMissing
     SettingsMissing.unless_none(unset)
     tried = await try_out(pool, campaign_id)
+    if not accepts_failures:
+        await _refuse_failures(pool, campaign_id)
     async with audited(pool, actor, "campaign.start", f"campaign:{campaign_id}") as (connection, note):
         campaign = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
         if not await store.start_campaign(connection, campaign_id=campaign_id, now=now):
@@ -126,6 +135,36 @@ async def start_campaign(  # noqa: PLR0913 - what the settings lack, besides the
     queued = campaign.total - campaign.suppressed
     expected = estimate(queued, moment, last_due, rate=rate or EXPECTED_RATE, accounts=accounts)
     return Started(campaign=campaign, queued=queued, estimate=expected)
+
+
+async def _refuse_failures(pool: Pool, campaign_id: int) -> None:
+    """Raise `CampaignWouldFail` if too many mails cannot be rendered."""
+    async with pool.acquire() as connection:
+        campaign = CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
+        fields = await store.list_fields(connection, campaign_id=campaign_id)
+    if campaign.total:
+        warnings = await lint_letter(campaign.plan.letter, fields=fields, people=campaign.total)
+        worst = too_many_failing(warnings, campaign.total)
+        if worst is not None:
+            raise CampaignWouldFail(f"{worst.failing} of {campaign.total} mails would fail: {worst.message}.")
+
+
+def too_many_failing(warnings: Sequence[LetterWarning], total: int) -> LetterWarning | None:
+    """The warning about the most mails that would fail, if they are more than a start accepts unasked."""
+    worst = max(warnings, key=lambda warning: warning.failing, default=None)
+    return worst if worst is not None and worst.failing > MOST_FAILING * total else None
+
+
+async def reopen_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:
+    """Return a campaign to a draft, to change or reschedule it, while no mail of it was queued."""
+    async with audited(pool, actor, "campaign.reopen", f"campaign:{campaign_id}") as (connection, note):
+        before = CampaignNotFound.unless(await store.lock_campaign(connection, campaign_id=campaign_id))
+        if not await store.reopen_campaign(connection, campaign_id=campaign_id, now=now):
+            if before.status in (CampaignStatus.ACTIVE, CampaignStatus.PAUSED):
+                raise CampaignFrozen
+            raise CampaignWrongStatus("reopened", before.status)
+        note.before, note.after = {"status": before.status}, {"status": CampaignStatus.DRAFT}
+        return CampaignNotFound.unless(await store.find_campaign(connection, campaign_id=campaign_id))
 
 
 async def pause_campaign(pool: Pool, campaign_id: int, *, actor: str, now: datetime | None = None) -> Campaign:

@@ -246,3 +246,11 @@ def written(address: Address | None) -> str | None:
     if address is None:
         return None
     return address.email if address.name is None else f"{address.name} <{address.email}>"
+
+
+class StartQuery(Shape, frozen=True, kw_only=True):
+    """The confirmation of a start."""
+
+    accepts_failures: Annotated[
+        bool, msgspec.Meta(description="Start although more than 1 % of the mails would fail.")
+    ] = False

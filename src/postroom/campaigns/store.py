@@ -127,6 +127,7 @@ async def measure_campaigns(connection: Connection, *, campaign_ids: Sequence[in
 pause_campaign = QUERIES["pause_campaign"].has
 read_clock = QUERIES["read_clock"].one_as(columns("moment"))
 release_mail = QUERIES["release_mail"].one_as(column("moved", int))
+reopen_campaign = QUERIES["reopen_campaign"].has
 resume_campaign = QUERIES["resume_campaign"].has
 start_campaign = QUERIES["start_campaign"].has
 start_zones = QUERIES["start_zones"].exec

@@ -33,6 +33,10 @@ _PAUSE = PageAction(
     "Pause", f"{_ONE}/pause", WRITE, service.pause_campaign, "The campaign is paused.",
     question="Mail that waits is held until the campaign is resumed. Mail that a worker has claimed is still sent.",
 )  # fmt: skip
+_REOPEN = PageAction(
+    "Back to draft", f"{_ONE}/reopen", WRITE, service.reopen_campaign, "The campaign is a draft again.",
+    question="No mail of it was queued yet: content and time can be changed, and it can be started again.",
+)  # fmt: skip
 _RESUME = PageAction(
     "Resume", f"{_ONE}/resume", WRITE, service.resume_campaign, "The campaign is active again.",
     question="Mail that was held is sent again, in the same order.",
@@ -54,7 +58,9 @@ _OFFERED = {
 
 def actions_of(campaign: Campaign) -> list[PageAction]:
     """The buttons that the status allows; the statements behind them check it again."""
-    return [each.at(campaign.id) for each in _OFFERED.get(campaign.status, (_COPY,))]
+    offered = _OFFERED.get(campaign.status, (_COPY,))
+    is_early = campaign.status in (CampaignStatus.ACTIVE, CampaignStatus.PAUSED) and campaign.fed == 0
+    return [each.at(campaign.id) for each in ((_REOPEN, *offered) if is_early else offered)]
 
 
 def schedule_of(campaign: Campaign) -> str:
@@ -69,7 +75,7 @@ async def ask_start_page(request: PageRequest) -> Answer:
     """The question before a start, with the warnings about the content."""
     campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
     warnings = await letters.lint_campaign(request.pool, campaign.id)
-    obstacle = _obstacle(request, campaign)
+    obstacle, worst = _obstacle(request, campaign), service.too_many_failing(warnings, campaign.total)
     return request.confirm(
         f"Start {campaign.plan.name}?",
         _question(request, campaign),
@@ -79,12 +85,15 @@ async def ask_start_page(request: PageRequest) -> Answer:
         warning=obstacle,
         findings=[("HTML" if each.part == "html" else each.part.capitalize(), each.message) for each in warnings],
         is_possible=obstacle is None and campaign.status is CampaignStatus.DRAFT,
+        tick=f"Start although {worst.failing:,} of {campaign.total:,} mails will fail" if worst else None,
     )
 
 
 def _obstacle(request: PageRequest, campaign: Campaign) -> str | None:
     if request.call.room.settings.secret_key is None:
         return "POSTROOM_SECRET_KEY is not set: no unsubscribe link can be signed. Set it and restart Postroom."
+    if unset := request.call.room.settings.unset_for_mail:
+        return f"{' and '.join(unset)} must be set: see Going live."
     if campaign.status is not CampaignStatus.DRAFT:
         return f"The campaign is {campaign.status} already."
     return None if campaign.total else "The campaign has no recipients. Upload them first."
@@ -108,6 +117,7 @@ async def start_page(request: PageRequest) -> Answer:
         actor=request.actor,
         has_secret_key=request.call.room.settings.secret_key is not None,
         unset=request.call.room.settings.unset_for_mail,
+        accepts_failures="accept" in request.form,
     )
     end = f"{request.viewer.local(started.estimate.finishes_at):%Y-%m-%d %H:%M}"
     sentence = f"The campaign is started: {started.queued:,} mails, the last one about {end} {request.viewer.zone}."
@@ -155,5 +165,5 @@ PAGES = (
     form(f"{_ONE}/start", start_page, scope=WRITE),
     page(f"{_ONE}/upload", ask_upload_page, scope=WRITE),
     file_form(f"{_ONE}/upload", upload_page, scope=WRITE),
-    *actions(_PAUSE, _RESUME, _CANCEL, _DELETE),
+    *actions(_REOPEN, _PAUSE, _RESUME, _CANCEL, _DELETE),
 )

@@ -25,6 +25,7 @@ class LetterWarning:
     code: str
     part: str
     message: str
+    failing: int = 0  # mails that cannot be rendered, and fail
 
 
 def lint_subject(words: str) -> Iterator[LetterWarning]:

@@ -1,4 +1,5 @@
--- Reject a change of a started campaign's letter, and every status change that is not a documented transition. All
+-- Reject a change of a started campaign's letter, and every status change that is not a documented transition. A campaign of
+-- which no mail was queued can return to a draft. All
 -- recipients get the same letter, whichever client writes the row.
 CREATE OR REPLACE FUNCTION campaigns_guard() RETURNS trigger
 LANGUAGE plpgsql
@@ -7,6 +8,7 @@ BEGIN
     IF NEW.status <> OLD.status AND (OLD.status, NEW.status) NOT IN (
         ('draft', 'active'), ('active', 'paused'), ('active', 'completed'), ('active', 'cancelled'),
         ('paused', 'active'), ('paused', 'cancelled'))
+        AND NOT (OLD.status IN ('active', 'paused') AND NEW.status = 'draft' AND NEW.fed_count = 0)
     THEN
         RAISE EXCEPTION 'a campaign that is % cannot become %', OLD.status, NEW.status
             USING ERRCODE = 'PR071', COLUMN = 'status';

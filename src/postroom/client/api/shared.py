@@ -37,3 +37,4 @@ class LetterWarning(Struct, frozen=True, kw_only=True):
     code: str
     part: str
     message: str
+    failing: int

@@ -34,7 +34,10 @@ class WayOutWatch:
 
     def __init__(self, pool: Pool, relay: tuple[str, Probe] | None = None, *, clock: Clock = database_time) -> None:
         self._pool, self._clock = pool, clock
-        self._relay, self._probe = relay or (None, None)
+        self._relay: str | None = None
+        self._probe: Probe | None = None
+        if relay is not None:
+            self._relay, self._probe = relay
         self._counts = WayOutCounts()
 
     def loop(self) -> Loop:
