@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.command_line import answer, postroom
+from tests.support.dashboard_roles import scope_of
 from tests.support.http import open_browser
 
 from postroom.dashboard.endpoints import ENDPOINTS
@@ -35,7 +36,7 @@ async def test_every_scope_in_use_has_its_place_in_the_table_of_roles(room: Room
     """The scopes of the API, of pages and of the navigation are those of the table; a new one must be placed there."""
     used = {endpoint.scope for endpoint in build_app(room).endpoints if endpoint.scope}
     used |= {link.scope for group in GROUPS for link in group.links}
-    used |= {endpoint.handler.args[1] for endpoint in ENDPOINTS if hasattr(endpoint.handler, "args")}
+    used |= {scope for endpoint in ENDPOINTS if (scope := scope_of(endpoint)) is not None}
     assert used <= set(SCOPE_ROLES)
 
 

@@ -26,7 +26,10 @@ def endpoint_at(path: str, method: str) -> Endpoint:
 
 
 def scope_of(endpoint: Endpoint) -> str | None:
-    """The scope of a page; None for a public one."""
+    """The scope of a page; None for a public one. A form checks it before its body is read."""
+    if endpoint.admit is not None:
+        scope: str = getattr(endpoint.admit, "keywords", {})["scope"]
+        return scope
     bound = getattr(endpoint.handler, "args", None)
     return bound[1] if bound else None
 
