@@ -31,7 +31,8 @@ from postroom.db.pool import Pool, open_pool
 from postroom.db.room import open_room
 from postroom.delivery import service, store
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryFilter, DeliveryRequest, Lane, StateFilter
+from postroom.delivery.filter import DeliveryFilter, StateFilter
+from postroom.delivery.model import DeliveryRequest, Lane
 from postroom.post.address import Address
 from postroom.settings import Settings
 

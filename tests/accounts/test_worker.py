@@ -31,7 +31,8 @@ from postroom.db.room import Room
 from postroom.delivery import service as delivery
 from postroom.delivery import store as deliveries
 from postroom.delivery.check import check_request
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.errors import SettingInvalid
 from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
 from postroom.settings import Settings

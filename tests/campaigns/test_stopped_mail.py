@@ -14,9 +14,10 @@ from postroom.db.pool import Pool
 from postroom.delivery import service
 from postroom.delivery import store as delivery_store
 from postroom.delivery.errors import CampaignCancelled
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.mass.service import preview
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, StateFilter
+from postroom.delivery.model import DeliveryId, DeliveryState, Lane
 
 ADA = "cli:ada"
 Action = Callable[..., Awaitable[Any]]

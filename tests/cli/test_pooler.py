@@ -64,7 +64,7 @@ def test_a_missing_alter_role_is_one_sentence(database_url: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Etc/UTC", "UTC", "Zulu"])
 async def test_every_name_of_utc_is_utc(pool: Pool, database_url: str, prepared: None, zone: str) -> None:
-    """Debian's PostgreSQL has the time zone Etc/UTC unless it is told otherwise."""
+    """Debian's PostgreSQL has the time zone Etc/UTC unless it is set otherwise."""
     await pool.execute(f"ALTER DATABASE \"{database_url.rpartition('/')[2]}\" SET timezone = '{zone}'")
     with pgbouncer(database_url) as pooled:
         settings = {"POSTROOM_DATABASE_URL": pooled, "POSTROOM_DATABASE_DIRECT_URL": database_url}

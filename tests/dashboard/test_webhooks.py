@@ -8,7 +8,8 @@ from tests.support.dashboard import Guest, hidden_fields, open_guest, text_of
 from tests.support.webhook_server import Receiver, receiving
 
 from postroom.db.room import Room
-from postroom.delivery.model import Channel, DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Channel, DeliveryState, Lane
 from postroom.delivery.service import list_deliveries
 from postroom.delivery.worker import Worker, WorkerOptions
 from postroom.outbox import topics

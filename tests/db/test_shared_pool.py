@@ -11,7 +11,8 @@ from postroom.db.migrate import migrate
 from postroom.db.room import Room
 from postroom.db.shared_pool import MOST_ROOMS, SharedPool, Turns, open_shared_pool
 from postroom.delivery import service
-from postroom.delivery.model import DeliveryFilter, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Lane
 
 
 @pytest.fixture

@@ -19,8 +19,9 @@ from postroom.db.pool import Pool
 from postroom.db.queries import Connection
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.listing import pages, store
-from postroom.delivery.model import DeliveryFilter, Lane, StateFilter
+from postroom.delivery.model import Lane
 from postroom.errors import BadInput
 from postroom.post.address import parse_address
 

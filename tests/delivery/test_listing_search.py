@@ -14,8 +14,9 @@ from tests.support.builders import NOON, QUEUE_WAITING, a_mail, accepted
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.listing import pages
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane, StateFilter
+from postroom.delivery.model import DeliveryState, Lane
 
 SEED = 7
 """The rows and the searches are the same in each run."""

@@ -35,8 +35,9 @@ from postroom.delivery import service, store
 from postroom.delivery.check import check_request
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import DeliveryNotFound
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.maintenance import NOTICE, RETENTION, Maintenance, MaintenanceOptions
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, Outgoing
+from postroom.delivery.model import DeliveryId, DeliveryState, Lane, Outgoing
 from postroom.delivery.notices import Notifier
 from postroom.post.address import Address
 from postroom.settings import Settings

@@ -24,10 +24,11 @@ from postroom.db.room import Room
 from postroom.delivery import store as deliveries
 from postroom.delivery.decision import complete_columns
 from postroom.delivery.errors import MassActionNotFound
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.listing import pages
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassKind, Obstacle, read_filter
-from postroom.delivery.model import DeliveryFilter, DeliveryState, Lane, StateFilter
+from postroom.delivery.model import DeliveryState, Lane
 from postroom.delivery.worker import WorkerOptions
 from postroom.errors import IdempotencyConflict
 from postroom.post.reply import Content, Envelope, Reply
@@ -164,7 +165,7 @@ async def test_cancel_is_unfinished_while_a_delivery_is_locked(pool: Pool) -> No
 
 @pytest.mark.parametrize("state", [None, StateFilter.QUEUED, StateFilter.WAITING])
 async def test_cancel_is_unfinished_while_a_worker_holds_mail(pool: Pool, state: StateFilter | None) -> None:
-    """Mail that returns to the queue is claimed by nobody until it is cancelled; mail that was sent has ended."""
+    """Mail that returns to the queue is claimed by no worker until it is cancelled; mail that was sent has ended."""
     await waiting(pool, 4)
     held = await claimed(pool, limit=3)
     begun = await service.start(pool, MassKind.CANCEL, replace(SHOP, state=state), actor=ADA)

@@ -22,9 +22,10 @@ from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service as deliveries
 from postroom.delivery.errors import DeadLetterNotFound, DeliveryNotFound
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, Lane, StateFilter
+from postroom.delivery.model import DeliveryId, DeliveryState, Lane
 
 ADA = "cli:ada"
 

@@ -8,7 +8,7 @@ from tests.support.builders import a_checked_mail, accepted, suppress
 from postroom.db.pool import Pool, Session, connect
 from postroom.db.room import Room
 from postroom.delivery import service, store
-from postroom.delivery.model import DeliveryFilter
+from postroom.delivery.filter import DeliveryFilter
 
 Accept = Callable[[Session, int], Awaitable[object]]
 

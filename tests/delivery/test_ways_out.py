@@ -13,7 +13,8 @@ from tests.support.smtp_server import Script, smtp_server
 
 from postroom.db.pool import Pool
 from postroom.delivery import service
-from postroom.delivery.model import DeliveryFilter, DeliveryId, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import DeliveryId, Lane
 from postroom.delivery.notices import Notifier
 from postroom.delivery.ways_out import store
 from postroom.delivery.ways_out.model import WayOut

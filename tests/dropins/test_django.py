@@ -16,7 +16,8 @@ from tests.support.http import served
 from postroom.db.pool import Pool
 from postroom.db.room import Room
 from postroom.delivery import service
-from postroom.delivery.model import Delivery, DeliveryFilter, Lane, RecipientKind
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Delivery, Lane, RecipientKind
 from postroom.http import service as keys
 from postroom.http.asgi import build_app
 from postroom.post.address import Address

@@ -10,7 +10,8 @@ from postroom.db.migrate import migrate
 from postroom.db.room import Room, open_room
 from postroom.delivery import service
 from postroom.delivery.errors import DeliveryNotFound
-from postroom.delivery.model import DeliveryFilter, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Lane
 from postroom.settings import Settings
 
 

@@ -24,7 +24,7 @@ from tests.support.http import Browser, open_browser
 from bench import growth
 from postroom.db.pool import Pool
 from postroom.db.room import Room
-from postroom.delivery.model import DeliveryFilter
+from postroom.delivery.filter import DeliveryFilter
 
 ROWS = 30_000
 MOST_READ = 16_000

@@ -10,7 +10,8 @@ from tests.support.retention import swept
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.model import Delivery, DeliveryFilter
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Delivery
 from postroom.delivery.notices import Notifier
 from postroom.intake import service
 from postroom.intake.notice import NOTICE, RETENTION

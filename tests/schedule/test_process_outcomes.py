@@ -10,7 +10,8 @@ from tests.support.webhook_server import PATIENCE, Receiver, receiving
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import DeliveryFilter, Outgoing
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Outgoing
 from postroom.delivery.worker import WorkerOptions
 from postroom.inbox.transport import CaptureTransport
 from postroom.outbox.webhooks.writer import compose as compose_webhook

@@ -12,7 +12,8 @@ from tests.support.schedule import HOOK, NINE, POSTING, born, counted, many_due,
 
 from postroom.db.pool import Pool, open_pool
 from postroom.delivery import service as deliveries
-from postroom.delivery.model import Channel, DeliveryFilter
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Channel
 from postroom.schedule import engine, service, store
 from postroom.schedule import scheduled_events as agenda
 from postroom.schedule.handover import NO_DESTINATION, TOO_LATE

@@ -12,13 +12,13 @@ from postroom.delivery import service, store
 from postroom.delivery.attempt import Routes, Writers
 from postroom.delivery.check import CheckedRequest, check_batch, check_request
 from postroom.delivery.decision import AttemptResult
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.mass.model import MassAction, MassKind
 from postroom.delivery.mass.service import start
 from postroom.delivery.model import (
     Attempt,
     Channel,
     ClaimId,
-    DeliveryFilter,
     DeliveryId,
     DeliveryRequest,
     DeliveryState,
@@ -27,7 +27,6 @@ from postroom.delivery.model import (
     Recipient,
     RecipientKind,
     RecipientOutcome,
-    StateFilter,
 )
 from postroom.delivery.rows import read_started
 from postroom.delivery.worker import Worker, WorkerOptions

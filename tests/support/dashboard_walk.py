@@ -15,9 +15,10 @@ from tests.support.senders import an_account
 from postroom.accounts.service import create_account
 from postroom.dashboard.endpoints import ENDPOINTS
 from postroom.db.pool import Pool
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass.model import MassKind
 from postroom.delivery.mass.service import start
-from postroom.delivery.model import DeliveryFilter, Lane
+from postroom.delivery.model import Lane
 from postroom.feedback.model import NewSuppression
 from postroom.feedback.service import suppress
 from postroom.http.model import Role

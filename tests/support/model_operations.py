@@ -17,9 +17,10 @@ from postroom.campaigns import service as campaigns
 from postroom.db.faults import DATABASE_ERRORS
 from postroom.db.room import Room
 from postroom.delivery import service
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass import service as mass
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import DeliveryFilter, Lane
+from postroom.delivery.model import Lane
 from postroom.erasure.service import erase
 from postroom.errors import PostroomError
 from postroom.feedback.model import NewSuppression, SuppressionReason

@@ -11,7 +11,8 @@ from tests.support.patience import PATIENCE_S
 
 from postroom.db.pool import Pool
 from postroom.delivery import service as delivery_service
-from postroom.delivery.model import Delivery, DeliveryFilter
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Delivery
 
 Result = TypeVar("Result")
 MAIL = b"From: shop@example.com\r\nTo: ada@example.org\r\nSubject: Hi\r\n%b\r\nHello\r\n"

@@ -8,12 +8,16 @@ import asyncio
 from datetime import UTC, datetime
 from functools import partial
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from postroom.cli import host_checks
-from postroom.post.address import domain_of, parse_address
+from postroom.post.address import Address, domain_of, parse_address
 from postroom.runtime.finding import Finding, Severity, fail, ok, warn
 from postroom.settings import Settings
+
+if TYPE_CHECKING:
+    from postroom.delivery.model import Outgoing
 
 LOCAL_DOMAINS = ("localhost", "local", "localdomain", "internal")
 """Last labels of names that lead to this machine or network."""
@@ -172,7 +176,6 @@ def is_local(host: str) -> bool:
 async def send_probe(settings: Settings, to: str | None) -> Finding:
     """Send one mail through the relay, signed and addressed as every other, and report each step."""
     from postroom.app import make_composer
-    from postroom.delivery.model import probe_mail
     from postroom.senders.trial import tell
     from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
@@ -194,3 +197,38 @@ async def send_probe(settings: Settings, to: str | None) -> Finding:
     steps = tell(reply)
     shown = ", ".join(f"{step.name}: {step.detail or 'ok'}" for step in steps if not step.ok or step is steps[-1])
     return ok("probe mail", shown) if steps[-1].ok else fail("probe mail", shown, "see the reply, and the relay's log")
+
+
+def probe_mail(to: Address, *, now: datetime) -> "Outgoing":
+    """A mail that no room knows."""
+    from postroom.delivery.model import (
+        Channel,
+        ClaimId,
+        DeliveryId,
+        Lane,
+        Outgoing,
+        Recipient,
+        RecipientKind,
+        RecipientOutcome,
+    )
+
+    return Outgoing(
+        id=DeliveryId(0),
+        claim_id=ClaimId(0),
+        channel=Channel.EMAIL,
+        lane=Lane.TRANSACTIONAL,
+        ladder="generic",
+        attempt_no=1,
+        attempt_base=0,
+        created_at=now,
+        dated_at=now,
+        expires_at=None,
+        traceparent=None,
+        recipients=(Recipient(RecipientKind.TO, 0, to.email, to.name, RecipientOutcome.PENDING),),
+        sender=None,
+        subject="Postroom: a probe of the relay",
+        text="`postroom doctor --live` sent this mail. Check its From address and its DKIM signature.\n",
+        html=None,
+        headers={"Auto-Submitted": "auto-generated"},
+        attachments=(),
+    )

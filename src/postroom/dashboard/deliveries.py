@@ -16,8 +16,9 @@ from postroom.dashboard.views import indented
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
 from postroom.delivery.dead_letter_api import Reason
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import WAITS_FOR, Channel, Delivery, DeliveryFilter, DeliveryState, DeliverySummary, Lane
+from postroom.delivery.model import WAITS_FOR, Channel, Delivery, DeliveryState, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape
 from postroom.inbox.model import CODES
 from postroom.inbox.reader import decode_text

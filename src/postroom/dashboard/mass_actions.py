@@ -13,9 +13,10 @@ from postroom.dashboard.deliveries import FILTERS, chosen_of
 from postroom.dashboard.deliveries import MASS as PATH
 from postroom.dashboard.listing import ListColumn, columns, query_with
 from postroom.dashboard.page import OPERATE, PageRequest, form, listing, page
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, read_filter, write_filter
-from postroom.delivery.model import ENDED, DeliveryFilter
+from postroom.delivery.model import ENDED
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
 

@@ -7,7 +7,8 @@ import typer
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import Delivery, DeliveryFilter, DeliverySummary, Lane, StateFilter
+from postroom.delivery.filter import DeliveryFilter, StateFilter
+from postroom.delivery.model import Delivery, DeliverySummary, Lane
 from postroom.delivery.shapes import delivery_shape, summary_shape
 from postroom.runtime.page import Found
 from postroom.runtime.terminal import (

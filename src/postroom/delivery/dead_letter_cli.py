@@ -8,9 +8,10 @@ import typer
 from postroom.db.room import Room
 from postroom.delivery import service
 from postroom.delivery.dead_letter_api import DeadLetterShape
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.mass.cli import run_action
 from postroom.delivery.mass.model import MassKind
-from postroom.delivery.model import DeadLetter, DeliveryFilter, StateFilter
+from postroom.delivery.model import DeadLetter
 from postroom.runtime.page import Found
 from postroom.runtime.record import answer
 from postroom.runtime.terminal import (

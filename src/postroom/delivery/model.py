@@ -74,26 +74,6 @@ class DeliveryState(StrEnum):
 WAITING = frozenset({DeliveryState.QUEUED, DeliveryState.RENDERED})
 ENDED = frozenset(DeliveryState) - WAITING - {DeliveryState.SENDING}
 
-
-class StateFilter(StrEnum):
-    """A state to select deliveries by; `waiting` is queued or rendered."""
-
-    WAITING = "waiting"
-    QUEUED = "queued"
-    RENDERED = "rendered"
-    SENDING = "sending"
-    SENT = "sent"
-    FAILED = "failed"
-    DEAD_LETTER = "dead_letter"
-    CANCELLED = "cancelled"
-    SUPPRESSED = "suppressed"
-
-    @property
-    def states(self) -> frozenset[DeliveryState]:
-        """The states that it selects."""
-        return WAITING if self is StateFilter.WAITING else frozenset({DeliveryState(self.value)})
-
-
 WAITS_FOR: Mapping[str, str] = {
     "time": "It is to leave later.",
     "pause": "Its campaign is paused.",
@@ -281,30 +261,6 @@ class Outgoing(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
 
-def probe_mail(to: Address, *, now: datetime) -> Outgoing:
-    """A mail that no room knows: `doctor --live` sends it through the relay."""
-    return Outgoing(
-        id=DeliveryId(0),
-        claim_id=ClaimId(0),
-        channel=Channel.EMAIL,
-        lane=Lane.TRANSACTIONAL,
-        ladder="generic",
-        attempt_no=1,
-        attempt_base=0,
-        created_at=now,
-        dated_at=now,
-        expires_at=None,
-        traceparent=None,
-        recipients=(Recipient(RecipientKind.TO, 0, to.email, to.name, RecipientOutcome.PENDING),),
-        sender=None,
-        subject="Postroom: a probe of the relay",
-        text="`postroom doctor --live` sent this mail. Check its From address and its DKIM signature.\n",
-        html=None,
-        headers={"Auto-Submitted": "auto-generated"},
-        attachments=(),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One finished attempt, as stored in the ledger."""
@@ -346,31 +302,6 @@ class DeadLetter(_Outline):
     reason: str
     detail: str | None
     recipients: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryFilter:
-    """A filter of deliveries; None selects all."""
-
-    state: StateFilter | None = None
-    lane: Lane | None = None
-    recipient: str | None = None
-    recipient_contains: str | None = None  # a part of an address, case-insensitive
-    recipient_domain: str | None = None
-    template_id: str | None = None
-    source: str | None = None
-    idempotency_key: str | None = None
-    message_id: str | None = None
-    campaign_id: int | None = None
-    endpoint_id: int | None = None
-    sender_account_id: int | None = None  # the account of the last claim
-    tags: Mapping[str, str] | None = None
-    custom_data: Mapping[str, Any] | None = None
-    created_from: datetime | None = None
-    created_before: datetime | None = None
-    finished_before: datetime | None = None
-    reason: str | None = None  # of its last attempt or its end; of a dead letter, why it was given up
-    ids: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

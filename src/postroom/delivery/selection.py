@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import msgspec
 
 from postroom.delivery.check import parse_tag
-from postroom.delivery.model import DeliveryFilter, Lane, StateFilter
+from postroom.delivery.filter import DeliveryFilter, StateFilter
+from postroom.delivery.model import Lane
 from postroom.delivery.shapes import in_utc
 from postroom.errors import BadInput
 from postroom.runtime.record import Moment, Shape, Text

@@ -18,6 +18,7 @@ from postroom.delivery.errors import (
     DeliveryNotFound,
     WrongState,
 )
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.listing.pages import search_deliveries
 from postroom.delivery.model import (
     ENDED,
@@ -27,7 +28,6 @@ from postroom.delivery.model import (
     Attempt,
     DeadLetter,
     Delivery,
-    DeliveryFilter,
     DeliveryId,
     DeliveryRequest,
     DeliveryState,

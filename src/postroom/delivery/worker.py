@@ -82,9 +82,8 @@ class Worker:
     ) -> None:
         self._failed, self._precedence = failed, precedence or Precedence()
         self._pool, self._writers, self._senders, self._options = pool, writers, senders, options or WorkerOptions()
-        self._waker = waker or LaneWakeups()
-        self._clock, self._signal, self._on_started = clock, signal, on_started
-        self._now = DatabaseClock(clock)
+        self._waker, self._clock, self._signal, self._on_started = waker or LaneWakeups(), clock, signal, on_started
+        self._now, self._hosts, self._stopping = DatabaseClock(clock), HostBackoff(), asyncio.Event()
         self._room = RoomHold(pool, now=self._now)
         self._ledger = Ledger(
             pool,
@@ -94,8 +93,7 @@ class Worker:
             enough=self._options.chunk,
             policy=senders.policy if senders else None,
         )
-        self._ledger.on_written = self._written
-        self._ledger.on_unsent = self._room.give_back
+        self._ledger.on_written, self._ledger.on_unsent = self._written, self._room.give_back
         self._ways_out = ways_out or WayOutWatch(pool, clock=clock)
         self._ledger.on_results = self._ways_out.add
         if senders is not None:
@@ -112,7 +110,6 @@ class Worker:
         self._lanes = {lane: LaneLoad(asleep=woken is not None) for lane in self._options.lanes}
         self._later = {} if woken is None else woken.later(self._options.lanes)
         self._waker.fresh.update(() if woken is None else woken.lanes)
-        self._hosts, self._stopping = HostBackoff(), asyncio.Event()
         self._places = WorkerSlots(
             on_silence=self._ledger.report_silence, on_stall=self._on_stall, on_delay=self._on_delay
         )

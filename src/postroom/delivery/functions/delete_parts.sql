@@ -1,4 +1,4 @@
--- Delete what belongs to deleted deliveries, whoever deleted them: recipients, payload, dead letter. Their step accepted moves
+-- Delete the recipients, payloads and dead letters of deleted deliveries, for every client. Their step accepted moves
 -- to the log, which is kept for longer; it keeps its place, so readers of all_steps see no change. Retention of release
 -- 0.1.0 does the same in its own statement, which this trigger finds done.
 CREATE OR REPLACE FUNCTION delete_parts() RETURNS trigger

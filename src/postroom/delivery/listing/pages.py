@@ -12,8 +12,9 @@ import msgspec
 
 from postroom.db.pool import Pool
 from postroom.db.queries import Connection
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.listing import store
-from postroom.delivery.model import DeliveryFilter, DeliverySummary, StateFilter
+from postroom.delivery.model import DeliverySummary
 from postroom.post.address import as_stored, domain_of, fold_local
 from postroom.post.keyed_hash import LARGEST_ID
 from postroom.runtime.page import Found, decode_cursor, encode_cursor

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import msgspec
 
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass import service
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview, write_filter
-from postroom.delivery.model import DeliveryFilter
 from postroom.delivery.selection import DeliverySelection, Id, filter_of
 from postroom.runtime.endpoint import Call, Endpoint
 from postroom.runtime.page import PageQuery, page_of

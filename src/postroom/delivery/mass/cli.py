@@ -7,10 +7,10 @@ import msgspec
 import typer
 
 from postroom.db.room import Room
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass import service
 from postroom.delivery.mass.api import action_shape
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview
-from postroom.delivery.model import DeliveryFilter
 from postroom.delivery.selection import DeliverySelection, filter_of
 from postroom.runtime.terminal import (
     LARGEST_ID,

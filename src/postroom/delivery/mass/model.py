@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from postroom.delivery.model import ENDED, WAITING, DeliveryFilter, DeliveryId, DeliveryState
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import ENDED, WAITING, DeliveryId, DeliveryState
 
 
 class MassKind(StrEnum):

@@ -10,6 +10,7 @@ from postroom.db.queries import Connection
 from postroom.db.retention import Retention
 from postroom.delivery import store as deliveries
 from postroom.delivery.errors import DeadLetterNotFound, DeliveryNotFound, MassActionNotFound
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.listing.pages import read_window
 from postroom.delivery.listing.store import find_newest_id
 from postroom.delivery.mass import store
@@ -23,7 +24,7 @@ from postroom.delivery.mass.model import (
     obstacle,
     write_filter,
 )
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliveryState, StateFilter
+from postroom.delivery.model import DeliveryId, DeliveryState
 from postroom.delivery.service import refuse_cancelled
 from postroom.errors import IdempotencyConflict
 from postroom.events.audit import record_audit

@@ -7,8 +7,9 @@ import asyncpg
 import msgspec
 
 from postroom.db.queries import Connection, column, load, model
+from postroom.delivery.filter import DeliveryFilter
 from postroom.delivery.mass.model import MassAction, MassKind, MassWork, Standing, read_filter, write_filter
-from postroom.delivery.model import DeliveryFilter, DeliveryId
+from postroom.delivery.model import DeliveryId
 
 QUERIES = load("postroom.delivery.mass")
 

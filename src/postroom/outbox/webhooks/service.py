@@ -12,9 +12,10 @@ from postroom.db.queries import Connection
 from postroom.delivery import service as deliveries
 from postroom.delivery.check import check_request, check_url
 from postroom.delivery.errors import DeliveryNotFound
+from postroom.delivery.filter import DeliveryFilter, StateFilter
 from postroom.delivery.mass import service as mass
 from postroom.delivery.mass.model import MassAction, MassKind, MassPreview
-from postroom.delivery.model import DeliveryFilter, DeliveryId, DeliverySummary, StateFilter
+from postroom.delivery.model import DeliveryId, DeliverySummary
 from postroom.delivery.store import list_last_attempts
 from postroom.errors import BadInput
 from postroom.events.audit import audited
