@@ -57,7 +57,7 @@ FACTS = {
 _ENTRIES = """
     SELECT d.id, d.lane::text, d.state::text, lower(r.email) AS address,
         count(*) FILTER (WHERE a.outcome = 'ambiguous')
-            + (d.reason IS NOT DISTINCT FROM 'erased')::int AS ambiguous, -- its worker may have been killed before it wrote
+            + (d.reason IS NOT DISTINCT FROM 'erased')::int AS ambiguous, -- its worker may have been killed
         (r.outcome = 'delivered' OR (
             count(*) FILTER (WHERE a.outcome = 'sent') > 0
             AND NOT EXISTS (SELECT FROM other_recipients AS o WHERE o.delivery_id = d.id AND o.kind <> 'reply_to')
