@@ -8,19 +8,20 @@ from typing import Any
 import pytest
 from tests.support.accounts import sign_up
 from tests.support.archive import ACTOR, options_for
-from tests.support.builders import a_mail, accepted
+from tests.support.builders import Recording, a_mail, a_worker, accepted
 from tests.support.sessions import until_blocked
 
 from postroom.accounts.errors import NotProvisioned
 from postroom.accounts.model import Action
 from postroom.accounts.service import reissue_activation, request_token
 from postroom.db.partitions import MONTHS_AHEAD, make_partitions
-from postroom.db.pool import Pool
+from postroom.db.pool import Pool, Session
 from postroom.db.room import Room
+from postroom.delivery.model import Lane
 from postroom.erasure import service, store
-from postroom.erasure.model import Erasure, ErasureState
+from postroom.erasure.model import Erasure, ErasureRun, ErasureState
 
-ADA = "ada@example.org"
+ADA, BOB = "ada@example.org", "bob@example.org"
 
 
 async def erase(room: Room, folder: Path) -> Erasure:
@@ -93,3 +94,22 @@ async def test_partitions_are_made_while_an_erasure_has_listed_its_tables(pool: 
         assert "attempts_default" in await store.list_searched_tables(connection, table_name="attempts")
         later = datetime.now(UTC) + timedelta(days=366)
         assert await make_partitions(pool, ["attempts"], now=later) == MONTHS_AHEAD + 1
+
+
+async def test_mail_accepted_during_an_erasure_never_goes_to_a_pseudonym(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address of a recipient is replaced only together with the outcome; it used to be replaced alone."""
+    erase_places = service._erase_places
+    mails = [a_mail(BOB, ADA)]
+
+    async def accept_first(connection: Session, work: ErasureRun, *, is_account: bool) -> None:
+        if not is_account and mails:
+            await accepted(room.pool, mails.pop())
+        await erase_places(connection, work, is_account=is_account)
+
+    monkeypatch.setattr(service, "_erase_places", accept_first)
+    assert (await erase(room, tmp_path)).state is ErasureState.DONE
+    transport = Recording()
+    await a_worker(room.pool, transport).run_once(Lane.TRANSACTIONAL)
+    assert [envelope.recipients for envelope in transport.envelopes] == [(BOB,)]

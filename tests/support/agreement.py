@@ -36,7 +36,7 @@ COMPARISONS: Mapping[str, str] = {
         SELECT count(*) FROM (
             SELECT delivery_id, attempt_no, outcome FROM delivery_steps WHERE outcome IS NOT NULL
         ) AS s FULL JOIN attempts AS a USING (delivery_id, attempt_no)
-        WHERE s.outcome IS DISTINCT FROM a.outcome AND NOT EXISTS ( -- one that ended after the erasure has none
+        WHERE s.outcome IS DISTINCT FROM a.outcome AND NOT EXISTS ( -- an attempt after an erasure has no step
             SELECT FROM deliveries AS d WHERE d.id = a.delivery_id AND d.reason = 'erased')
     """,
     "deliveries whose last step differs from their state": """

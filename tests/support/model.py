@@ -261,7 +261,8 @@ def main() -> int:
 async def _run_all(plans: list[Plan], directory: Path) -> int:
     """Run each plan in a database of its own; returns the number with a problem."""
     wrong = 0
-    async with EmbeddedServer(directory / "data", ServerOptions(fsync=False)) as server:
+    options = ServerOptions(fsync=False, extra=(("autovacuum", "off"),))  # its workers cannot be ended with a database
+    async with EmbeddedServer(directory / "data", options) as server:
         for plan in plans:
             name = f"model_{plan.seed}"
             home = directory / name

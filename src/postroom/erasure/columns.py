@@ -38,7 +38,6 @@ PLACES = (
     ErasedColumns("soft_bounces", How.DELETE, ("address",)),
     ErasedColumns("bounces", How.REPLACE, ("address",)),
     ErasedColumns("suppression_changes", How.REPLACE, ("address",)),
-    ErasedColumns("other_recipients", How.REPLACE, ("email",)),  # of replies; the others were deleted before
     ErasedColumns(
         "attempts", How.WITHIN, ("reply_text", "message_id", "custom_data"), keys=("idempotency_key", "tags")
     ),

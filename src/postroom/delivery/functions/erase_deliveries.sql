@@ -79,6 +79,10 @@ BEGIN
     SET email = p_pseudonym, name = NULL, detail = NULL,
         outcome = CASE WHEN r.outcome IN ('pending', 'ambiguous') AND r.kind <> 'reply_to' THEN 'suppressed' ELSE r.outcome END
     WHERE r.delivery_id = ANY(v_ids) AND lower(r.email) = p_address;
+    -- Not every row with the address: a recipient of mail that was committed meanwhile must become suppressed, too.
+    UPDATE other_recipients AS r
+    SET email = p_pseudonym, name = NULL
+    WHERE r.kind = 'reply_to' AND hashtext(lower(r.email)) = hashtext(p_address) AND lower(r.email) = p_address;
     RETURN v_ids;
 END
 $$;
