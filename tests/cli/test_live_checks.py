@@ -37,6 +37,8 @@ async def test_captured_mail_needs_none_of_the_settings(tmp_path: Path) -> None:
     found = await examine(captured, is_live=None)
     assert tuple(found) == CHECKS
     assert {finding.verdict for finding in found.values()} <= {Severity.OK, Severity.WARN}
+    sending = await examine(replace(REAL, transport="senders", data_dir=tmp_path), is_live=None)
+    assert {name for name, finding in sending.items() if finding.verdict is not Severity.OK} == set()
     live = await examine(captured)
     failing = {name for name, finding in live.items() if finding.verdict is Severity.FAIL}
     assert failing == {"from", "public url", "transport", "secret key"}

@@ -59,7 +59,7 @@ async def test_a_day_and_a_week_are_shown_by_the_hour(room: Room) -> None:
     week = await guest.get("/?period=week")
     assert week.body.count(b'<rect class="touch"') == 168
     assert len(week.body) < 100_000
-    assert "Mail by minute" in text_of(await guest.get("/?period=century"))
+    assert "Attempts by minute" in text_of(await guest.get("/?period=century"))
 
 
 async def test_problems_of_the_doctor_lead_to_their_rows(room: Room) -> None:
@@ -120,3 +120,10 @@ async def test_recent_steps_far_behind_begin_with_the_newest(room: Room) -> None
         for _ in range(8):
             await steps.refresh(connection, now=now)
     assert sum(count for (_at, step), count in steps.counts.items() if step == "sent") == 11
+
+
+async def test_lanes_show_what_their_oldest_mail_waits_for(room: Room) -> None:
+    """Beside the counts: why the oldest mail of a lane has not left, and for how long."""
+    await accepted(room.pool, a_mail(lane=Lane.AUTH))
+    guest = await open_guest(room)
+    assert "Waits for worker," in text_of(await guest.get("/"))

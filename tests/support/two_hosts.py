@@ -294,6 +294,7 @@ def _settings(url: str, plan: Plan) -> dict[str, str]:
         "POSTROOM_TRANSPORT": "senders",
         "POSTROOM_SENDERS_ALLOW_PRIVATE": "true",
         "POSTROOM_FROM": "post@example.org",
+        "POSTROOM_PUBLIC_URL": "https://post.example.org",
         "POSTROOM_LEASE": f"{plan.lease_s}s",
         "POSTROOM_LOG_FORMAT": "json",
     }

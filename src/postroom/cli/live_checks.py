@@ -24,19 +24,22 @@ LOCAL_DOMAINS = ("localhost", "local", "localdomain", "internal")
 
 
 async def examine(settings: Settings, *, is_live: bool | None = None) -> list[Finding]:
-    """The findings; without `is_live`, as strict as the transport of the settings needs."""
-    live = settings.uses_senders if is_live is None else is_live
+    """The findings; without `is_live`, as strict as the transport of the settings needs.
+
+    Advice that a person may have decided against, such as a backup by other means, is given only if it is asked for.
+    """
+    live, advises = settings.uses_senders if is_live is None else is_live, is_live is True
     return [
         sender(settings, is_live=live),
         public_url(settings, is_live=live),
         message_domain(settings),
         dkim(settings, is_live=live),
         await transport(settings, is_live=live),
-        bounces(settings, is_live=live),
-        administrator(settings, is_live=live),
+        bounces(settings, is_live=advises),
+        administrator(settings, is_live=advises),
         secret_key(settings, is_live=live),
-        backups(settings, is_live=live),
-        alerts(settings, is_live=live),
+        backups(settings, is_live=advises),
+        alerts(settings, is_live=advises),
         await archive(settings, is_live=live),
     ]
 

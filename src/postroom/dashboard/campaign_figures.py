@@ -52,10 +52,11 @@ def delivered_of(counts: Counts) -> int:
 
 
 def draw_progress(counts: Counts) -> list[ProgressShare]:
-    """The recipients by result; the rest of the bar is mail that is still to come."""
+    """The recipients by result, under the names of the funnel; the rest of the bar is mail that is still to come."""
     parts = (
-        ("sent", "sent", counts.sent),
-        ("failed", "failed", ended_of(counts)),
+        ("delivered", "sent", delivered_of(counts)),
+        ("bounced", "failed", counts.bounced),
+        ("failed", "dead_letter", counts.failed),
         ("suppressed", "suppressed", counts.suppressed),
         ("cancelled", "cancelled", counts.cancelled),
     )

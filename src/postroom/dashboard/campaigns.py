@@ -16,10 +16,11 @@ from postroom.campaigns.model import (
     CampaignReport,
     CampaignStatus,
     PersonMail,
+    PersonResult,
 )
 from postroom.campaigns.shapes import written
 from postroom.dashboard.campaign_actions import actions_of, schedule_of
-from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, draw_losses, draw_progress, ended_of
+from postroom.dashboard.campaign_figures import draw_engagement, draw_funnel, draw_losses, draw_progress
 from postroom.dashboard.campaign_form import READ, WRITE, suggested_people
 from postroom.dashboard.listing import Filter, ListColumn, PageAction, columns, filters, query_with
 from postroom.dashboard.live import stream_changes
@@ -46,9 +47,14 @@ def person_page(person: PersonMail) -> str:
     return f"/deliveries/{person.delivery_id}" if person.delivery_id else address_page(person.email)
 
 
+def result_of(person: PersonMail) -> str:
+    """The result under the name of the figures: mail that bounced, at once or later, is called bounced."""
+    return PersonResult.BOUNCED.value if person.bounced_at is not None else person.result
+
+
 _PERSON = columns(
     PersonMail, "email", "name", "result", "opened_at", "clicked_at", "bounced_at", "time_zone",
-    email={"link": person_page},
+    email={"link": person_page}, result={"value": result_of},
     time_zone={"is_minor": True}, opened_at={"label": "Opened"}, clicked_at={"label": "Clicked"},
 )  # fmt: skip
 
@@ -72,10 +78,6 @@ class CampaignRow:
     def done(self) -> int:
         """Recipients whose mail has left or will not be sent."""
         return self.figures.counts.total - self.figures.counts.queued
-
-    @property
-    def failed(self) -> int:
-        return ended_of(self.figures.counts)
 
     @property
     def at(self) -> tuple[str, datetime]:

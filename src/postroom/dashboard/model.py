@@ -84,7 +84,7 @@ class OverviewFigures:
 
     def oldest_of(self, lane: Lane) -> list[OldestMail]:
         """The oldest unfinished mail of a lane for each reason to wait, the oldest first."""
-        return sorted((each for each in self.oldest if each.lane is lane), key=lambda each: each.since)
+        return sorted((each for each in self.oldest if each.lane == lane), key=lambda each: each.since)
 
     @property
     def senders_by_status(self) -> dict[SenderStatus, int]:

@@ -95,7 +95,7 @@ class Worker:
         )
         self._ledger.on_written, self._ledger.on_unsent = self._written, self._room.give_back
         self._ways_out = ways_out or WayOutWatch(pool, clock=clock)
-        self._ledger.on_results = self._ways_out.add
+        self._ledger.on_results = self._ways_out.counts.add
         if senders is not None:
             self._ledger.on_closed = senders.turns.forget
             senders.on_free = self._ring_all

@@ -85,6 +85,7 @@ class WayOutCounts:
     counts: dict[int | None, AttemptCounts] = field(default_factory=dict)
 
     def add(self, results: Iterable[AttemptResult]) -> None:
+        """Count results that are in the ledger."""
         for result in results:
             if result.transport in _MAIL and result.reply is not None:
                 account_id = result.outgoing.sender_account_id

@@ -1,13 +1,12 @@
 """Watches the ways out of one worker: writes its counts, probes a relay that fails, releases mail when it is back."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import structlog
 
 from postroom.db.pool import Pool
-from postroom.delivery.decision import AttemptResult
 from postroom.delivery.model import Lane
 from postroom.delivery.ways_out import store
 from postroom.delivery.ways_out.model import AttemptCounts, Slice, WayOutCounts, words_of
@@ -30,7 +29,10 @@ _log = structlog.get_logger()
 
 
 class WayOutWatch:
-    """The watch of one worker. `relay` is the name of its relay and how to probe it; None: it has none."""
+    """The watch of one worker, whose ledger adds its results to `counts`.
+
+    `relay` is the name of its relay and how to probe it; None: it has none.
+    """
 
     def __init__(self, pool: Pool, relay: tuple[str, Probe] | None = None, *, clock: Clock = database_time) -> None:
         self._pool, self._clock = pool, clock
@@ -38,14 +40,10 @@ class WayOutWatch:
         self._probe: Probe | None = None
         if relay is not None:
             self._relay, self._probe = relay
-        self._counts = WayOutCounts()
+        self.counts = WayOutCounts()
 
     def loop(self) -> Loop:
         return Loop("ways out", self.run_once, rest=REPORT)
-
-    def add(self, results: Sequence[AttemptResult]) -> None:
-        """Count results that are in the ledger."""
-        self._counts.add(results)
 
     async def run_once(self) -> int:
         """Write the counts, probe a relay that fails, and release mail if it is back; returns the mail made due."""
@@ -69,7 +67,7 @@ class WayOutWatch:
 
     async def report(self) -> None:
         """Add the counts to those of the other workers."""
-        taken = self._counts.take()
+        taken = self.counts.take()
         if self._relay is None:
             taken.pop(None, None)
         if not taken:
@@ -77,7 +75,7 @@ class WayOutWatch:
         try:
             await store.record_attempts(self._pool, **_columns(taken, self._relay), now=self._clock())
         except BaseException:
-            self._counts.restore(taken)
+            self.counts.restore(taken)
             raise
 
     async def _record(self, relay: str, refused: Reply | None) -> None:
