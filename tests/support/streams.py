@@ -41,7 +41,7 @@ async def _start(command: Sequence[str], ready: str) -> tuple[asyncio.subprocess
     stdout = process.stdout
     said: list[str] = []
     async with asyncio.timeout(PATIENCE_S):
-        while not said or ready not in said[-1]:
+        while not said or ready.lower() not in said[-1].lower():
             line = await stdout.readline()
             assert line, "\n".join(said)
             said.append(line.decode("utf-8", "replace"))
