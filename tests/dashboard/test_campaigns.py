@@ -1,6 +1,7 @@
 """Campaigns in the dashboard: lists and results, every action, and that every action is audited."""
 
 import asyncio
+import csv
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -127,6 +128,44 @@ async def test_people_are_found_by_result_and_address(
     assert "Nothing matches these filters." in text_of(await guest.get(f"{path}?email=x@example.org"))
     assert "The next page continues the search." in text_of(await guest.get(f"{path}?result=dead_letter"))
     assert (await guest.get(f"{path}?result=odd")).status == 400
+
+
+async def test_people_are_exported_with_the_reply_of_the_server(
+    room: Room, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CSV has all people whom the filter chooses, of all pages, and the reply that refused or returned the mail."""
+    monkeypatch.setattr(reports, "EXPORTED_PAGE", 7)
+    campaign = await a_sent_campaign(room.pool, 60)
+    path = f"/campaigns/{campaign}/people"
+    await room.pool.execute(
+        "UPDATE bounces AS b SET text = E'=550 no such\\nmailbox' FROM deliveries AS d"
+        " WHERE d.id = b.delivery_id AND d.state = 'sent'"
+    )
+    everyone = await _exported(guest, f"{path}.csv")
+    assert len(everyone) == len({row["Address"] for row in everyone}) == 60
+    assert {row["Reason"] for row in everyone if row["Result"] == "sent" and not row["Bounced"]} == {""}
+    for result in (PersonResult.FAILED, PersonResult.BOUNCED):
+        people, _more = await reports.list_people(room.pool, campaign, result=result, limit=100)
+        assert f'href="{path}.csv?result={result}"'.encode() in (await guest.get(f"{path}?result={result}")).body
+        chosen = await _exported(guest, f"{path}.csv?result={result}")
+        assert [row["Address"] for row in chosen] == [each.email for each in people]
+    returned = {row["Reason"] for row in everyone if row["Result"] == "sent" and row["Bounced"]}
+    assert returned == {"'=550 no such mailbox"}  # no spreadsheet runs it as a formula
+    assert {row["Reason"] for row in everyone if row["Result"] == "failed"} == {"said so"}
+    assert (await guest.get(f"{path}.csv?result=odd")).status == 400
+    assert (await guest.get("/campaigns/99/people.csv")).status == 404
+
+
+async def _exported(guest: Guest, path: str) -> list[dict[str, str]]:
+    """The records of a CSV file that a real server streams."""
+    async with (
+        served(guest.app) as url,
+        aiohttp.ClientSession(headers={"cookie": guest.cookie or ""}) as client,
+        asyncio.timeout(60),
+        client.get(url + path) as response,
+    ):
+        assert response.status == 200
+        return list(csv.DictReader((await response.text()).splitlines()))
 
 
 async def test_a_draft_is_written_changed_copied_and_deleted(room: Room, guest: Guest) -> None:
