@@ -20,6 +20,8 @@ from postroom.campaigns import report as reports
 from postroom.campaigns import service
 from postroom.campaigns.model import PersonResult
 from postroom.db.room import Room, open_room
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.publishing import publish
 from postroom.settings import Settings
 
 VIEWS = ("", "/people", "/content", "/links")
@@ -213,9 +215,13 @@ async def test_a_draft_begins_with_the_content_of_a_template(room: Room, guest: 
         "framed/en/html": '{% extends "_layouts/base.html" %}',
         "_layouts/base.html": "<p>x</p>",
     }
+    await publish(room.pool, Catalog.load(BUILTIN_TEMPLATES), actor="cli:tests")
+    assert b'name="template"' not in (await guest.get("/campaigns/new")).body
     await published(room.pool, tmp_path, files)
-    blank = (await guest.get("/campaigns/new")).body
-    assert b"<option>plain/en</option><option>plain/fr</option>" in blank
+    blank = (await guest.get("/campaigns/new")).body.decode()
+    offered = re.findall("<option[^>]*>([^<]*)</option>", blank.partition("</select>")[0])
+    assert offered == ["empty", "framed/en", "plain/en", "plain/fr"]  # none of the templates of sign-ins and accounts
+    assert (await guest.get("/campaigns/new?template=")).status == 200
     copied = (await guest.get("/campaigns/new?template=plain/en")).body.decode()
     assert 'value="Hello {{ name }}"' in copied
     assert "&lt;p&gt;{{ name }}&lt;/p&gt;</textarea>" in copied
