@@ -245,6 +245,7 @@ async def test_one_time_codes_stay_hidden(room: Room, guest: Guest) -> None:
     for path in ["/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{delivery_id}/preview"]:
         assert b"424242" not in (await guest.get(path)).body
     assert (await guest.get(f"/deliveries/{delivery_id}/preview")).status == 404
+    assert "(code, hidden)" in text_of(await guest.get("/deliveries"))
     assert "Hidden" in text_of(await guest.get(f"/deliveries/{delivery_id}"))
 
 
