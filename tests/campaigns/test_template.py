@@ -127,6 +127,27 @@ def test_missing_field_fails_the_mail(part: str) -> None:
         letters_with(letter).write(claimed_mail())
 
 
+@pytest.mark.parametrize(
+    "last_line, reason",
+    [
+        ("<p>{{ city }}</p>", "unknown variable: city"),
+        ("<p>{{ city|nosuchfilter }}</p>", "unknown filter 'nosuchfilter'"),
+    ],
+)
+def test_failure_in_a_derived_text_names_the_line_of_the_html(last_line: str, reason: str) -> None:
+    """The author wrote no text part; lines of the derived text differ from those of the HTML."""
+    letter = CampaignContent(subject="Hi", html=f"<p>Hello</p>\n\n\n\n\n{last_line}")
+    with pytest.raises(ValueError, match=rf"html[:,] line 6: {reason}"):
+        letters_with(letter).write(claimed_mail())
+
+
+def test_error_in_the_subject_keeps_its_part_beside_a_derived_text() -> None:
+    """An HTML part with a merge field does not hide the error of the subject."""
+    with pytest.raises(BadInput) as caught:
+        ready(CampaignContent(subject="{{ a", html="<p>{{ city }}</p>"))
+    assert caught.value.errors[0].field == "subject"
+
+
 def test_default_replaces_a_missing_field() -> None:
     """`default` replaces a missing field and, with `true`, an empty one."""
     letter = CampaignContent(subject="Hi {{ first_name|default('friend', true) }}", text="x")

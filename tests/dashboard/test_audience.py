@@ -93,6 +93,22 @@ async def test_destinations_get_limits_and_lose_them(room: Room, guest: Guest) -
     assert await actions_of(room, "domain") == ["domain.put", "domain.delete"]
 
 
+@pytest.mark.parametrize(
+    "path, purpose, button",
+    [
+        ("/senders", "Add a sender for each mailbox that mail should leave by", "/senders/new"),
+        ("/destinations", "Set a limit if a mailbox provider asks for slower mail", "/destinations/new"),
+        ("/erasures", "Erase a person who asks for it", "/erasures/new"),
+    ],
+)
+async def test_an_empty_page_says_what_it_is_for(guest: Guest, path: str, purpose: str, button: str) -> None:
+    """The text is for people who do not know the settings, and one button begins."""
+    page = await guest.get(path)
+    assert purpose in text_of(page)
+    assert "POSTROOM_" not in text_of(page)
+    assert page.body.count(f'href="{button}"'.encode()) == 1
+
+
 async def test_suppressions_are_searched_added_and_lifted(room: Room, guest: Guest) -> None:
     """The history of an address stays after it was lifted, and names who did it."""
     await suppress(

@@ -1,6 +1,8 @@
 """Campaigns in the dashboard: lists and results, every action, and that every action is audited."""
 
 import asyncio
+import csv
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from postroom.campaigns import report as reports
 from postroom.campaigns import service
 from postroom.campaigns.model import CampaignStatus, PersonResult
 from postroom.db.room import Room, open_room
+from postroom.mail.catalog import BUILTIN_TEMPLATES, Catalog
+from postroom.mail.publishing import publish
 from postroom.settings import Settings
 
 VIEWS = ("", "/people", "/content", "/links")
@@ -130,6 +134,44 @@ async def test_people_are_found_by_result_and_address(
     assert (await guest.get(f"{path}?result=odd")).status == 400
 
 
+async def test_people_are_exported_with_the_reply_of_the_server(
+    room: Room, guest: Guest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CSV has all people whom the filter chooses, of all pages, and the reply that refused or returned the mail."""
+    monkeypatch.setattr(reports, "EXPORTED_PAGE", 7)
+    campaign = await a_sent_campaign(room.pool, 60)
+    path = f"/campaigns/{campaign}/people"
+    await room.pool.execute(
+        "UPDATE bounces AS b SET text = E'=550 no such\\nmailbox' FROM deliveries AS d"
+        " WHERE d.id = b.delivery_id AND d.state = 'sent'"
+    )
+    everyone = await _exported(guest, f"{path}.csv")
+    assert len(everyone) == len({row["Address"] for row in everyone}) == 60
+    assert {row["Reason"] for row in everyone if row["Result"] == "sent" and not row["Bounced"]} == {""}
+    for result in (PersonResult.FAILED, PersonResult.BOUNCED):
+        people, _more = await reports.list_people(room.pool, campaign, result=result, limit=100)
+        assert f'href="{path}.csv?result={result}"'.encode() in (await guest.get(f"{path}?result={result}")).body
+        chosen = await _exported(guest, f"{path}.csv?result={result}")
+        assert [row["Address"] for row in chosen] == [each.email for each in people]
+    returned = {row["Reason"] for row in everyone if row["Result"] == "sent" and row["Bounced"]}
+    assert returned == {"'=550 no such mailbox"}  # no spreadsheet runs it as a formula
+    assert {row["Reason"] for row in everyone if row["Result"] == "failed"} == {"said so"}
+    assert (await guest.get(f"{path}.csv?result=odd")).status == 400
+    assert (await guest.get("/campaigns/99/people.csv")).status == 404
+
+
+async def _exported(guest: Guest, path: str) -> list[dict[str, str]]:
+    """The records of a CSV file that a real server streams."""
+    async with (
+        served(guest.app) as url,
+        aiohttp.ClientSession(headers={"cookie": guest.cookie or ""}) as client,
+        asyncio.timeout(60),
+        client.get(url + path) as response,
+    ):
+        assert response.status == 200
+        return list(csv.DictReader((await response.text()).splitlines()))
+
+
 async def test_a_draft_is_written_changed_copied_and_deleted(room: Room, guest: Guest) -> None:
     """An invalid form comes back with its values; each change is audited; a started campaign refuses changes."""
     wrong = await guest.submit("/campaigns/new", "/campaigns/new", **{**NEWS, "subject": "{{ oops"})
@@ -175,9 +217,13 @@ async def test_a_draft_begins_with_the_content_of_a_template(room: Room, guest: 
         "framed/en/html": '{% extends "_layouts/base.html" %}',
         "_layouts/base.html": "<p>x</p>",
     }
+    await publish(room.pool, Catalog.load(BUILTIN_TEMPLATES), actor="cli:tests")
+    assert b'name="template"' not in (await guest.get("/campaigns/new")).body
     await published(room.pool, tmp_path, files)
-    blank = (await guest.get("/campaigns/new")).body
-    assert b"<option>plain/en</option><option>plain/fr</option>" in blank
+    blank = (await guest.get("/campaigns/new")).body.decode()
+    offered = re.findall("<option[^>]*>([^<]*)</option>", blank.partition("</select>")[0])
+    assert offered == ["empty", "framed/en", "plain/en", "plain/fr"]  # none of the templates of sign-ins and accounts
+    assert (await guest.get("/campaigns/new?template=")).status == 200
     copied = (await guest.get("/campaigns/new?template=plain/en")).body.decode()
     assert 'value="Hello {{ name }}"' in copied
     assert "&lt;p&gt;{{ name }}&lt;/p&gt;</textarea>" in copied

@@ -73,6 +73,16 @@ async def test_behind_the_api_an_unknown_path_stays_a_problem(room: Room) -> Non
     assert (await browser.get("/healthz")).status == 200
 
 
+async def test_a_refused_page_keeps_the_navigation(room: Room, guest: Guest) -> None:
+    """Answers to unknown paths, unknown records and missing permissions have the links that the viewer may open."""
+    reader = await open_guest(room, "deliveries:read", name="reader")
+    for viewer, path, status in [(guest, "/nonsense", 404), (guest, "/deliveries/999", 404), (reader, "/keys", 403)]:
+        answer = await viewer.get(path)
+        assert (answer.status, b'<a href="/deliveries"' in answer.body) == (status, True)
+        assert (b'<a href="/keys"' in answer.body) == (viewer is guest)
+    assert b"<nav" not in (await Browser(dashboard_app(room)).get("/nonsense")).body
+
+
 async def test_figures_are_read_once_for_all_viewers(room: Room) -> None:
     """Within their freshness the figures are the same object; afterwards they are read again."""
     moment = [0.0]
@@ -235,6 +245,7 @@ async def test_one_time_codes_stay_hidden(room: Room, guest: Guest) -> None:
     for path in ["/deliveries", f"/deliveries/{delivery_id}", f"/deliveries/{delivery_id}/preview"]:
         assert b"424242" not in (await guest.get(path)).body
     assert (await guest.get(f"/deliveries/{delivery_id}/preview")).status == 404
+    assert "(code, hidden)" in text_of(await guest.get("/deliveries"))
     assert "Hidden" in text_of(await guest.get(f"/deliveries/{delivery_id}"))
 
 

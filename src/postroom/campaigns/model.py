@@ -199,6 +199,7 @@ class PersonMail:
     clicked_at: datetime | None
     bounced_at: datetime | None
     is_chosen: bool  # false: not searched yet; the next page begins here
+    reason: str | None  # why the mail was returned or not sent, such as the server's reply
 
 
 @dataclass(frozen=True, slots=True)

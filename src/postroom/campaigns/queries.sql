@@ -264,7 +264,8 @@ WITH scanned AS MATERIALIZED (
             WHEN r.state = 'waiting' AND c.status = 'cancelled' THEN 'cancelled'
             WHEN r.state = 'fed' THEN coalesce(nullif(d.state::text, 'rendered'), CASE WHEN d.id IS NULL THEN 'fed' ELSE 'queued' END)
             ELSE r.state::text
-        END AS result
+        END AS result,
+        CASE WHEN d.state <> 'sent' THEN coalesce(d.recipient_detail, d.detail, d.reason) END AS refusal
     FROM campaigns AS c
     JOIN campaign_recipients AS r ON r.campaign_id = c.id
     LEFT JOIN deliveries AS d ON d.id = r.delivery_id
@@ -281,7 +282,13 @@ WITH scanned AS MATERIALIZED (
         OR (:result = 'clicked' AND clicked_at IS NOT NULL) OR (:result = 'bounced' AND bounced_at IS NOT NULL)) AS is_chosen
     FROM scanned
 )
-SELECT id, delivery_id, time_zone, email, name, result, opened_at, clicked_at, bounced_at, is_chosen
+SELECT id, delivery_id, time_zone, email, name, result, opened_at, clicked_at, bounced_at, is_chosen,
+    coalesce((
+        SELECT b.text FROM bounces AS b
+        WHERE b.delivery_id = chosen.delivery_id AND b.kind = 'bounce'
+        ORDER BY b.reported_at, b.id
+        LIMIT 1
+    ), refusal) AS reason
 FROM chosen
 WHERE is_chosen OR id IN (SELECT id FROM last)
 ORDER BY time_zone, id

@@ -1,6 +1,7 @@
 """Reports of a campaign: its counts by hour, its mail by domain, and the result for each recipient."""
 
 from collections import Counter
+from collections.abc import AsyncIterator
 
 from postroom.campaigns import store
 from postroom.campaigns.errors import CampaignNotFound
@@ -10,6 +11,9 @@ from postroom.runtime.page import Found, decode_cursor, encode_cursor
 
 SCANNED = 2000
 """Recipients that one page with a filter reads at most; without a match in them, the next page continues after them."""
+
+EXPORTED_PAGE = 1000
+"""Recipients that one statement of an export reads; bounds memory."""
 
 
 async def read_report(pool: Pool, campaign_id: int) -> CampaignReport:
@@ -26,6 +30,20 @@ async def read_report(pool: Pool, campaign_id: int) -> CampaignReport:
 async def list_domains(pool: Pool, campaign_id: int, *, limit: int = 20) -> list[CampaignDomain]:
     """The domains with bounced or failed mail of a campaign, those with the most bounces first."""
     return await store.list_domains(pool, campaign_id=campaign_id, page_limit=limit)
+
+
+async def export_people(
+    pool: Pool, campaign_id: int, *, email: str | None = None, result: PersonResult | None = None
+) -> AsyncIterator[list[PersonMail]]:
+    """All recipients of a list with its filters, in pages."""
+    cursor: str | None = None
+    while True:
+        found, cursor = await list_people(
+            pool, campaign_id, email=email, result=result, cursor=cursor, limit=EXPORTED_PAGE
+        )
+        yield found
+        if cursor is None:
+            return
 
 
 async def list_people(

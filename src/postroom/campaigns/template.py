@@ -11,7 +11,7 @@ gives the same text.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from postroom.campaigns.model import CampaignContent
@@ -44,6 +44,10 @@ class PreparedTemplate:
     def render(self, variables: Mapping[str, Any], **watch: Callable[[str], None]) -> Rendered | RenderError:
         """The rendered letter; `on_part` as in `Renderer.render`."""
         rendered = self.draft.render(variables, **watch)
+        if isinstance(rendered, RenderError) and rendered.part == "text" and self.letter.text is None:
+            written = _without_text(self.letter)
+            failed = written if isinstance(written, RenderError) else written.render(variables, **watch)
+            return failed if isinstance(failed, RenderError) else replace(rendered, part="html")
         if isinstance(rendered, RenderError) or rendered.html is None or self.letter.text is not None:
             return rendered
         derived = plain_text(rendered.html.replace(SENTINEL, "")) if self.derives_text else _closed(rendered.text or "")
@@ -57,6 +61,11 @@ def _closed(text: str) -> str:
     return _GAP.sub("\n\n", text).strip() if "\n\n\n" in text else text
 
 
+def _without_text(letter: CampaignContent) -> Draft | RenderError:
+    """The letter without the text that is derived from its HTML: its errors name the lines that the author wrote."""
+    return _NOTHING_SHARED.draft(subject=letter.subject, text=_UNUSED, html=letter.html)
+
+
 def ready(letter: CampaignContent, *, tracked: bool = False) -> PreparedTemplate:
     """Parse a letter; with `tracked`, mark its links for tracking. `BadInput` names the part and the problem."""
     for part, body in (("html", letter.html), ("text", letter.text)):
@@ -68,6 +77,8 @@ def ready(letter: CampaignContent, *, tracked: bool = False) -> PreparedTemplate
     html = plan(letter.html) if tracked and letter.html is not None else letter.html
     draft = _NOTHING_SHARED.draft(subject=letter.subject, text=_UNUSED if derives_text else text, html=html)
     if isinstance(draft, RenderError):
+        written = draft if derived is None else _without_text(letter)
+        draft = written if isinstance(written, RenderError) else draft
         part = draft.message.partition(",")[0]
         is_given = part == "subject" or (part == "text" and letter.text is not None)
         raise BadInput.of(part if is_given else "html", draft.message)

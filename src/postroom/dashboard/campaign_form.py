@@ -133,7 +133,7 @@ async def _form(request: PageRequest, values: Mapping[str, str], *, campaign: Ca
 
 async def _templates(request: PageRequest) -> list[str]:
     """The templates that a draft can begin with, each with a locale."""
-    found = await library.list_templates(request.pool) if request.may(TEMPLATES) else []
+    found = await library.list_own_templates(request.pool) if request.may(TEMPLATES) else []
     return [f"{template.id}/{locale}" for template in found for locale in template.locales]
 
 

@@ -1,6 +1,7 @@
 """Campaigns: the list, the results of one, its people, content and links."""
 
 import time
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +29,7 @@ from postroom.dashboard.page import PageRequest, form, listing_page, page
 from postroom.dashboard.suppressions import address_page
 from postroom.errors import BadInput
 from postroom.runtime.endpoint import Answer
+from postroom.runtime.spreadsheet import write_rows
 from postroom.tracking import service as tracking
 from postroom.tracking.api import csv_of
 from postroom.tracking.model import LinkFigures
@@ -53,9 +55,10 @@ def result_of(person: PersonMail) -> str:
 
 
 _PERSON = columns(
-    PersonMail, "email", "name", "result", "opened_at", "clicked_at", "bounced_at", "time_zone",
+    PersonMail, "email", "name", "result", "opened_at", "clicked_at", "bounced_at", "reason", "time_zone",
     email={"link": person_page}, result={"value": result_of},
-    time_zone={"is_minor": True}, opened_at={"label": "Opened"}, clicked_at={"label": "Clicked"},
+    reason={"form": "clip"}, time_zone={"is_minor": True},
+    opened_at={"label": "Opened"}, clicked_at={"label": "Clicked"},
 )  # fmt: skip
 
 _LINK = (
@@ -242,7 +245,30 @@ async def people_page(request: PageRequest) -> Answer:
     empty = "No recipients are uploaded yet."
     rows = request.rows(_PERSON, found, filters=_PEOPLE, path=f"/campaigns/{campaign.id}/people", empty=empty)
     shown = request.filters(_PEOPLE)
-    return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=shown)
+    query = query_with(shown)
+    export = f"/campaigns/{campaign.id}/people.csv{'?' if query else ''}{query}" if found[0] else None
+    return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=shown, export=export)
+
+
+async def people_csv_page(request: PageRequest) -> Answer:
+    """The people that the filters choose as CSV, read page by page while it is sent."""
+    campaign = await service.get_campaign(request.pool, request.id("campaign_id"))
+    pages = reports.export_people(request.pool, campaign.id, **request.chosen(_PEOPLE))
+    headers = {"content-disposition": f'attachment; filename="people-of-campaign-{campaign.id}.csv"'}
+    return Answer(_people_csv(pages), 200, "text/csv; charset=utf-8", headers)
+
+
+async def _people_csv(pages: AsyncIterator[list[PersonMail]]) -> AsyncIterator[bytes]:
+    yield write_rows([[column.label for column in _PERSON]]).encode()
+    async for people in pages:
+        yield write_rows([_csv_cell(column.of(person)) for column in _PERSON] for person in people).encode()
+
+
+def _csv_cell(value: Any) -> Any:
+    """Times in ISO 8601, and replies of several lines on one."""
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return " ".join(value.split()) if isinstance(value, str) else value
 
 
 async def links_page(request: PageRequest) -> Answer:
@@ -302,6 +328,7 @@ PAGES = (
     page("/campaigns/{campaign_id:int}", show_page, scope=READ),
     page("/campaigns/{campaign_id:int}/live", live_page, scope=READ, keeps_session=False),
     listing_page("/campaigns/{campaign_id:int}/people", people_page, scope=READ),
+    page("/campaigns/{campaign_id:int}/people.csv", people_csv_page, scope=READ),
     listing_page("/campaigns/{campaign_id:int}/links", links_page, scope=READ),
     listing_page("/campaigns/{campaign_id:int}/links.csv", links_csv_page, scope=READ),
     page("/campaigns/{campaign_id:int}/content", content_page, scope=READ),

@@ -84,7 +84,8 @@ PAGES = (
         service.list_domains,
         scope=READ,
         lead="Domains with limits, and those that asked for a pause. A domain without a row has no limit.",
-        empty="No domain has a limit or a pause.",
+        empty="No domain has a limit or a pause. Set a limit if a mailbox provider asks for slower mail: waiting mail "
+        "to the domain is sent later, and none is lost. A domain whose servers ask for a pause is listed by itself.",
         actions=[PageAction("Set a limit", "/destinations/new", MANAGE, is_link=True, is_main=True)],
         row_actions=_actions,
     ),

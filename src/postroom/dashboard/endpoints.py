@@ -1,6 +1,7 @@
 """All pages of the dashboard, one row each, and the site that serves them."""
 
 import asyncio
+from contextlib import suppress
 from http import HTTPStatus
 
 from postroom.dashboard import (
@@ -41,7 +42,7 @@ from postroom.dashboard.entry import PATH as SECOND_FACTOR
 from postroom.dashboard.entry import PendingSignIns, redeem_second_factor, show_second_factor
 from postroom.dashboard.live import LiveFeeds
 from postroom.dashboard.oidc import CALLBACK, oidc_provider
-from postroom.dashboard.page import form, listing_page, page, public
+from postroom.dashboard.page import admit, form, listing_page, page, public
 from postroom.dashboard.problem_pages import refuse
 from postroom.dashboard.service import Examine, FigureReader
 from postroom.dashboard.session import Sessions
@@ -49,6 +50,7 @@ from postroom.dashboard.site import Dashboard
 from postroom.dashboard.views import STATIC_TYPES, PageTemplates, read_static
 from postroom.db.replica import Replica
 from postroom.db.room import Room
+from postroom.errors import PostroomError
 from postroom.http.asgi import is_https
 from postroom.http.auth import Authenticator
 from postroom.rooms.service import Discover
@@ -147,4 +149,10 @@ def build_dashboard(  # noqa: PLR0913 - the parts of a process that pages use
     )
     codes, sign_in_links = SignInCodes(room, secret), links.SignInLinks(secret, room.name)
     tools = (dashboard, codes, sign_in_links, PendingSignIns(secret, room.name), LiveFeeds(stop or asyncio.Event()))
-    return Site(ENDPOINTS, tools=tools, refuse_unknown=refuse)
+    return Site(ENDPOINTS, tools=tools, refuse_unknown=refuse, recognise=recognise)
+
+
+async def recognise(call: Call) -> None:
+    """Look for the viewer of an unknown path, so that the refusal keeps the navigation."""
+    with suppress(ProtocolError, PostroomError):  # not signed in, or a program
+        await admit(call)

@@ -394,8 +394,10 @@ async def admit(call: Call, scope: str = READ) -> PageRequest:
     owner = None if session is None else await service.find_owner(dashboard.room.pool, session)
     if session is None or owner is None or not owner.allows(READ):
         raise SignInError
+    # From here on a refusal is a page with the navigation.
+    request = call.admitted = PageRequest(dashboard, call, session, owner, read_viewer(cookie_of(call, COOKIE)))
     if not owner.allows(scope):
         raise ScopeMissing(scope, owner.name)
     if scope in MANAGING and await service.lacks_second_factor(dashboard.room, owner, session):
         raise SecondFactorError
-    return PageRequest(dashboard, call, session, owner, read_viewer(cookie_of(call, COOKIE)))
+    return request

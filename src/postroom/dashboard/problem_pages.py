@@ -25,8 +25,9 @@ def refuse(call: Call, error: Exception, problem: Answer) -> Answer | None:
         return redirect("/second-factor")
     shown: Problem = problem.value
     reference = call.request_id if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else None
-    answer = call.tool(Dashboard).page("trouble.html", status=problem.status, problem=shown, reference=reference)
-    return replace(answer, headers={**HEADERS, **problem.headers})
+    viewed = call.tool(Dashboard) if call.admitted is None else call.admitted
+    answer = viewed.page("trouble.html", problem=shown, reference=reference)
+    return replace(answer, status=problem.status, headers={**HEADERS, **problem.headers})
 
 
 def _to_sign_in(call: Call) -> Answer:

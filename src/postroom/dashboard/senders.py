@@ -273,7 +273,9 @@ PAGES = (
         service.list_senders,
         scope=READ,
         lead="Mailboxes that mail leaves by, with their quota of today.",
-        empty="There is no sender account: POSTROOM_TRANSPORT handles all mail.",
+        empty="No mailbox is added: all mail leaves by the one server in the settings of this installation, or stays "
+        "in the inbox. Add a sender for each mailbox that mail should leave by, such as one at Google, Microsoft, "
+        "Amazon SES or your own mail server. Each has its own daily quota and warm-up, and mail is shared among them.",
         actions=[PageAction("Add a sender", "/senders/new", MANAGE, is_link=True, is_main=True)],
         row_actions=_actions,
     ),

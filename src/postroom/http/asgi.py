@@ -82,6 +82,7 @@ class HttpApplication:
         replica = next((tool for tool in self._tools.values() if isinstance(tool, Replica)), None)
         self._replica = None if replica is None else ReplicaReads(room, replica)
         self._refuse_unknown = [site.refuse_unknown for site in sites if site.refuse_unknown is not None]
+        self._recognise = [site.recognise for site in sites if site.recognise is not None]
         self._claims = [site.claims for site in sites if site.claims is not None]
         self._routes = Routes(self.endpoints)
         self._proxies = TrustedProxies(room.settings.trusted_proxies)
@@ -115,7 +116,7 @@ class HttpApplication:
         if route.is_page and any(claims(call) for claims in self._claims):
             route = UNMATCHED
         try:
-            answer = await self._answer(route.endpoint_for(method), call, receive)
+            answer = await self._answer(route, method, call, receive)
             body = body_of(answer)
         except Exception as error:  # noqa: BLE001 - every error becomes an answer without its cause
             answer = self._refuse(route, call, error)
@@ -129,7 +130,10 @@ class HttpApplication:
         route.measure(method, answer.status, time.perf_counter() - started)
         await send_body(send, receive, b"" if method == "HEAD" else body)
 
-    async def _answer(self, endpoint: Endpoint, call: Call, receive: Receive) -> Answer:
+    async def _answer(self, route: Route, method: str, call: Call, receive: Receive) -> Answer:
+        for recognise in () if route.methods else self._recognise:
+            await recognise(call)
+        endpoint = route.endpoint_for(method)
         if endpoint.scope is not None:
             key = await self._authenticate(call, endpoint.scope)
             call.actor, call.source, call.scopes, call.key_id = key.actor, key.name, key.scopes, key.id

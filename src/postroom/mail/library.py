@@ -2,12 +2,13 @@
 
 import difflib
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from postroom.db.pool import Pool
 from postroom.errors import BadInput
 from postroom.mail import store
-from postroom.mail.catalog import ParsedTemplate
+from postroom.mail.catalog import BUILTIN_TEMPLATES, ParsedTemplate
 from postroom.mail.errors import TemplateNotFound
 from postroom.mail.markup import compile_mjml
 from postroom.mail.model import TemplateSummary, TemplateVersion, VersionFiles
@@ -18,6 +19,16 @@ from postroom.runtime.page import Found, read_page
 
 async def list_templates(pool: Pool) -> list[TemplateSummary]:
     return await store.list_templates(pool)
+
+
+async def list_own_templates(pool: Pool) -> list[TemplateSummary]:
+    """The templates that the application added; those that come with Postroom are for mail to one person."""
+    return [each for each in await list_templates(pool) if each.id not in _builtin_names()]
+
+
+@cache
+def _builtin_names() -> frozenset[str]:
+    return frozenset(folder.name for folder in BUILTIN_TEMPLATES.iterdir())
 
 
 async def list_versions(

@@ -180,6 +180,7 @@ class Site:
     endpoints: Sequence[Endpoint]
     tools: Sequence[object] = ()
     refuse_unknown: Refuse | None = None  # responds to unknown paths
+    recognise: Callable[[Call], Awaitable[None]] | None = None  # notes who asks for an unknown path, for its answer
     claims: Callable[[Call], bool] | None = (
         None  # calls of its clients, unknown ones too, where another site has a page
     )
