@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -41,6 +42,12 @@ async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
+@app.exception_handler(postroom.BadInput)
+async def refuse(_request: Request, error: postroom.BadInput) -> JSONResponse:
+    """Name the field that was refused; without this, the answer is a 500."""
+    return JSONResponse({"detail": str(error)}, status_code=HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
 @app.post("/orders/{number}", status_code=201)
 async def place_order(number: int, customer: str) -> dict[str, int]:
     """Store the order and accept its mail; the mail leaves only if the session commits."""
@@ -58,5 +65,7 @@ async def place_order(number: int, customer: str) -> dict[str, int]:
 
 if __name__ == "__main__":
     with TestClient(app) as client:
+        refused = client.post("/orders/41", params={"customer": "ada@"})
         answer = client.post("/orders/42", params={"customer": "ada@example.org"})
+    assert refused.status_code == HTTPStatus.UNPROCESSABLE_ENTITY, refused.text
     assert answer.status_code == HTTPStatus.CREATED, answer.text

@@ -13,7 +13,7 @@ from tests.docs.reference import Metric
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 8, 7, 3
 HERE = '{instance=~"$instance"}'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
-RUNBOOK = "docs/how-to/run-in-production.md#alerts"
+RUNBOOK = "docs/how-to/monitor.md#alerts"
 HEADER = "# Written by ./dev docs. Change tests/docs/monitoring.py instead.\n"
 
 

@@ -117,7 +117,7 @@ def _queries(content: Any) -> Iterator[str]:
 
 def test_every_alert_of_the_handbook_has_a_rule() -> None:
     """A metric in the table of alerts is in a rule too."""
-    page = (ROOT / "docs" / "how-to" / "run-in-production.md").read_text("utf-8")
+    page = (ROOT / "docs" / "how-to" / "monitor.md").read_text("utf-8")
     table = page.partition("## Alerts")[2]
     named = set(_METRIC.findall("\n".join(line.split("|")[1] for line in table.splitlines() if line.startswith("|"))))
     watched = {name for alert in monitoring.ALERTS for name in _METRIC.findall(alert.condition)}

@@ -55,6 +55,7 @@ ELSEWHERE = {
     "send_with_pg.rb": "docs/test_other_languages.py",
     "send_with_pq.go": "docs/test_other_languages.py",
     "test_inbox.py": "inbox/test_plugin.py",
+    "test_templates.py": "inbox/test_plugin.py",
 }
 _SHOWN = re.compile(r"<!-- examples/(?P<name>\S+) -->\n```\w+\n(?P<code>.*?)```", re.DOTALL)
 

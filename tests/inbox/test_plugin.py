@@ -43,6 +43,16 @@ def test_documented_example_passes(tmp_path: Path) -> None:
     assert list(tmp_path.glob("postroom-*")) == []
 
 
+def test_templates_of_the_application_are_used(tmp_path: Path) -> None:
+    """The documented override of `postroom_settings` names a folder of the project in which pytest runs."""
+    folder = tmp_path / "mail" / "templates" / "order-shipped" / "en"
+    folder.mkdir(parents=True)
+    (folder / "subject").write_text("Order {{ number }} is on its way")
+    (folder / "text").write_text("Thank you.")
+    ran = _pytest(tmp_path, ROOT / "docs" / "examples" / "test_templates.py")
+    assert (ran.returncode, "1 passed" in ran.stdout) == (0, True), ran.stdout + ran.stderr
+
+
 def test_a_database_of_the_shell_is_never_used(tmp_path: Path) -> None:
     """With a developer's own database in the environment, SQL reaches the database that the inbox shows."""
     test = tmp_path / "test_where.py"

@@ -39,7 +39,7 @@ async def examine(settings: Settings, direct_url: str) -> Finding:
         async with connected(settings.database_url, settings.schema, pooled=True) as session:
             await check_search_path(session, settings.schema)
     except DatabaseError as error:
-        return fail("pooler", error.message, "see `A pooler` in docs/how-to/run-in-production.md")
+        return fail("pooler", error.message, "see `A pooler` in docs/how-to/connect-to-postgresql.md")
     return ok("pooler", f"{await find_pooling(settings.database_url, settings.schema)} mode; LISTEN goes around it")
 
 

@@ -63,6 +63,8 @@ BY_FUNCTION = (
     "delivery_payloads",
     "dead_letters",
     "suppressions",
+    "bounced_addresses",  # which follow the suppressions
+    "unsubscribed_addresses",
     "campaign_recipients",
     "inbox_messages",
     "address_limits",
