@@ -83,9 +83,9 @@ PAGES = (
         service.list_erasures,
         scope=MANAGE,
         lead="People whose data was erased on their request, without their addresses.",
-        empty="No person was erased. Erase a person who asks for it, as by article 17 of the GDPR: all that this room has "
-        "about the address is deleted, also from the archive. Counts and suppressions stay, without the address. The rows "
-        "are counted first, and nothing changes before you type the address again.",
+        empty="No person was erased. Erase a person who asks for it, as by article 17 of the GDPR: all that this room "
+        "has about the address is deleted, also from the archive. Counts and suppressions stay, without the address. "
+        "The rows are counted first, and nothing changes before you type the address again.",
         actions=[PageAction("Erase a person", "/erasures/new", MANAGE, is_link=True, is_main=True)],
     ),
     page("/erasures/new", new_page, scope=MANAGE),
