@@ -453,6 +453,12 @@ CREATE FUNCTION delete_old_facts(p_before timestamp with time zone, p_limit inte
     SET enable_seqscan TO 'off'
     AS $$…$$;
 
+CREATE FUNCTION delete_parts() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'postroom', 'pg_temp'
+    SET jit TO 'off'
+    AS $$…$$;
+
 CREATE FUNCTION deliveries_guard() RETURNS trigger
     LANGUAGE plpgsql
     AS $$…$$;
@@ -3531,6 +3537,8 @@ CREATE TRIGGER deliveries_check_updated AFTER UPDATE ON deliveries FOR EACH ROW 
 CREATE TRIGGER deliveries_deferred AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.channel = 'email'::delivery_channel) AND ((old.first_attempt_at IS NOT NULL) OR (new.first_attempt_at IS NOT NULL)) AND (((((old.first_attempt_at IS NULL) IS DISTINCT FROM (new.first_attempt_at IS NULL)) OR ((old.finished_at IS NULL) IS DISTINCT FROM (new.finished_at IS NULL))) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.dated_at IS DISTINCT FROM new.dated_at)))) EXECUTE FUNCTION list_deferred();
 
 CREATE TRIGGER deliveries_deferred_deleted AFTER DELETE ON deliveries FOR EACH ROW WHEN ((old.first_attempt_at IS NOT NULL)) EXECUTE FUNCTION list_deferred();
+
+CREATE TRIGGER deliveries_delete_parts AFTER DELETE ON deliveries REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION delete_parts();
 
 CREATE TRIGGER deliveries_due AFTER UPDATE ON deliveries FOR EACH ROW WHEN (((new.state <> 'sending'::delivery_state) AND ((old.next_attempt_at IS DISTINCT FROM new.next_attempt_at) OR ((new.next_attempt_at IS NOT NULL) AND ((((((old.id IS DISTINCT FROM new.id) OR (old.state IS DISTINCT FROM new.state)) OR (old.lane IS DISTINCT FROM new.lane)) OR (old.channel IS DISTINCT FROM new.channel)) OR (old.campaign_id IS DISTINCT FROM new.campaign_id)) OR (old.expires_at IS DISTINCT FROM new.expires_at)))))) EXECUTE FUNCTION follow_delivery();
 
