@@ -263,8 +263,12 @@ class CampaignsApi(Resource[Kind]):
         """Send a test mail of the letter. Tests are marked and not counted."""
 
     @call("POST", "/v1/campaigns/{campaign_id}/start")
-    def start(self, campaign_id: int) -> Started:
+    def start(self, campaign_id: int, *, accepts_failures: bool = False) -> Started:
         """Start a campaign. Its letter can no longer be changed."""
+
+    @call("POST", "/v1/campaigns/{campaign_id}/reopen")
+    def reopen(self, campaign_id: int) -> Campaign:
+        """Return a campaign to a draft, while no mail of it was queued."""
 
     @call("POST", "/v1/campaigns/{campaign_id}/pause")
     def pause(self, campaign_id: int) -> Campaign:
