@@ -69,6 +69,15 @@ async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Bro
         await expect(page.get_by_role("heading")).to_have_text("Sign in")
 
 
+async def test_a_page_is_not_called_dead_before_its_stream_begins(chromium: Browser, office: Office) -> None:
+    """While the first event is on its way, the page says neither Live nor Not live."""
+    async with signed_in(chromium, office) as page:
+        await page.route("**/campaigns/live", lambda _route: None)  # no answer
+        await page.goto(f"{office.url}/campaigns")
+        await expect(page.locator("[data-live-status]")).to_be_visible()
+        assert await page.locator("[data-live-status]").inner_text() == ""
+
+
 async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:
     """Inline styles of the message apply inside the frame, and the frame is allowed nothing."""
     message_id = await captured(office.pool, RAW)
