@@ -173,6 +173,18 @@ async def test_a_phone_has_a_menu_without_a_script(chromium: Browser, office: Of
         await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
 
 
+async def test_on_a_phone_the_whole_card_opens_a_record(chromium: Browser, office: Office) -> None:
+    """A tap beside the id is enough, without a script too."""
+    await accepted(office.pool, a_mail("ada@example.org"))
+    size: Any = {"width": 390, "height": 844}
+    async with signed_in(chromium, office, viewport=size, java_script_enabled=False) as page:
+        await page.goto(f"{office.url}/deliveries")
+        card = await page.locator("tbody tr").first.bounding_box()
+        assert card is not None
+        await page.locator("tbody tr").first.click(position={"x": card["width"] / 2, "y": card["height"] - 4})
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("Delivery")
+
+
 async def test_the_choice_of_colors_beats_the_system(chromium: Browser, office: Office) -> None:
     """A dark dashboard on a light system, and denser rows."""
     await accepted(office.pool, a_mail())
