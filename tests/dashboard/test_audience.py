@@ -164,6 +164,9 @@ async def test_statistics_compare_periods_and_are_exported(room: Room, guest: Gu
     day = await guest.get("/statistics?days=1")
     assert "against" in text_of(day)
     assert day.body.count(b'<rect class="touch"') == 24
+    one = (await guest.get("/statistics?days=1&by=day")).body.decode()
+    assert re.search(r'<path class="bars is-now" d="M', one)  # a line through one point would be nothing
+    assert (one.count('<rect class="touch"'), 'class="lines' in one) == (2, False)
     by_domain = text_of(await guest.get("/statistics?by=domain&metric=deferred"))
     assert "example.org" in by_domain
     assert "Domain Deferred Period before Sent Bounced" in by_domain  # accepted before the domain is known

@@ -69,6 +69,15 @@ async def test_the_overview_follows_along_until_the_key_is_revoked(chromium: Bro
         await expect(page.get_by_role("heading")).to_have_text("Sign in")
 
 
+async def test_a_page_is_not_called_dead_before_its_stream_begins(chromium: Browser, office: Office) -> None:
+    """While the first event is on its way, the page says neither Live nor Not live."""
+    async with signed_in(chromium, office) as page:
+        await page.route("**/campaigns/live", lambda _route: None)  # no answer
+        await page.goto(f"{office.url}/campaigns")
+        await expect(page.locator("[data-live-status]")).to_be_visible()
+        assert await page.locator("[data-live-status]").inner_text() == ""
+
+
 async def test_the_preview_shows_a_mail_as_it_looks(chromium: Browser, office: Office) -> None:
     """Inline styles of the message apply inside the frame, and the frame is allowed nothing."""
     message_id = await captured(office.pool, RAW)
@@ -162,6 +171,18 @@ async def test_a_phone_has_a_menu_without_a_script(chromium: Browser, office: Of
         await page.locator("label[for=menu]").click()
         await page.get_by_role("link", name="Dead letters", exact=True).click()
         await expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
+
+
+async def test_on_a_phone_the_whole_card_opens_a_record(chromium: Browser, office: Office) -> None:
+    """A tap beside the id is enough, without a script too."""
+    await accepted(office.pool, a_mail("ada@example.org"))
+    size: Any = {"width": 390, "height": 844}
+    async with signed_in(chromium, office, viewport=size, java_script_enabled=False) as page:
+        await page.goto(f"{office.url}/deliveries")
+        card = await page.locator("tbody tr").first.bounding_box()
+        assert card is not None
+        await page.locator("tbody tr").first.click(position={"x": card["width"] / 2, "y": card["height"] - 4})
+        await expect(page.get_by_role("heading", level=1)).to_contain_text("Delivery")
 
 
 async def test_the_choice_of_colors_beats_the_system(chromium: Browser, office: Office) -> None:

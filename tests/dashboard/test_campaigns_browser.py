@@ -33,6 +33,23 @@ async def test_a_campaign_is_written_sent_and_followed(chromium: Browser, databa
         await edit_without_a_script(chromium, office)
 
 
+async def test_the_export_follows_the_filter(chromium: Browser, database_url: str) -> None:
+    """The script replaces the results after a choice; the link of the CSV is one of them."""
+    settings = Settings(database_url=database_url, secret_key=SECRET)
+    async with open_room(settings) as room, open_office(room) as office, signed_in(chromium, office) as page:
+        campaign = await a_sent_campaign(room.pool, 20)
+        await page.goto(f"{office.url}/campaigns/{campaign}/people")
+        export = page.get_by_role("link", name="CSV")
+        await expect(export).to_have_attribute("href", f"/campaigns/{campaign}/people.csv")
+        await page.get_by_label("Result").select_option("failed")
+        await expect(export).to_have_attribute("href", f"/campaigns/{campaign}/people.csv?result=failed")
+        async with page.expect_download() as download:
+            await export.click()
+        file = (await (await download.value).path()).read_text()
+        assert file.startswith("Address,Name,Result,")
+        assert {line.split(",")[2] for line in file.splitlines()[1:]} == {"failed"}
+
+
 async def write_draft(page: Page, office: Office) -> None:
     await page.goto(f"{office.url}/campaigns")
     await page.get_by_role("link", name="New campaign").click()

@@ -32,6 +32,19 @@ def test_a_single_failure_among_millions_is_visible() -> None:
     assert "v1.2" in drawn.shapes[1].path or "v0" not in drawn.shapes[1].path
 
 
+def test_one_high_bar_does_not_hide_the_others() -> None:
+    """Among bars of very different heights the scale is logarithmic, and its marks are powers of ten."""
+    sent, failed = Series("s", "sent", [3, 2000, 8, 0]), Series("f", "failed", [0, 1, 2, 0])
+    drawn = draw_chart("x", HOURS[:4], [sent, failed], write=written)
+    [heights, _failed] = [[float(each) for each in re.findall(r"v([\d.]+)H", shape.path)] for shape in drawn.shapes]
+    assert heights[0] > 10
+    assert heights[0] < heights[2] < heights[1] <= 100
+    assert [tick.label for tick in drawn.ticks] == ["1", "100", "10k"]
+    assert [tick.at for tick in drawn.ticks] == sorted((tick.at for tick in drawn.ticks), reverse=True)
+    even = draw_chart("x", HOURS[:4], [Series("s", "sent", [30, 200, 80, 0])], write=written)
+    assert (drawn.is_logarithmic, even.is_logarithmic) == (True, False)
+
+
 def test_lines_pass_the_middle_of_each_slot() -> None:
     """A line begins in the first slot, ends in the last, and its highest point is at most the ceiling."""
     drawn = draw_chart("x", HOURS, [Series("p95", "sent", list(range(24)))], write=written, kind="lines")

@@ -214,6 +214,15 @@ async def test_a_delivery_cancelled_before_its_first_attempt_is_not_pending(room
     assert "pending" not in text
 
 
+async def test_senders_and_destinations_stand_with_the_mail(guest: Guest) -> None:
+    """They are no audience: people who write campaigns find only campaigns, suppressions and statistics there."""
+    mail, _, rest = (await guest.get("/")).body.decode().partition("<p>Audience</p>")
+    audience = re.findall('href="([^"]+)" data-go', rest.partition("</ul>")[0])
+    assert audience == ["/campaigns", "/suppressions", "/statistics"]
+    assert 'href="/senders" data-go' in mail
+    assert 'href="/destinations" data-go' in mail
+
+
 async def test_pages_below_a_list_lead_back_to_it(guest: Guest) -> None:
     """A page of the navigation has no crumb, the pages below it begin with its name."""
     for path, above in (("/deliveries/new", "/deliveries"), ("/senders/new", "/senders"), ("/people/new", "/schedule")):

@@ -2,10 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.http import Browser, open_browser
 
 from postroom.db.room import Room
+from postroom.delivery.service import accept
+from postroom.delivery.shapes import DeliveryBody, request_from
 from postroom.events.audit import list_audit
 
 MAIL = {"to": ["ann@example.org"], "subject": "Hello", "text": "Hello Ann"}
@@ -43,6 +46,24 @@ async def _ids(browser: Browser, query: str) -> list[int]:
     response = await browser.get(f"/v1/deliveries?{query}")
     assert response.status == 200, response.body
     return [item["id"] for item in response.json["items"]]
+
+
+async def test_a_delivery_that_has_expired_is_refused(room: Room, browser: Browser) -> None:
+    """Nothing is stored, and the field of each is named; the repetition of a request that was accepted is answered."""
+    late = {**MAIL, "expires_at": "2020-01-01T00:00:00Z"}
+    for headers in ({}, {"idempotency-key": "order-7"}):
+        refused = await browser.ask("POST", "/v1/deliveries", json=late, headers=headers)
+        assert (refused.status, refused.json["errors"]) == (400, [{"field": "expires_at", "message": "is in the past"}])
+    for body, field in (([MAIL, late], "[1].expires_at"), ({"deliveries": [late]}, "deliveries[0].expires_at")):
+        refused = await browser.post("/v1/deliveries/batch", json=body)
+        assert (refused.status, [each["field"] for each in refused.json["errors"]]) == (400, [field])
+    assert await room.pool.fetchval("SELECT count(*) FROM deliveries") == 0
+    read = msgspec.convert(late, DeliveryBody)
+    timely = request_from(read, source="shop", idempotency_key="order-8", traceparent=None)
+    async with room.pool.acquire() as connection:
+        accepted = await accept(connection, timely)
+    again = await browser.ask("POST", "/v1/deliveries", json=late, headers={"idempotency-key": "order-8"})
+    assert (again.status, again.json["id"], again.json["replayed"]) == (200, accepted.id, True)
 
 
 async def test_a_delivery_is_shown_whole(browser: Browser) -> None:

@@ -246,7 +246,7 @@ async def people_page(request: PageRequest) -> Answer:
     rows = request.rows(_PERSON, found, filters=_PEOPLE, path=f"/campaigns/{campaign.id}/people", empty=empty)
     shown = request.filters(_PEOPLE)
     query = query_with(shown)
-    export = f"/campaigns/{campaign.id}/people.csv{'?' if query else ''}{query}" if found[0] else None
+    export = f"/campaigns/{campaign.id}/people.csv{'?' if query else ''}{query}" if any(found) else None
     return request.page("campaign_list.html", **_values(campaign, "/people"), rows=rows, filters=shown, export=export)
 
 

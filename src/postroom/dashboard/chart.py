@@ -18,6 +18,7 @@ MOST_TICKS = 4  # gives three to five marks
 _STEPS = (1, 2, 5, 10)  # round numbers for people
 _LEAST = 1.2  # one failure among thousands is still seen
 _GAP = 0.15  # of a bar's slot
+_UNEVEN = 50  # a highest bar that is this many times the middle one hides the others on a linear scale
 _LETTER = 8  # pixels; the widest digit of 12 px fonts is narrower
 
 
@@ -79,6 +80,8 @@ class Chart:
         """The pixels left of the plot that the longest number of the axis needs."""
         return 10 + _LETTER * max((len(tick.label) for tick in self.ticks), default=0)
 
+    is_logarithmic: bool = False
+
     @property
     def is_empty(self) -> bool:
         return not any(value for series in self.series for value in series.values)
@@ -99,15 +102,22 @@ def draw_chart(
     most = max(values, default=0)
     step = tick_step(most, is_whole=all(isinstance(value, int) for value in values))
     ceiling = max(1, math.ceil(most / step - 1e-9)) * step
-    shapes = _bars(series, len(moments), ceiling) if kind == "bars" else _lines(series, ceiling, filled=kind == "areas")
+    if is_logarithmic := kind == "bars" and _is_uneven(sums):
+        ceiling = 10 ** math.ceil(math.log10(most))
+    shapes = (
+        _bars(series, sums, ceiling, is_logarithmic=is_logarithmic)
+        if kind == "bars"
+        else _lines(series, ceiling, filled=kind == "areas")
+    )
     return Chart(
         title,
         kind,
         series,
         tuple(shapes),
-        _ticks(ceiling, step),
+        _powers(ceiling) if is_logarithmic else _ticks(ceiling, step),
         tuple(_labels(moments, write, labels)),
         tuple(_slots(moments, series, write)),
+        is_logarithmic,
     )
 
 
@@ -119,6 +129,27 @@ def tick_step(most: float, *, is_whole: bool) -> float:
     power = float(10 ** math.floor(math.log10(wanted)))
     step = next(step * power for step in _STEPS if step * power >= wanted * (1 - 1e-9))
     return max(step, 1) if is_whole else step
+
+
+def _is_uneven(sums: Sequence[float]) -> bool:
+    """Whether one bar, such as that of a campaign, would leave nothing to see of the others."""
+    amounts = sorted(amount for amount in sums if amount > 0)
+    return len(amounts) > 1 and amounts[-1] >= _UNEVEN * amounts[(len(amounts) - 1) // 2]
+
+
+def _height(amount: float, ceiling: float, *, is_logarithmic: bool) -> float:
+    """The height of a bar; on a logarithmic scale 1 has one, and nothing has none."""
+    if not is_logarithmic:
+        return HEIGHT * amount / ceiling
+    return HEIGHT * math.log10(1 + amount) / math.log10(1 + ceiling)
+
+
+def _powers(ceiling: float) -> tuple[Tick, ...]:
+    """The marks of a logarithmic scale."""
+    marks = [10**power for power in range(round(math.log10(ceiling)) + 1)]
+    most = math.ceil(len(marks) / MOST_TICKS)
+    shown = marks[::-most][::-1]
+    return tuple(Tick(round(100 - _height(mark, ceiling, is_logarithmic=True), 2), short(mark)) for mark in shown)
 
 
 def _ticks(ceiling: float, step: float) -> tuple[Tick, ...]:
@@ -162,15 +193,21 @@ def _slots(moments: Sequence[datetime], series: Sequence[Series], write: Callabl
         yield Slot(round(index * width, 3), round(width, 3), write(moment), values)
 
 
-def _bars(series: Sequence[Series], count: int, ceiling: float) -> Iterator[ChartShape]:
-    """One path per series with a rectangle for each slot, each on top of the series before it."""
-    slot = WIDTH / max(1, count)
-    ground = [0.0] * count
+def _bars(
+    series: Sequence[Series], sums: Sequence[float], ceiling: float, *, is_logarithmic: bool
+) -> Iterator[ChartShape]:
+    """One path per series with a rectangle for each slot, each on top of the series before it.
+
+    A logarithmic scale is that of the whole bar; its blocks are shares of the height.
+    """
+    slot = WIDTH / max(1, len(sums))
+    ground = [0.0] * len(sums)
     for each in series:
         path = ""
         for index, value in enumerate(each.values):
             if value > 0:
-                height = min(max(_LEAST, HEIGHT * value / ceiling), HEIGHT - ground[index])
+                share = value / sums[index] * _height(sums[index], ceiling, is_logarithmic=is_logarithmic)
+                height = min(max(_LEAST, share), HEIGHT - ground[index])
                 ground[index] += height
                 left = slot * (index + _GAP / 2)
                 path += f"M{left:.1f} {HEIGHT - ground[index]:.1f}h{slot * (1 - _GAP):.1f}v{height:.1f}H{left:.1f}z"

@@ -77,6 +77,8 @@ GROUPS = (
             Link("/dead-letters", "Dead letters", "dead_letters", "deliveries:read", "l"),
             Link("/inbox", "Inbox", "inbox", "inbox:read", "i"),
             Link("/templates", "Templates", "templates", "templates:read", "e"),
+            Link("/senders", "Senders", "senders", "senders:read", "s"),
+            Link("/destinations", "Destinations", "destinations", "senders:read", "t"),
         ),
     ),
     Group(
@@ -84,8 +86,6 @@ GROUPS = (
         (
             Link("/campaigns", "Campaigns", "campaigns", "campaigns:read", "c"),
             Link("/suppressions", "Suppressions", "suppressions", "suppressions:read", "u"),
-            Link("/senders", "Senders", "senders", "senders:read", "s"),
-            Link("/destinations", "Destinations", "destinations", "senders:read", "t"),
             Link("/statistics", "Statistics", "statistics", "stats:read", "n"),
         ),
     ),

@@ -247,7 +247,7 @@ def _link(by: Grouping, group: Any) -> str | None:
 
 
 def _chart(request: PageRequest, asked: Question, read: Answers) -> Chart:
-    """The metric in this period and in the other one, as two lines."""
+    """The metric in this period and in the other one, as two lines; of single days, as two bars."""
     step = timedelta(hours=1) if asked.by is Grouping.HOUR else timedelta(days=1)
     begin, end, earlier = asked.selection.begin_hour, asked.selection.end_hour, asked.other.begin_hour
     assert begin is not None
@@ -263,8 +263,13 @@ def _chart(request: PageRequest, asked: Question, read: Answers) -> Chart:
             _values(read.other_rows, [earlier + index * step for index in range(count)], asked.metric),
         ),
     ]
+    if count == 1:  # a line through one point would be a dot
+        moments = [earlier, begin]
+        series = [replace(series[0], values=[0, *series[0].values]), replace(series[1], values=[*series[1].values, 0])]
     write = request.viewer.date_and_hour if asked.by is Grouping.HOUR else write_day
-    return draw_chart(asked.metric.replace("_", " "), moments, series, write=write, kind="lines")
+    return draw_chart(
+        asked.metric.replace("_", " "), moments, series, write=write, kind="bars" if count == 1 else "lines"
+    )
 
 
 def _values(rows: Sequence[StatsRow], moments: Sequence[datetime], metric: str) -> list[int]:

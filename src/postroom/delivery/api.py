@@ -1,6 +1,7 @@
 """HTTP endpoints of deliveries: accept, list, operate."""
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
 from postroom.delivery.contents import Contents
-from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryState, Lane
+from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
 from postroom.delivery.selection import DeliverySelection, filter_of
 from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
@@ -113,10 +114,24 @@ def traceparent_of(call: Call) -> str | None:
 # --- accepting -----------------------------------------------------------------------
 
 
-def _batch_requests(call: Call) -> list[CheckedRequest]:
+async def _need_future(call: Call, requests: Mapping[str, CheckedRequest]) -> None:
+    """Refuse requests that have expired, each by its field. The repetition of an accepted one gets its answer."""
+    now = datetime.now(UTC)
+    past = {field: each for field, each in requests.items() if each.expires_at is not None and each.expires_at <= now}
+    errors = [FieldError(field, "is in the past") for field, each in past.items() if not await _is_repeated(call, each)]
+    if errors:
+        raise BadInput(errors)
+
+
+async def _is_repeated(call: Call, request: CheckedRequest) -> bool:
+    key = request.idempotency_key
+    chosen = DeliveryFilter(source=request.source, idempotency_key=key)
+    return key is not None and (await service.list_deliveries(call.room.pool, chosen, limit=1))[0] != []
+
+
+def _batch_requests(call: Call, prefix: str) -> list[CheckedRequest]:
     """Read and check every item; an error names the invalid fields of all items."""
-    is_object = isinstance(call.body, BatchBody)
-    bodies: list[DeliveryBody] = call.body.deliveries if is_object else call.body
+    bodies: list[DeliveryBody] = call.body.deliveries if isinstance(call.body, BatchBody) else call.body
     key = call.headers.get("idempotency-key")
     if key is not None and len(key) > LONGEST_BATCH_KEY:
         raise BadInput.of("Idempotency-Key", f"must be at most {LONGEST_BATCH_KEY} characters for a batch")
@@ -129,7 +144,7 @@ def _batch_requests(call: Call) -> list[CheckedRequest]:
                 source=call.source,
                 idempotency_key=None if key is None else f"{key}/{index}",
                 traceparent=traceparent_of(call),
-                where=f"{'deliveries' if is_object else ''}[{index}].",
+                where=f"{prefix}[{index}].",
             )
             requests.append(request)
         except BadInput as bad:
@@ -209,11 +224,15 @@ async def send_delivery(call: Call) -> Answer:
         idempotency_key=call.headers.get("idempotency-key"),
         traceparent=traceparent_of(call),
     )
+    await _need_future(call, {"expires_at": request})
     return accepted_answer(await call.tool(AcceptCombiner).accept(request, key_id=call.key_id))
 
 
 async def send_batch(call: Call) -> Answer:
-    answers = await call.tool(AcceptCombiner).accept_all(_batch_requests(call), key_id=call.key_id)
+    prefix = "deliveries" if isinstance(call.body, BatchBody) else ""
+    requests = _batch_requests(call, prefix)
+    await _need_future(call, {f"{prefix}[{index}].expires_at": each for index, each in enumerate(requests)})
+    answers = await call.tool(AcceptCombiner).accept_all(requests, key_id=call.key_id)
     return Answer(BatchAnswer([_batch_item(accepted) for accepted in answers]), 202)
 
 

@@ -44,6 +44,7 @@ RULES: Mapping[str, str] = {
     "domain": "the name of a domain",
     "email": _ADDRESS,
     "exact_tags": "`key=value`",
+    "expires_at": "of a delivery, in the future",
     "filename": "1 to 255 characters without control characters",
     "first_name": _LINE,
     "from": f"{_ADDRESS}, or a time before `to`",
