@@ -151,8 +151,10 @@ async def test_every_table_is_in_the_reference(room: Room) -> None:
 
 def anchors(path: Path) -> set[str]:
     """The places of a page that a link can lead to, by GitHub's rule."""
-    headings = re.findall(r"^#+ (.*)$", _FENCE.sub("", path.read_text("utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    text = _FENCE.sub("", path.read_text("utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    named = re.findall(r'<a id="([a-z-]+)"></a>', text)  # the words of the glossary
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(named)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
