@@ -11,7 +11,8 @@ import msgspec
 from postroom.delivery import service
 from postroom.delivery.check import CheckedRequest
 from postroom.delivery.contents import Contents
-from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryFilter, DeliveryState, Lane
+from postroom.delivery.filter import DeliveryFilter
+from postroom.delivery.model import Acceptance, Accepted, Attempt, DeliveryState, Lane
 from postroom.delivery.selection import DeliverySelection, filter_of
 from postroom.delivery.service import AcceptCombiner
 from postroom.delivery.shapes import (
