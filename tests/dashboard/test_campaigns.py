@@ -208,7 +208,7 @@ async def test_the_list_shows_subjects_for_the_first_person(room: Room, guest: G
         await upload(room.pool, campaign, people_csv(3))
     listed = text_of(await guest.get("/campaigns"))
     assert "{{ first_name" not in listed
-    assert "Dear {{ country }}" in listed  # nobody has this field
+    assert "Dear {{ country }}" in listed  # no recipient has this field
     assert "Plai Plain draft" in listed
 
 
