@@ -44,6 +44,22 @@ async def preview(
     return await render_letter(campaign.plan.letter, {**known, **(variables or {}), **EXAMPLE_LINKS})
 
 
+async def preview_subject(pool: Pool, campaign: Campaign) -> str:
+    """The subject for the first recipient; the one of the letter if it cannot be rendered."""
+    subject = campaign.plan.letter.subject
+    if "{" not in subject:
+        return subject
+    async with pool.acquire() as connection:
+        person = await store.find_recipient(connection, campaign_id=campaign.id, email=None)
+    known = {} if person is None else person_variables(person.email, person.name, person.custom_data)
+    letter = CampaignContent(subject=subject, text="-")
+    try:
+        rendered = await render_letter(letter, {**known, **EXAMPLE_LINKS}, has_placeholders=person is None)
+    except BadInput:
+        return subject
+    return rendered.subject
+
+
 async def preview_draft(
     pool: Pool, content: CampaignContent, *, campaign_id: int | None, email: str | None = None
 ) -> tuple[Rendered, list[LetterWarning]]:

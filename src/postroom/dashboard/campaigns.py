@@ -76,6 +76,7 @@ class CampaignRow:
 
     campaign: Campaign
     figures: CampaignFigures
+    subject: str  # for the first recipient
 
     @property
     def done(self) -> int:
@@ -103,31 +104,45 @@ _CAMPAIGNS = filters(service.list_campaigns, Filter("name", "Name", placeholder=
 
 
 async def list_page(request: PageRequest) -> Answer:
-    values = await _listed(request)
+    values = await CampaignList(request).read()
     return request.page("campaigns.html", parts=_draw_list(request, values), actions=[NEW], **values)
 
 
 async def list_live_page(request: PageRequest) -> Answer:
     """The stream of the list's first page."""
-    return stream_changes(request, partial(_listed, request), partial(_draw_list, request))
+    return stream_changes(request, CampaignList(request).read, partial(_draw_list, request))
 
 
 def _draw_list(request: PageRequest, values: dict[str, Any]) -> dict[str, str]:
     return {"list": request.draw("parts/campaigns_list.html", **values)}
 
 
-async def _listed(request: PageRequest) -> dict[str, Any]:
-    cursor, shown = request.asked("cursor"), request.filters(_CAMPAIGNS)
-    chosen = request.chosen(_CAMPAIGNS)
-    found, more = await service.list_campaigns(request.pool, **chosen, cursor=cursor, limit=LISTED)
-    figures = await service.measure(request.pool, found)
-    return {
-        "rows": [CampaignRow(campaign, figures[campaign.id]) for campaign in found],
-        "filters": shown,
-        "query": query_with(shown),
-        "next_cursor": more,
-        "is_first": cursor is None,
-    }
+class CampaignList:
+    """The list of campaigns. While a viewer follows it, a subject is rendered again only if its campaign changes."""
+
+    def __init__(self, request: PageRequest) -> None:
+        self._request = request
+        self._subjects: dict[tuple[int, datetime], str] = {}
+
+    async def read(self) -> dict[str, Any]:
+        request = self._request
+        cursor, shown = request.asked("cursor"), request.filters(_CAMPAIGNS)
+        chosen = request.chosen(_CAMPAIGNS)
+        found, more = await service.list_campaigns(request.pool, **chosen, cursor=cursor, limit=LISTED)
+        figures = await service.measure(request.pool, found)
+        return {
+            "rows": [CampaignRow(each, figures[each.id], await self._subject(each)) for each in found],
+            "filters": shown,
+            "query": query_with(shown),
+            "next_cursor": more,
+            "is_first": cursor is None,
+        }
+
+    async def _subject(self, campaign: Campaign) -> str:
+        key = (campaign.id, campaign.updated_at)
+        if key not in self._subjects:
+            self._subjects[key] = await letters.preview_subject(self._request.pool, campaign)
+        return self._subjects[key]
 
 
 # ── one campaign ───────────────────────────────────────────────────────────────────────────────────────────────────

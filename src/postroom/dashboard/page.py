@@ -240,15 +240,7 @@ class PageRequest:
 
     def confirm(self, title: str, question: str, *, to: str, button: str, **values: Any) -> Answer:
         """A page that asks before an action and posts `fields` to `to`. `back` is where a change of mind leads."""
-        given = {
-            "fields": {},
-            "back": "/",
-            "warning": None,
-            "findings": (),
-            "is_possible": True,
-            "tick": None,
-            **values,
-        }
+        given = {"fields": {}, "back": "/", "warning": None, "findings": (), "is_possible": True, "tick": None} | values
         given["is_final"] = is_final(button)
         return self.page("confirm.html", title=title, question=question, to=to, button=button, **given)
 
