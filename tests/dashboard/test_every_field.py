@@ -37,7 +37,7 @@ REFUSED = {
             *(
                 "bounces.class",
                 "bounces.kind",
-                "dashboard_sessions.owner_kind",
+                "bounced_addresses.bounce_type",
                 "mass_actions.kind",
                 "operators.origin",
             ),

@@ -203,7 +203,7 @@ async def test_release_and_links_need_their_scopes(room: Room) -> None:
 async def test_links_are_requested_only_on_demand(room: Room, canary: Canary) -> None:
     """Looking at the checks requests nothing; the button does."""
     message_id = await capture(room, STYLED.replace(b"http://x.example", canary.url.encode() + b"/clicked"))
-    guest = await open_guest(room)
+    guest = await open_guest(replace(room, settings=replace(room.settings, webhook_allow_loopback=True)))
     page = f"/inbox/{message_id}?view=checks"
     assert "leads to this machine" in text_of(await guest.get(page))
     assert canary.heard == []

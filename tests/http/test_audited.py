@@ -164,6 +164,8 @@ CALLS = (
     ),
     Changing("campaign.test", "POST", "/v1/campaigns/{campaign}/test", {"to": ["boss@example.org"]}),
     Changing("campaign.start", "POST", "/v1/campaigns/{campaign}/start"),
+    Changing("campaign.reopen", "POST", "/v1/campaigns/{campaign}/reopen"),
+    Changing("campaign.start", "POST", "/v1/campaigns/{campaign}/start"),
     Changing("campaign.pause", "POST", "/v1/campaigns/{campaign}/pause"),
     Changing("campaign.resume", "POST", "/v1/campaigns/{campaign}/resume"),
     Changing("campaign.cancel", "POST", "/v1/campaigns/{campaign}/cancel"),
@@ -189,6 +191,8 @@ CALLS = (
     Changing("operator.role", "PATCH", "/v1/operators/{person}", {"role": "read-only"}),
     Changing("operator.disable", "POST", "/v1/operators/{person}/disable"),
     Changing("operator.enable", "POST", "/v1/operators/{person}/enable"),
+    Changing("operator.end_sessions", "POST", "/v1/operators/{person}/end-sessions"),
+    Changing("operator.second_factor", "POST", "/v1/operators/{person}/remove-second-factor"),
     Changing("operator.remove", "DELETE", "/v1/operators/{person}"),
 )
 
@@ -247,7 +251,8 @@ async def fill(room: Room) -> dict[str, Any]:
 
 
 async def learn(room: Room, values: dict[str, Any]) -> None:
-    """Ids that no answer has: of the planned event, and of the webhook that was posted."""
+    """Ids that no answer has: of the planned event, and of the webhook that was posted. Operators use an app."""
+    await room.pool.execute("UPDATE operators SET second_factor_since = now(), totp_secret = '', totp_key_id = 'key'")
     values["event"] = await room.pool.fetchval("SELECT id FROM scheduled_events WHERE status = 'PENDING' LIMIT 1")
     if "webhook" in values and "posted" not in values:
         values["posted"] = await webhooks.send_test(room.pool, values["webhook"], actor="tests")

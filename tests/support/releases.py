@@ -37,7 +37,7 @@ DROP FUNCTION wake_workers(text[]);
 _CHANGES = {
     "db/migrate.py": [(f"RELEASE = {RELEASE}\n", f"RELEASE = {RELEASE + 1}\n")],
     "delivery/queries.sql": [
-        ("INSERT INTO workers (pid, host)", "INSERT INTO workers (pid, hostname)"),
+        ("INSERT INTO workers (id, pid, host)", "INSERT INTO workers (id, pid, hostname)"),
         ("wake_workers(:lanes::text[])", "wake_workers(:lanes::text[], 'statement')"),
     ],
     "delivery/functions/wake_workers.sql": [("(p_lanes text[])", "(p_lanes text[], p_cause text)")],
