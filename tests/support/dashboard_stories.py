@@ -225,6 +225,22 @@ AUDIENCE = (
         audit="campaign.start",
     ),
     Step(
+        route="/campaigns/{campaign_id:int}/reopen",
+        at="/campaigns",
+        way=("Spring",),
+        shows="The campaign is a draft again.",
+        holds=_campaign("status = 'draft'"),
+        audit="campaign.reopen",
+    ),
+    Step(
+        route="/campaigns/{campaign_id:int}/start",
+        at="/campaigns",
+        way=("Spring", "Start"),
+        shows="The campaign is started: 30 mails",
+        holds=_campaign("status = 'active'"),
+        audit="campaign.start",
+    ),
+    Step(
         route="/campaigns/{campaign_id:int}/pause",
         at="/campaigns",
         way=("Spring",),
