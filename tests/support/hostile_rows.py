@@ -133,6 +133,7 @@ INSERT INTO erasures (requested_by, pseudonym, address) VALUES ('x', 'x', 'x');
 INSERT INTO erasure_key (inner_pad, outer_pad)
 VALUES (decode(repeat('00', 64), 'hex'), decode(repeat('00', 64), 'hex'));
 INSERT INTO outbox_mail_rules (topic, event_type, template, recipient_path) VALUES ('orders', 'x', 'x', 'x');
+INSERT INTO bounce_list (email, bounce_type, bounce_reason) VALUES ('y@example.org', 'hard', 'x');
 INSERT INTO unsubscriptions (delivery_id, origin, email) VALUES (1, 'page', 'x');
 INSERT INTO user_occasions (user_id, event_type, message, rule) SELECT id, 'REMINDER', 'x', '{}' FROM users LIMIT 1;
 INSERT INTO sender_accounts (
