@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from postroom.runtime.finding import Finding
 
 _PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding itself
+LIVE_DATABASE_CHECKS = ("database", "room", "migrations", "workers")  # without these, no mail leaves
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -37,7 +38,7 @@ def doctor(
 ) -> None:
     """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails.
 
-    With --live, check whether real mail may leave: From, public URL, DKIM, relay, bounces, backups and alerts.
+    With --live, check whether real mail may leave: database, workers, From, links, DKIM, relay, bounces, backups.
     """
     from postroom.runtime.finding import Severity
     from postroom.runtime.http_address import with_running_address
@@ -70,7 +71,23 @@ async def examine_live(settings: Settings, *, to: str | None) -> "list[Finding]"
     from postroom.runtime.secret_key import with_secret_key
 
     keyed = with_secret_key(settings, making=False)
-    return [*await live_checks.examine(keyed, is_live=True), await live_checks.send_probe(keyed, to)]
+    return [
+        *await _examine_live_database(keyed),
+        *await live_checks.examine(keyed, is_live=True),
+        await live_checks.send_probe(keyed, to),
+    ]
+
+
+async def _examine_live_database(settings: Settings) -> "list[Finding]":
+    """The room and its workers, and every other failure of the database. A fleet's rooms are checked with --rooms."""
+    from postroom.runtime.finding import Severity, fail
+
+    if settings.servers:
+        return []
+    findings = await _examine_database(settings)
+    if not findings:
+        return [fail("database", "not set", "set POSTROOM_DATABASE_URL, and run `postroom migrate`")]
+    return [each for each in findings if each.check in LIVE_DATABASE_CHECKS or each.verdict is Severity.FAIL]
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":

@@ -182,9 +182,10 @@ async def send_probe(settings: Settings, to: str | None) -> Finding:
     from postroom.senders.trial import tell
     from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
+    if settings.transport == "senders":
+        return Finding("probe mail", Severity.OK, "not sent: there is no relay", "run `postroom senders test ID`")
     if settings.transport != "smtp" or settings.given_from is None:
-        advice = "run `postroom senders test ID` for an account" if settings.transport == "senders" else ""
-        return Finding("probe mail", Severity.OK, "not sent: there is no relay, or no From address", advice)
+        return warn("probe mail", "not sent", "set a relay and POSTROOM_FROM: see the rows above")
     if to is None:
         return warn("probe mail", "not sent", "name a recipient: `--to ADDRESS`, or set POSTROOM_ADMIN_EMAIL")
     mail = probe_mail(parse_address(to), now=datetime.now(UTC))
