@@ -150,3 +150,28 @@ async def test_doctor_live_fails_for_a_relay_that_refuses_the_login(tmp_path: Pa
     assert (found.verdict, "ends at login: 535" in found.found) == (Severity.FAIL, True)
     assert "wrong" not in (found.found + found.advice).replace("wrong credentials", "")
     assert "password" in found.advice
+
+
+async def test_a_relay_url_that_does_not_parse_is_a_failure(tmp_path: Path) -> None:
+    """A password with an unescaped character is the commonest one: rows say so, and the password is not printed."""
+    settings = {
+        "POSTROOM_DATA_DIR": str(tmp_path),
+        "POSTROOM_TRANSPORT": "smtp",
+        "POSTROOM_SMTP_RELAY": "smtp://shop:relay/secret#1@relay.example:587",
+        "POSTROOM_FROM": "Shop <post@shop.example>",
+    }
+    code, output, errors = await outcome("doctor", "--live", "--to", "a@shop.example", "--json", settings=settings)
+    checks = {check["check"]: check for check in json.loads(output)["checks"]}
+    assert (code, errors) == (1, "")
+    assert (checks["transport"]["verdict"], checks["probe mail"]["verdict"]) == ("fail", "warn")
+    assert "%XX" in checks["transport"]["found"]
+    assert "secret#1" not in output
+
+
+async def test_a_recipient_of_the_probe_that_is_no_address_is_a_usage_error(tmp_path: Path) -> None:
+    """Nothing is checked or sent."""
+    settings = {"POSTROOM_DATA_DIR": str(tmp_path)}
+    code, output, errors = await outcome("doctor", "--live", "--to", "ann", settings=settings)
+    assert (code, output) == (2, "")
+    assert "--to" in errors
+    assert "@-sign" in errors

@@ -77,6 +77,8 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     for check in checks:
         try:
             findings.append(await check(session))
+        except asyncpg.InsufficientPrivilegeError as error:
+            findings.append(warn("rights", str(error), "run `postroom doctor` with the URL of `postroom serve`"))
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedObjectError):
             break  # the row about migrations has said why
     return findings

@@ -13,6 +13,7 @@ from postroom.runtime.terminal import AsJson, print_json, run
 from postroom.settings import Settings, read_settings
 
 if TYPE_CHECKING:
+    from postroom.post.address import Address
     from postroom.runtime.finding import Finding
 
 _PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding itself
@@ -45,7 +46,7 @@ def doctor(
 
     settings = with_running_address(read_settings())
     if live:
-        findings = run(examine_live(settings, to=to or settings.admin_email))
+        findings = run(examine_live(settings, to=_address(to or settings.admin_email)))
     else:
         findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
     if as_json:
@@ -54,6 +55,15 @@ def doctor(
         _print(findings)
     if any(finding.verdict is Severity.FAIL for finding in findings):
         raise typer.Exit(1)
+
+
+def _address(given: str | None) -> "Address | None":
+    from postroom.post.address import parse_address
+
+    try:
+        return None if given is None else parse_address(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from None
 
 
 async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Finding]":
@@ -65,7 +75,7 @@ async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Find
     return [*await _examine_database(settings), *many, *hosted, *await live_checks.examine(settings)]
 
 
-async def examine_live(settings: Settings, *, to: str | None) -> "list[Finding]":
+async def examine_live(settings: Settings, *, to: "Address | None") -> "list[Finding]":
     """The findings about real mail. One mail leaves, if there is a relay and a recipient."""
     from postroom.cli import live_checks
     from postroom.runtime.secret_key import with_secret_key
