@@ -315,7 +315,7 @@ def test_templates_are_checked_and_previewed_without_a_database(tmp_path: Path) 
     missing = postroom("templates", "preview", "hello", settings=settings)
     assert missing.returncode == 1
     assert "name" in missing.stderr
-    assert postroom("templates", "check", settings=settings).stdout.startswith("7 templates parse; 15 samples render.")
+    assert postroom("templates", "check", settings=settings).stdout.startswith("8 templates parse; 17 samples render.")
     write_templates(tmp_path, {"hello/_samples/ann.json": "{}"})
     failed = postroom("templates", "check", settings=settings)
     assert (failed.returncode, "the sample 'ann' fails in en" in failed.stderr) == (1, True)

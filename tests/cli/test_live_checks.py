@@ -97,10 +97,11 @@ async def test_a_key_of_another_domain_is_reported(tmp_path: Path) -> None:
     assert live_checks.dkim(replace(REAL, dkim_keys=f"shop.example:s:{key}"), is_live=True).verdict is Severity.OK
 
 
-async def test_doctor_live_sends_a_probe_mail(tmp_path: Path) -> None:
+async def test_doctor_live_sends_a_probe_mail(database_url: str, tmp_path: Path) -> None:
     """The mail has the sender and the domains of every other mail, and the row has the reply of the relay."""
     async with smtp_server(Script(says={".": "250 2.0.0 queued as 4711"})) as server:
         settings = {
+            "POSTROOM_DATABASE_URL": database_url,
             "POSTROOM_DATA_DIR": str(tmp_path),
             "POSTROOM_TRANSPORT": "smtp",
             "POSTROOM_SMTP_RELAY": f"smtp://127.0.0.1:{server.port}?tls=none",
@@ -114,12 +115,31 @@ async def test_doctor_live_sends_a_probe_mail(tmp_path: Path) -> None:
         assert (code, errors) == (0, "")
         [message] = server.messages
     checks = {check["check"]: check for check in json.loads(output)["checks"]}
-    assert tuple(checks) == (*CHECKS, "probe mail")
+    assert tuple(checks) == ("database", "room", "migrations", "workers", *CHECKS, "probe mail")
+    assert (checks["migrations"]["verdict"], checks["workers"]["verdict"]) == ("ok", "warn")
     assert (checks["transport"]["verdict"], checks["probe mail"]["verdict"]) == ("ok", "ok")
     assert "queued as 4711" in checks["probe mail"]["found"]
     assert message.recipients == ("ann@shop.example",)
     assert b"From: Shop <post@shop.example>" in message.content
     assert b"@shop.example>" in message.content.partition(b"Message-ID: ")[2].partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("settings, check, advice", [
+    ({}, "database", "set POSTROOM_DATABASE_URL"),
+    ({"POSTROOM_DATABASE_URL": "postgresql://app@127.0.0.1:1/app"}, "database", "check POSTROOM_DATABASE_URL"),
+    ({"POSTROOM_SCHEMA": "elsewhere"}, "room", "postroom migrate"),
+])  # fmt: skip
+async def test_doctor_live_fails_without_a_room(
+    settings: dict[str, str], check: str, advice: str, database_url: str, tmp_path: Path
+) -> None:
+    """A database that is not set or does not answer, or lacks the room, is a failure: no mail could be stored."""
+    room = {"POSTROOM_DATABASE_URL": database_url} if "POSTROOM_SCHEMA" in settings else {}
+    given = {"POSTROOM_DATA_DIR": str(tmp_path), **room, **settings}
+    code, output, _errors = await outcome("doctor", "--live", "--json", settings=given)
+    checks = {each["check"]: each for each in json.loads(output)["checks"]}
+    assert (code, checks[check]["verdict"]) == (1, "fail")
+    assert advice in checks[check]["advice"]
+    assert checks["probe mail"]["verdict"] == "warn"  # it was not sent
 
 
 async def test_doctor_live_fails_for_a_relay_that_refuses_the_login(tmp_path: Path) -> None:
@@ -130,3 +150,28 @@ async def test_doctor_live_fails_for_a_relay_that_refuses_the_login(tmp_path: Pa
     assert (found.verdict, "ends at login: 535" in found.found) == (Severity.FAIL, True)
     assert "wrong" not in (found.found + found.advice).replace("wrong credentials", "")
     assert "password" in found.advice
+
+
+async def test_a_relay_url_that_does_not_parse_is_a_failure(tmp_path: Path) -> None:
+    """A password with an unescaped character is the commonest one: rows say so, and the password is not printed."""
+    settings = {
+        "POSTROOM_DATA_DIR": str(tmp_path),
+        "POSTROOM_TRANSPORT": "smtp",
+        "POSTROOM_SMTP_RELAY": "smtp://shop:relay/secret#1@relay.example:587",
+        "POSTROOM_FROM": "Shop <post@shop.example>",
+    }
+    code, output, errors = await outcome("doctor", "--live", "--to", "a@shop.example", "--json", settings=settings)
+    checks = {check["check"]: check for check in json.loads(output)["checks"]}
+    assert (code, errors) == (1, "")
+    assert (checks["transport"]["verdict"], checks["probe mail"]["verdict"]) == ("fail", "warn")
+    assert "%XX" in checks["transport"]["found"]
+    assert "secret#1" not in output
+
+
+async def test_a_recipient_of_the_probe_that_is_no_address_is_a_usage_error(tmp_path: Path) -> None:
+    """Nothing is checked or sent."""
+    settings = {"POSTROOM_DATA_DIR": str(tmp_path)}
+    code, output, errors = await outcome("doctor", "--live", "--to", "ann", settings=settings)
+    assert (code, output) == (2, "")
+    assert "--to" in errors
+    assert "@-sign" in errors

@@ -146,6 +146,9 @@ async def _try_roles(as_role: Callable[[str], str]) -> None:
     send = "SELECT postroom.send('{ada@example.org}', p_subject => 'a', p_text => 'b', p_idempotency_key => 'k')"
     assert await run_sql(as_role("postroom_sender"), "-tA", "-c", send, "-c", send) == "1\n1\n"
     await _postroom(as_role("postroom_worker"), "work", "--until-empty")
+    assert "permission denied for table operators" in await _postroom(as_role("postroom_worker"), "doctor")
+    assert "permission denied for table migrations" in await _postroom(as_role("postroom_reader"), "doctor")
+    assert "permission denied" not in await _postroom(as_role("postroom_api"), "doctor")
     await _postroom(as_role("postroom_api"), "keys", "create", "shop", "--scope", "deliveries:write")
     assert "sent" in await _postroom(as_role("postroom_api"), "deliveries", "list")
 

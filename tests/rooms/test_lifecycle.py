@@ -1,6 +1,7 @@
 """Rooms are created, migrated and dropped by command."""
 
 import asyncio
+import json
 
 import asyncpg
 import pytest
@@ -120,3 +121,16 @@ async def test_the_commands_report_by_their_exit_code(server: TestServer) -> Non
         assert (code, "tenant_a on a" in said, "tenant_b on b" in failed) == (1, True, True)
         code, said, _ = await outcome("rooms", "drop", "tenant_a", settings=given, stdin="tenant_a\n")
         assert (code, "Dropped room 'tenant_a' on server 'a'" in said) == (0, True)
+
+
+async def test_the_first_mail_of_a_room_has_a_partition_of_its_month(database_url: str) -> None:
+    """Mail may be sent before the first `postroom work`, and a month with rows in the default partition gets none."""
+    settings = {"POSTROOM_DATABASE_URL": database_url, "POSTROOM_SCHEMA": "fresh"}
+    assert (await outcome("migrate", settings=settings))[0] == 0
+    sent = await outcome("send", "--to", "ann@example.org", "--subject", "a", "--text", "b", settings=settings)
+    assert sent[0] == 0
+    assert (await outcome("work", "--until-empty", settings=settings))[0] == 0
+    _code, output, _errors = await outcome("doctor", "--json", settings=settings)
+    checks = {check["check"]: check for check in json.loads(output)["checks"]}
+    assert checks["partitions"]["verdict"] == "ok"
+    assert await fetch_value(database_url, "SELECT count(*) FROM fresh.attempts") == 1

@@ -77,6 +77,8 @@ async def examine(session: Session, settings: Settings) -> list[Finding]:
     for check in checks:
         try:
             findings.append(await check(session))
+        except asyncpg.InsufficientPrivilegeError as error:
+            findings.append(_lacks_right(error))
         except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.UndefinedObjectError):
             break  # the row about migrations has said why
     return findings
@@ -137,11 +139,17 @@ async def _migrations(session: Session, settings: Settings) -> Finding:
         return fail("migrations", error.message, "install the version that migrated this room")
     except DatabaseError as error:
         return fail("migrations", error.message, "run `postroom migrate`")
+    except asyncpg.InsufficientPrivilegeError as error:
+        return _lacks_right(error)
     except asyncpg.UndefinedTableError:
         return fail("migrations", "the room's tables are not on the search path", "see the row about the pooler")
     if later:
         return warn("migrations", f"{len(later)} wait for the end of the upgrade", "run `postroom migrate --after`")
     return ok("migrations", "up to date")
+
+
+def _lacks_right(error: asyncpg.InsufficientPrivilegeError) -> Finding:
+    return warn("rights", str(error), "run `postroom doctor` with the URL of `postroom serve`")
 
 
 async def _transactions(session: Session) -> Finding:

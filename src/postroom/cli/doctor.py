@@ -13,9 +13,11 @@ from postroom.runtime.terminal import AsJson, print_json, run
 from postroom.settings import Settings, read_settings
 
 if TYPE_CHECKING:
+    from postroom.post.address import Address
     from postroom.runtime.finding import Finding
 
 _PATIENCE_S = 10.0  # for each check; a database that needs longer is a finding itself
+LIVE_DATABASE_CHECKS = ("database", "room", "migrations", "workers")  # without these, no mail leaves
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
@@ -37,14 +39,14 @@ def doctor(
 ) -> None:
     """Check the database, the rooms, workers, ports, templates and the transport. Exit 1 if a check fails.
 
-    With --live, check whether real mail may leave: From, public URL, DKIM, relay, bounces, backups and alerts.
+    With --live, check whether real mail may leave: database, workers, From, links, DKIM, relay, bounces, backups.
     """
     from postroom.runtime.finding import Severity
     from postroom.runtime.http_address import with_running_address
 
     settings = with_running_address(read_settings())
     if live:
-        findings = run(examine_live(settings, to=to or settings.admin_email))
+        findings = run(examine_live(settings, to=_address(to or settings.admin_email)))
     else:
         findings = run(examine(settings, rooms=rooms or ("*" if settings.servers else None)))
     if as_json:
@@ -53,6 +55,15 @@ def doctor(
         _print(findings)
     if any(finding.verdict is Severity.FAIL for finding in findings):
         raise typer.Exit(1)
+
+
+def _address(given: str | None) -> "Address | None":
+    from postroom.post.address import parse_address
+
+    try:
+        return None if given is None else parse_address(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--to") from None
 
 
 async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Finding]":
@@ -64,13 +75,29 @@ async def examine(settings: Settings, *, rooms: str | None = None) -> "list[Find
     return [*await _examine_database(settings), *many, *hosted, *await live_checks.examine(settings)]
 
 
-async def examine_live(settings: Settings, *, to: str | None) -> "list[Finding]":
+async def examine_live(settings: Settings, *, to: "Address | None") -> "list[Finding]":
     """The findings about real mail. One mail leaves, if there is a relay and a recipient."""
     from postroom.cli import live_checks
     from postroom.runtime.secret_key import with_secret_key
 
     keyed = with_secret_key(settings, making=False)
-    return [*await live_checks.examine(keyed, is_live=True), await live_checks.send_probe(keyed, to)]
+    return [
+        *await _examine_live_database(keyed),
+        *await live_checks.examine(keyed, is_live=True),
+        await live_checks.send_probe(keyed, to),
+    ]
+
+
+async def _examine_live_database(settings: Settings) -> "list[Finding]":
+    """The room and its workers, and every other failure of the database. A fleet's rooms are checked with --rooms."""
+    from postroom.runtime.finding import Severity, fail
+
+    if settings.servers:
+        return []
+    findings = await _examine_database(settings)
+    if not findings:
+        return [fail("database", "not set", "set POSTROOM_DATABASE_URL, and run `postroom migrate`")]
+    return [each for each in findings if each.check in LIVE_DATABASE_CHECKS or each.verdict is Severity.FAIL]
 
 
 async def _examine_database(settings: Settings) -> "list[Finding]":

@@ -25,7 +25,7 @@ DISK_FAILS = GIGABYTE // 4  # PostgreSQL stops when WAL cannot be written (a seg
 
 _REMEDY = {
     Stage.CONNECT: "check the relay, its port and the firewall",
-    Stage.TLS: "check the certificate, and the name of the host in POSTROOM_SMTP_RELAY",
+    Stage.TLS: "check host, port and certificate: smtps:// is for port 465, smtp:// for 587",
     Stage.LOGIN: "correct the user name or the password in POSTROOM_SMTP_RELAY",
 }
 

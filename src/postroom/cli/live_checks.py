@@ -176,20 +176,25 @@ def is_local(host: str) -> bool:
         return "." not in host.rstrip(".") or host.rstrip(".").rpartition(".")[2].lower() in LOCAL_DOMAINS
 
 
-async def send_probe(settings: Settings, to: str | None) -> Finding:
+async def send_probe(settings: Settings, to: Address | None) -> Finding:
     """Send one mail through the relay, signed and addressed as every other, and report each step."""
     from postroom.app import make_composer
     from postroom.senders.trial import tell
     from postroom.transports.smtp import SmtpRelay, SmtpTransport
 
+    if settings.transport == "senders":
+        return Finding("probe mail", Severity.OK, "not sent: there is no relay", "run `postroom senders test ID`")
     if settings.transport != "smtp" or settings.given_from is None:
-        advice = "run `postroom senders test ID` for an account" if settings.transport == "senders" else ""
-        return Finding("probe mail", Severity.OK, "not sent: there is no relay, or no From address", advice)
+        return warn("probe mail", "not sent", "set a relay and POSTROOM_FROM: see the rows above")
     if to is None:
         return warn("probe mail", "not sent", "name a recipient: `--to ADDRESS`, or set POSTROOM_ADMIN_EMAIL")
-    mail = probe_mail(parse_address(to), now=datetime.now(UTC))
+    try:
+        relay = SmtpRelay.parse(settings.smtp_relay or "")
+    except ValueError:
+        return warn("probe mail", "not sent", "correct POSTROOM_SMTP_RELAY: see the row of the transport")
+    mail = probe_mail(to, now=datetime.now(UTC))
     envelope, content = make_composer(settings).compose(mail, now=mail.created_at)
-    transport = SmtpTransport(SmtpRelay.parse(settings.smtp_relay or ""), local_name=settings.message_domain)
+    transport = SmtpTransport(relay, local_name=settings.message_domain)
     try:
         async with asyncio.timeout(host_checks.CONNECT_TIMEOUT_S * 6):
             reply = await transport.send(envelope, content)

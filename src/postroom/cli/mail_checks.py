@@ -38,7 +38,7 @@ async def examine_ways_out(session: Session) -> Finding:
     failing = [(each, now - each.failing_since) for each in ways_out if each.failing_since is not None]
     lasting = [(each, age) for each, age in failing if age >= FAILING_WARNS]
     if not lasting:
-        return ok("attempts", "every relay and sender account answers" if ways_out else "none yet")
+        return ok("attempts", "every relay and sender account answers" if ways_out else "no relay or account was used")
     shown = "; ".join(_describe_failure(each, age) for each, age in lasting[:3])
     more = f"; and {len(lasting) - 3} more" if len(lasting) > 3 else ""  # noqa: PLR2004 - as many as are shown
     judge = fail if any(each.is_relay for each, _age in lasting) else warn

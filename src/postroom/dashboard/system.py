@@ -65,7 +65,7 @@ async def going_live_page(request: PageRequest) -> Answer:
         "Going live",
         _FINDING,
         (worst_first(findings), None),
-        lead=f"{state} `postroom doctor --live` runs the same checks and sends a probe mail through the relay.",
+        lead=f"{state} `postroom doctor --live` also checks the database, and sends a probe mail through the relay.",
         empty="This process runs no checks; use postroom doctor --live.",
         tabs=_health_tabs("/going-live"),
     )

@@ -18,7 +18,8 @@ from postroom.backup.stores import back_up_before_migrating
 from postroom.db.connection import Url
 from postroom.db.errors import DatabaseError
 from postroom.db.migrate import MigrationPlan, migrate
-from postroom.db.pool import connect, open_pool
+from postroom.db.pool import Pool, connect, open_pool
+from postroom.delivery.maintenance import Maintenance
 from postroom.delivery.service import choose_facts
 from postroom.errors import PostroomError
 from postroom.events.audit import record_audit
@@ -32,6 +33,7 @@ from postroom.rooms.errors import DeliveriesWaiting, RoomExists, RoomNotFound, S
 from postroom.rooms.model import Discovery, FoundRoom, RoomState
 from postroom.rooms.service import Server, check_name, find_rooms, server_named
 from postroom.settings import Settings
+from postroom.tracking.maintenance import TrackingPartitions
 
 MIGRATED = frozenset({RoomState.READY, RoomState.PENDING, RoomState.DUPLICATE})
 _log = structlog.get_logger()
@@ -123,14 +125,24 @@ async def migrate_room(
 
 
 async def settle_room(url: Url, settings: Settings, *, actor: str) -> None:
-    """Finish a migration: publish the templates, adopt a restored database, configure the recording of facts."""
+    """Finish a migration: make partitions, publish the templates, adopt a restored database, configure facts."""
     catalog = load_catalog(settings)
     async with await open_pool(url, settings.schema, size=1) as pool:
+        await _make_partitions(pool)
         await publish(pool, catalog, actor=actor)
         await adopt_restored_events(pool)
         await renumber_restored_tokens(pool)
         if settings.facts is not None:
             await choose_facts(pool, settings.facts)
+
+
+async def _make_partitions(pool: Pool) -> None:
+    """Make the first partitions before the first mail: a month with rows in the default partition gets none."""
+    try:
+        await Maintenance(pool).make_partitions()
+        await TrackingPartitions(pool).run_once()
+    except asyncpg.LockNotAvailableError:
+        _log.warning("partitions_postponed")  # a long transaction writes; the workers try again
 
 
 async def find_everywhere(servers: Sequence[Server], name: str) -> Discovery:
