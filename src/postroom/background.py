@@ -67,7 +67,9 @@ NOTICES = (
 )
 
 
-UPKEEP = frozenset({"archive", "attempt partitions", "notices", "retention", "schedule audit", "tracking partitions"})
+UPKEEP = frozenset(
+    {"archive", "attempt partitions", "notices", "queue repair", "retention", "schedule audit", "tracking partitions"}
+)
 """Loops that keep a room in order. No work of theirs wakes a room: a sleeping room runs them once an hour."""
 
 WAKES = {

@@ -94,7 +94,7 @@ def test_the_demo_needs_a_running_system(settings: dict[str, str]) -> None:
     assert done.returncode == 1
     assert done.stderr == (
         f"postroom: Nothing answers at http://{settings['POSTROOM_HTTP_ADDR']}. "
-        "Start `postroom up` in another terminal first.\n"
+        "Start `python -m postroom.cli up` in another terminal first.\n"
     )
 
 

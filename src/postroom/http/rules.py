@@ -33,6 +33,7 @@ RULES: Mapping[str, str] = {
     "any_keys": _KEY,
     "at": _TIME,
     "bcc": _ADDRESS,
+    "by": "`hour` or `day`, not both, and at most one dimension",
     "campaign_id": "`campaign_id`, `email` or `url` is required where all three filter",
     "cc": _ADDRESS,
     "content": "base64",
@@ -90,12 +91,17 @@ RULES: Mapping[str, str] = {
 """The rule of a field besides its schema, by its name."""
 
 
+JUDGED_WITH = {"daily_quota": "scopes"}
+"""Fields that are judged together with another one of the stored record, which the refusal names."""
+
+
 def rules_of(schemas: list[Any], parameters: list[dict[str, Any]], components: Mapping[str, Any]) -> dict[str, str]:
     """The rules of an operation's fields: its parameters, and the properties of its body at any depth."""
     names = {each["name"] for each in parameters}
     seen: set[str] = set()
     for schema in schemas:
         names.update(_properties(schema, components, seen))
+    names.update(other for name, other in JUDGED_WITH.items() if name in names)
     return {name: RULES[name] for name in sorted(names & RULES.keys())}
 
 
