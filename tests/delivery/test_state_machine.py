@@ -421,7 +421,7 @@ async def test_whatever_happens_the_ledger_stays_true(pool: Pool, seed: int) -> 
         await connection.execute(WATCH)
     hands = Hands()
     walkers = [Walker(pool, number, random.Random(seed * 10 + number), hands) for number in range(4)]
-    for _ in range(6):
+    for _ in range(10):
         await asyncio.gather(*(walker.walk(30) for walker in walkers))
         async with pool.acquire() as connection:
             for promise, violations in INVARIANTS.items():
