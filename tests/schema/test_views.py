@@ -437,6 +437,17 @@ async def test_lists_follow_a_report_and_a_lift(pool: Pool, session: Session) ->
     assert await session.fetch("SELECT FROM bounce_list") == []
 
 
+async def test_soft_bounce_does_not_lower_a_manual_suppression(session: Session) -> None:
+    """Severity only rises: the address stays suppressed without an end, and the list does not show it."""
+    manual = "INSERT INTO suppressions (address, scope, reason) VALUES ('ada@example.org', 'all', 'manual')"
+    await session.execute(manual)
+    await session.execute(BOUNCE, "ada@example.org", "soft")
+    assert await session.fetch(STANDING) == [("ada@example.org", "all", "manual", True)]
+    assert await session.fetch("SELECT email FROM bounce_list") == []
+    await session.execute(BOUNCE, "ada@example.org", "hard")
+    assert await session.fetch(STANDING) == [("ada@example.org", "all", "hard_bounce", True)]
+
+
 async def test_unknown_bounce_type_is_refused(session: Session) -> None:
     """Nothing is suppressed."""
     with pytest.raises(asyncpg.CheckViolationError, match="bounced_addresses_type"):

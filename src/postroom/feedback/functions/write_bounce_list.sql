@@ -1,5 +1,5 @@
 -- A row that a person writes into bounce_list suppresses the address for all mail; a soft bounce holds it for a day, as a
--- report does. A DELETE lifts the suppression.
+-- report does. A new row never lowers a more severe suppression, such as a manual one. A DELETE lifts the suppression.
 CREATE OR REPLACE FUNCTION write_bounce_list() RETURNS trigger
 LANGUAGE plpgsql
 SECURITY DEFINER -- a role that may write the list need not have write access to the suppressions
@@ -25,7 +25,9 @@ BEGIN
         SET reason = excluded.reason, detail = excluded.detail, code = excluded.code,
             sender_account_id = excluded.sender_account_id, campaign_id = excluded.campaign_id,
             first_seen_at = excluded.first_seen_at, last_seen_at = excluded.last_seen_at,
-            bounce_count = excluded.bounce_count, until = excluded.until;
+            bounce_count = excluded.bounce_count, until = excluded.until
+        WHERE TG_OP = 'UPDATE' OR excluded.reason >= s.reason;
+        PERFORM list_suppressed(ARRAY[NEW.email]); -- the list shows the suppression that stands
     END IF;
     RETURN NULL;
 END
